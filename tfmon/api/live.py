@@ -186,11 +186,7 @@ def _run(
             app.request_quit()
             leave_anyway(partial(run.close, interrupted.reason))
 
-    def hung_up() -> bool:
-        if source.leave is not None:
-            os._exit(EXIT_INTERRUPTED)
-        return False
-
+    hung_up = bool if source.leave is None else run.go_on_alone
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
     with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
         if session is not None:

@@ -100,6 +100,8 @@ class Ended:
     error: str = ""
     """Why no race could begin; empty if one did."""
     hint: str = ""
+    result: tuple[str, ...] = ()
+    """What is printed of a series, in lines; empty for a race."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from tfmon.analysis.finish import ending_line
+from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api.run import AnyRun
 from tfmon.api.sockets import (
     LOG,
@@ -33,7 +34,7 @@ from tfmon.api.sockets import (
     read_greeting,
 )
 from tfmon.api.state import state_folder
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.lanes.suspend import Suspender
 from tfmon.model import codec
 from tfmon.model.ports import Controls, ExperimentError, Experiments
@@ -222,8 +223,12 @@ class Viewer(AnyRun):
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
-        """Return nothing: who watches has the screen."""
-        return ""
+        """Return the progress of a series in a line."""
+        return lane_series_progress(self.session.snapshot())
+
+    def go_on_alone(self) -> NoReturn:
+        """End this process: its terminal is gone, and the run goes on."""
+        os._exit(EXIT_INTERRUPTED)
 
     def ending(self) -> str:
         """Return which commands were asked to end, and how long they still have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import socket
 
     from tfmon.api.options import RaceOptions
+    from tfmon.api.runner import Series
     from tfmon.api.viewer import Viewer
     from tfmon.catalog import ScenarioInfo
 
@@ -64,38 +66,56 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
 
 
-def start(info: ScenarioInfo, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool) -> NoReturn:
-    """Start a run in a process of its own, and show it unless it is detached."""
+def start(
+    info: ScenarioInfo,
+    race_options: RaceOptions,
+    screen: ScreenSettings | None,
+    *,
+    detach: bool,
+    series: Series | None = None,
+    as_json: bool = False,
+) -> NoReturn:
+    """Start a run in a process of its own; show it, or without a screen its progress, unless it is detached."""
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, race_options)
+    connection = runner.start(info, race_options, series, as_json=as_json)
     try:
-        _watch_start(connection, race_options, screen, detach=detach)
+        with options.errors_as_json(as_json):
+            _watch_start(connection, race_options, screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _watch_start(
-    connection: socket.socket, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool
+    connection: socket.socket,
+    race_options: RaceOptions,
+    screen: ScreenSettings | None,
+    *,
+    detach: bool,
+    as_json: bool,
 ) -> NoReturn:
-    from tfmon.api.run import show_progress, tell_changes
+    from tfmon.api.run import run_until_over, show_progress, tell_changes
     from tfmon.api.runs import connecting
     from tfmon.api.viewer import Viewer
 
-    viewer = Viewer(connection, (lambda: import_module("tfmon.api.live")) if not detach else int)
+    silent = detach or screen is None
+    viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
     # What the command line names must be there, or no screen is drawn; the default lanes can wait.
-    if detach or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
+    if silent or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
         viewer.tell = tell_changes()
         with connecting(race_options.lanes):
             notes = viewer.ask("begun")
         show_progress("")
         viewer.tell = str  # until the screen shows what it is told
-        for note in notes if detach else ():
+        for note in notes if silent else ():
             click.echo(f"tfmon: {note}", err=True)
-    if not detach:
+    if screen is not None and not detach:
         _show(viewer, screen, began_here=True)
+    if not detach:
+        run_until_over(viewer)
+        _leave(viewer, as_json=as_json)
     until_s = time.monotonic() + RECORDED_S
     while race_options.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
         viewer.join(0.05)
@@ -135,7 +155,7 @@ def _end(viewer: Viewer) -> NoReturn:
     _leave(viewer)
 
 
-def _leave(viewer: Viewer) -> NoReturn:
+def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     if viewer.died:
         raise viewer.lost()
     if viewer.ended is None:
@@ -144,11 +164,11 @@ def _leave(viewer: Viewer) -> NoReturn:
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
 
-    snapshot = viewer.session.snapshot()
+    snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
     if snapshot.lanes:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            options.print_result(to_text(analyse(snapshot)), recorded)
+            options.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
     sys.exit(viewer.ended.exit_code)
 
 

@@ -138,14 +138,18 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
 def _sweep_lines() -> list[str]:
     """Return a line for each of the latest sweeps, with its answer, and where they are."""
     from tfmon.analysis.series_tables import answer
-    from tfmon.analysis.sweep import rank
+    from tfmon.analysis.sweep import OPEN, rank
+    from tfmon.model.views import is_locked
     from tfmon.recordings import sweeps
 
     lines = []
     files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
     for path in files[-MOST_SWEEPS:]:
         try:
-            text = answer(rank(sweeps.read(path)))[0]
+            ranking = rank(sweeps.read(path))
+            text = answer(ranking)[0]
+            if any(row.outcome == OPEN for row in ranking.rows):
+                text += "; under way" if is_locked(path) else f"; tfmon sweep --resume {path} continues it"
         except TfmonError as error:
             text = error.message
         lines.append(f"{path.name}  {text}")
