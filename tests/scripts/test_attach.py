@@ -184,6 +184,31 @@ def test_attaching_and_detaching_at_random_loses_no_event(folder):
         assert known(viewer.session.snapshot()) == known(replayed)
 
 
+IGNORES = """
+import signal, subprocess, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+subprocess.run([sys.executable, "-m", "tfmon", *sys.argv[1:]])
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["before the screen is up", "on the screen"])
+def test_a_viewer_ends_with_a_terminal_though_nobody_sends_it_sighup(folder, shown):
+    words = ("watch", "--", sys.executable, "train.py")
+    terminal = Terminal(*words, program=("-c", IGNORES))
+    if shown:
+        let("go")
+        terminal.wait_for(racing)
+    wait_for(lambda: sockets.find("last"), what="it is under way")
+    (viewer,) = psutil.Process(terminal.process.pid).children()
+    os.close(terminal.process.child_fd)
+    assert gone([viewer])
+    follower = attached()
+    let()
+    wait_for(lambda: follower.session.snapshot().over, what="the script has ended")
+    terminal.close()
+
+
 def test_a_tuning_on_a_terminal_tells_its_result_there_and_ends_the_script(start, folder):
     terminal = start(
         "tune", "--in-place", "--", sys.executable, "-c", TRAINS.replace("range(600)", "range(10**9)")
