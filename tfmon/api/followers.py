@@ -127,7 +127,8 @@ class Followers:
         recording = self._program.session.snapshot().recording
         scenario = self._program.session.snapshot().race.scenario
         path = recording.path if recording is not None else ""
-        connection.sendall(codec.encode(RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path)))
+        greeting = RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path, clock_ns=time.monotonic_ns())
+        connection.sendall(codec.encode(greeting))
         follower = _Follower(self, connection)
         with self.lock:
             self._connected += 1

@@ -7,7 +7,10 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -36,6 +39,8 @@ RECORDED_S = 3.0
 def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
+    HOST/RUN is a run on another machine: one that ssh or the settings file knows.
+
     A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
     --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
     is shown as it ended.
@@ -44,26 +49,50 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     For example:
       tfmon attach
       tfmon attach last --readonly
+      tfmon attach gpu2/last
       tfmon attach last --end
     """
+    if not end and (why := options.why_no_screen()):
+        raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
+    meanwhile = int if end else partial(import_module, "tfmon.api.live")
+    viewer = _remote_viewer(run, meanwhile) or _local_viewer(run, meanwhile)
+    if viewer is None:
+        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+    if end:
+        _end(viewer)
+    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+
+
+def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
+    """Return a viewer of the run under way on this machine that a word names; None for none."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
 
-    if not end and (why := options.why_no_screen()):
-        raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
-    found = sockets.find(run)
+    found = sockets.find(word)
     if found is None:
-        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+        return None
     try:
-        connection = sockets.connect(found.path)
+        return Viewer(sockets.connect(found.path), meanwhile)
     except OSError as error:
         raise TfmonError(
             f"{found.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
         ) from None
-    if end:
-        _end(Viewer(connection))
-    viewer = Viewer(connection, lambda: import_module("tfmon.api.live"))
-    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+
+
+def _remote_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
+    """Return a viewer of the run HOST/RUN of another machine; None for a word that names none."""
+    host, slash, name = word.partition("/")
+    if not (host and slash) or Path(word).exists():
+        return None
+    from tfmon.api.remote_runs import RemoteRuns
+    from tfmon.api.viewer import Viewer
+
+    remote = RemoteRuns(host)
+    try:
+        return Viewer(remote.connect(name or "last"), meanwhile, remote)
+    except BaseException:
+        remote.close()
+        raise
 
 
 def start(
@@ -141,7 +170,7 @@ def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoRetu
     """Show a run until the user leaves or it is over, then print what came of it."""
     from tfmon.api import live
 
-    viewer.counted = True
+    viewer.counted = not viewer.is_remote
     live.attached(viewer, screen, began_here=began_here)
     _leave(viewer)
 
