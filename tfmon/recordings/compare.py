@@ -11,7 +11,7 @@ from tfmon.analysis.intervals import LEAST_PAIRS, Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
-from tfmon.model.readings import Reading, known
+from tfmon.model.readings import FIXED, IntervalKind, Reading, known
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.figures import LEAST_RACES, Change, LaneFigures, Lead, MeasuredLane, RaceFigures, change_of
 
@@ -255,8 +255,12 @@ class Gate:
         return self.text
 
 
-def judge(races: Sequence[Comparison], limit: float) -> Gate:
-    """Return whether any lane lost more than a share of its speed; raises UsageError for unlike races."""
+def judge(races: Sequence[Comparison], limit: float, kind: IntervalKind = FIXED) -> Gate:
+    """Return whether any lane lost more than a share of its speed; raises UsageError for unlike races.
+
+    Args:
+        kind: of the intervals: `ALWAYS_VALID` for a race that is judged again and again.
+    """
     for one in races:
         before, after = one.first.scenario, one.second.scenario
         if before != after:
@@ -268,7 +272,7 @@ def judge(races: Sequence[Comparison], limit: float) -> Gate:
     lanes = [
         [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
     ]
-    looks = Looks(choices=len(lanes))
+    looks = Looks(kind, choices=len(lanes))
     return Gate(limit, tuple(_judge(pairs, len(races), limit, looks) for pairs in lanes))
 
 
