@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from support.processes import run_python
 from support.ui import racing_demo, sample_hosts
 
 from tfmon.api import notify
@@ -94,6 +95,47 @@ def test_a_lane_that_ends_is_told_by_the_command_of_the_user(tmp_path):
     facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
     assert (done.returncode, [one["kind"] for one in facts]) == (3, ["failed", "ended"]), done.stderr
     assert "exited with code 3" in facts[0]["text"] and facts[1]["scenario"] == "train.py"
+
+
+PACED = """
+import os, time
+from tfmon import report
+for _ in range(int(os.environ["STEPS"])):
+    time.sleep(float(os.environ["PAUSE"]))
+    report.step(examples=4)
+"""
+
+
+@pytest.mark.process
+def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(tmp_path):
+    script, before = tmp_path / "train.py", tmp_path / "before.jsonl.gz"
+    script.write_text(PACED)
+
+    def watch(*words: object, **paced: str) -> subprocess.CompletedProcess[str]:
+        return run_python("-m", "tfmon", "watch", "--headless", *words, "--", sys.executable, script, **paced)
+
+    assert watch("--record", before, PAUSE="0.002", STEPS="3000").returncode == 0
+    told = ("--notify", f"cat >> {tmp_path}/facts", "--no-record", "--baseline", before)
+    assert watch(*told, PAUSE="0.01", STEPS="900").returncode == 0
+    facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
+    (regression,) = [one["text"] for one in facts if one["kind"] == "regression"]
+    assert "% slower (95 % CI" in regression
+    (tmp_path / "facts").unlink()
+    assert watch(*told, "--slower-than", "99%", PAUSE="0.01", STEPS="300").returncode == 0
+    assert '"kind": "regression"' not in (tmp_path / "facts").read_text()
+    for words, said in (
+        (("--baseline", before), "--baseline needs --notify COMMAND"),
+        (("--notify", "bell", "--baseline", before), "--baseline needs --notify COMMAND"),
+        (("--notify", "true", "--slower-than", "3%"), "--slower-than needs --baseline"),
+        (("--notify", "true", "--baseline", tmp_path / "none"), "none"),
+    ):
+        done = watch(*words, PAUSE="0", STEPS="1")
+        assert done.returncode == 2 and said in done.stderr
+    done = run_python("-m", "tfmon", "race", "small-dense", "--notify", "true", "--baseline", before)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "tfmon: the baseline is of train.py, and this is small-dense",
+    )
 
 
 @pytest.mark.process

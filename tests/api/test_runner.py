@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -256,6 +257,16 @@ def test_it_is_over_when_the_lanes_are_and_nobody_watches(run):
     assert not run.followers.all_done(), "one has connected, and loads its screen"
     early.close()
     wait_for(run.followers.all_done, what="nobody watches")
+
+
+def test_the_clock_of_another_machine_is_that_of_what_comes_from_there(run, monkeypatch):
+    booted = partial(RunnerGreeting, scenario="train.py", clock_ns=5_000_000_000, pid=7)
+    monkeypatch.setattr(followers, "RunnerGreeting", lambda **_: booted())
+    remote = SimpleNamespace(host=SimpleNamespace(name="gpu2"), lost=lambda name: TfmonError(f"{name} is lost"))
+    viewer = Viewer(run.connect(), remote=remote)
+    assert 5 <= viewer.session.snapshot().at_ns / 1e9 < 5 + PATIENCE_S
+    assert (viewer.name, viewer.lost().message) == ("gpu2/7", "gpu2/7 is lost")
+    viewer.leave()
 
 
 # ---------------------------------------------------------------- sockets

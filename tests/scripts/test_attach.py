@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from support.terminal import Terminal, gone, racing
 from tfmon.api import sockets
 from tfmon.api.viewer import Viewer
 from tfmon.model.session import Snapshot
+from tfmon.recordings import sweeps
 from tfmon.recordings.player import play_all
 
 pytestmark = pytest.mark.pty
@@ -54,6 +56,13 @@ print("ends", weights)
 sys.exit(3)
 """
 CODE = 3
+LOOP = """
+import time
+from tfmon import report
+while True:
+    time.sleep(report.knob("pause", 0.002))
+    report.step(examples=4)
+"""
 
 
 def let(*files: str) -> None:
@@ -99,6 +108,14 @@ def attached(word: str = "last") -> Viewer:
     return Viewer(sockets.connect(sockets.find(word).path))
 
 
+def end_viewer(terminal: Terminal, how: str) -> None:
+    """End what runs in a terminal by a signal, or by closing the terminal."""
+    if how == "closed terminal":
+        os.close(terminal.process.child_fd)
+    else:
+        terminal.process.kill(getattr(signal, how))
+
+
 def plain(folder: Path) -> tuple[str, str]:
     """Return the weights and the output of the script without tfmon."""
     (folder / "plain").mkdir()
@@ -109,20 +126,20 @@ def plain(folder: Path) -> tuple[str, str]:
     return (folder / "plain" / "weights").read_text(), done.stdout
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [*STAGES, "tuning"])
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal"])
 def test_the_script_ends_as_without_tfmon_whatever_ends_its_viewer(start, folder, how, stage):
-    terminal = start("watch", "--", sys.executable, "train.py")
+    tuned = stage == "tuning"
+    words = ("tune", "--in-place") if tuned else ("watch",)
+    terminal = start(*words, "--", sys.executable, "train.py")
+    stage = "starting" if tuned else stage
     before = dict(zip(STAGES, ([], ["go"], ["go", "on"]), strict=True))[stage]
     if before:
         let(*before)
     wait_for(lambda: Path(stage).exists(), what=stage)
     viewer = psutil.Process(terminal.process.pid)
     runner = psutil.Process(sockets.find("last").greeting.pid)
-    if how == "closed terminal":
-        os.close(terminal.process.child_fd)
-    else:
-        viewer.send_signal(getattr(signal, how))
+    end_viewer(terminal, how)
     assert gone([viewer])
     follower = attached()
     let()
@@ -137,6 +154,7 @@ def test_the_script_ends_as_without_tfmon_whatever_ends_its_viewer(start, folder
     _, replayed = play_all(recording)
     assert known(replayed) == known(end)
     assert replayed.lanes[0].end.event.exit_code == CODE
+    assert not tuned or replayed.tuned.over
     assert [line.text for line in replayed.lanes[0].log if line.text in output.splitlines()] == output.splitlines()
 
 
@@ -164,6 +182,72 @@ def test_attaching_and_detaching_at_random_loses_no_event(folder):
     for viewer in [first, *viewers]:
         assert viewer.join(PATIENCE_S)
         assert known(viewer.session.snapshot()) == known(replayed)
+
+
+IGNORES = """
+import signal, subprocess, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+subprocess.run([sys.executable, "-m", "tfmon", *sys.argv[1:]])
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["before the screen is up", "on the screen"])
+def test_a_viewer_ends_with_a_terminal_though_nobody_sends_it_sighup(folder, shown):
+    words = ("watch", "--", sys.executable, "train.py")
+    terminal = Terminal(*words, program=("-c", IGNORES))
+    if shown:
+        let("go")
+        terminal.wait_for(racing)
+    wait_for(lambda: sockets.find("last"), what="it is under way")
+    (viewer,) = psutil.Process(terminal.process.pid).children()
+    os.close(terminal.process.child_fd)
+    assert gone([viewer])
+    follower = attached()
+    let()
+    wait_for(lambda: follower.session.snapshot().over, what="the script has ended")
+    terminal.close()
+
+
+def test_a_tuning_on_a_terminal_tells_its_result_there_and_ends_the_script(start, folder):
+    terminal = start(
+        "tune", "--in-place", "--", sys.executable, "-c", TRAINS.replace("range(600)", "range(10**9)")
+    )
+    terminal.wait_for(lambda shown: "get ready" in shown)
+    assert sockets.find("last") is not None
+    let("go", "on")
+    assert terminal.wait_for_exit() == 0
+    assert "nothing was tried" in terminal.raw and "recorded in" in terminal.raw
+    assert not Path("weights").exists() and not list(sockets.under_way())
+
+
+def test_ctrl_c_ends_a_tuning_on_a_terminal_with_what_it_has(start, folder):
+    terminal = start("tune", "--in-place", "--", sys.executable, "train.py")
+    wait_for(lambda: Path("starting").exists(), what="starting")
+    terminal.process.send("\x03")
+    assert terminal.wait_for_exit() == 130
+    assert "ended early: stopped" in terminal.raw and not list(sockets.under_way())
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal"])
+def test_a_sweep_ends_with_its_terminal_and_goes_on_from_its_file(start, folder, how):
+    Path("loop.py").write_text(LOOP)
+    words = ("--over", "pause=0.003,0.004", "--slice", "0.2", "--limit", "4")
+    terminal = start("sweep", *words, "--", sys.executable, "loop.py")
+    terminal.wait_for(lambda shown: re.search(r"measuring, \d pairs", shown))
+    assert "; under way" in run_python("-m", "tfmon", "runs").stdout
+    lanes = [psutil.Process(terminal.process.pid), *terminal.children()]
+    end_viewer(terminal, how)
+    assert gone(lanes)
+    (file,) = Path("sweeps").glob("*.sweep")
+    before = sweeps.read(file).combinations[0].pairs
+    assert len(before) > 1
+    listed = run_python("-m", "tfmon", "runs").stdout
+    assert f"tfmon sweep --resume {file.absolute()} continues it" in " ".join(listed.split())
+    if how == "SIGKILL":
+        run_python("-m", "tfmon", "sweep", "--resume", file, "--headless")
+        first, second = sweeps.read(file).combinations
+        assert first.pairs[: len(before)] == before and second.pairs
 
 
 def test_attach_shows_it_takes_keys_and_the_other_viewer_sees_who_pressed_them(start, folder):

@@ -30,7 +30,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
-SetEnv XDG_STATE_HOME={folder}/state
+SetEnv XDG_STATE_HOME={folder}/state TFMON_RUNTIME={folder}/run
 """
 CLIENT = """
 Host gpu2 gpu3

@@ -339,3 +339,10 @@ def doing_text(snapshot: Snapshot) -> str:
     left = f", about {units.clock(state.left_s)} left" if state.left_s is not None else ""
     doing = f"measuring {show(state.at)}{left}" if state.at is not None else "waiting for the lanes"
     return f"crossover over {short_name(state.knob)}: {doing}"
+
+
+def lane_series_progress(snapshot: Snapshot) -> str:
+    """Return how far a series on the lanes of a race is, in a line."""
+    if not all(lane.points for lane in snapshot.lanes):
+        return "the lanes get ready"
+    return news(snapshot) or doing_text(snapshot)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tfmon.api.program import Program
 from tfmon.api.run import Interruption
@@ -60,6 +60,8 @@ class Followers:
         self._connected = 0
         """How many are connected; the first one loads its screen before it watches."""
         self._listening: socket.socket | None = None
+        self.lost = False
+        """Whether one that watched was lost, and has not left."""
         self.unreachable = ""
         """Why no viewer can connect any more; empty where one can."""
         self._began = threading.Event()
@@ -125,7 +127,8 @@ class Followers:
         recording = self._program.session.snapshot().recording
         scenario = self._program.session.snapshot().race.scenario
         path = recording.path if recording is not None else ""
-        connection.sendall(codec.encode(RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path)))
+        greeting = RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path, clock_ns=time.monotonic_ns())
+        connection.sendall(codec.encode(greeting))
         follower = _Follower(self, connection)
         with self.lock:
             self._connected += 1
@@ -156,23 +159,25 @@ class Followers:
             self._quick["continue"]()
         lanes = self._program.session.snapshot().lanes
         paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
-        if paused and watched and not follower.left and not self._all:
-            self._program.lanes.resume(paused)  # nobody has chosen to leave them so: the terminal is gone
+        if watched and not follower.left:
+            self.lost = True
+            if paused and not self._all:  # nobody has chosen to leave them so: the terminal is gone
+                self._program.lanes.resume(paused)
 
     def all_done(self) -> bool:
         """Return whether the race is over, or could not begin, and nobody watches."""
         failed = isinstance(self._beginning, TfmonError)
         return not self._connected and (failed or self._program.lanes.running.all_over)
 
-    def close(self, exit_code: int) -> None:
-        """Tell all that the run has ended, once what happened before is sent."""
+    def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
+        """Tell all that the run has ended, and the result of a series, once what happened before is sent."""
         if self._listening is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
         with self.lock:
             leaving = list(self._all)
         for one in leaving:
-            one.say(Ended(exit_code=exit_code))
+            one.say(Ended(exit_code=exit_code, result=tuple(result)))
             one.end()
         until_s = time.monotonic() + FAREWELL_S
         for one in leaving:

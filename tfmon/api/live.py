@@ -20,7 +20,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
-from tfmon.api.run import AnyRun, Interruption, ended
+from tfmon.api.run import AnyRun, Interruption, closed_terminal, ended
 from tfmon.api.runs import RaceRun, SweepRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.api.viewer import ANSWER_S, Viewer
@@ -186,11 +186,7 @@ def _run(
             app.request_quit()
             leave_anyway(partial(run.close, interrupted.reason))
 
-    def hung_up() -> bool:
-        if source.leave is not None:
-            os._exit(EXIT_INTERRUPTED)
-        return False
-
+    hung_up = bool if source.leave is None else run.go_on_alone
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
     with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
         if session is not None:
@@ -255,7 +251,8 @@ def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False
     if at_end:
         player.go_to(player.state().to_ns)
     app = _app(replay_of(player, RecordedRuns()), screen)
-    ending = app.run(mouse=screen.mouse)
+    with closed_terminal(partial(os._exit, EXIT_INTERRUPTED)):
+        ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
         problem = f"{type(app.broken).__name__}: {app.broken}"
         raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")

@@ -9,26 +9,32 @@ import queue
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import FAIL_ON, concerns
+from tfmon.errors import UsageError
 from tfmon.model.codec import clean
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.readings import HostSample
+from tfmon.model.readings import ALWAYS_VALID, HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
+from tfmon.recordings.compare import compare
+from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.gate import SLOWER, judge
+from tfmon.recordings.header import Header
 from tfmon.version import __version__
 
 EVERY_S = 60.0
 """A kind of notice is sent at most once in this time."""
 PATIENCE_S = 30.0
 """A command that runs longer is killed."""
+COMPARED_EVERY_S = 10.0
 AT_THE_END_S = 5.0
 """How long the end of a race waits for the last command."""
 LONGEST_TEXT = 300
@@ -41,7 +47,7 @@ class Notice:
     """Something that happened to lanes or to a GPU."""
 
     kind: str
-    """A concern as `--fail-on` names it, `failed`, `ended` or `gpu`."""
+    """A concern as `--fail-on` names it, `failed`, `ended`, `regression` or `gpu`."""
     text: str
     lanes: tuple[str, ...]
     """Titles of the lanes that it is about."""
@@ -79,6 +85,30 @@ def happening(snapshot: Snapshot) -> Iterator[tuple[str, str, str, str]]:
         yield "ended", str(snapshot.race.number), "", f"{snapshot.race.scenario} ended: {outcome}"
 
 
+class Baseline:
+    """A race that this one is held against while it runs. Thread: one."""
+
+    def __init__(self, figures: RaceFigures, limit: float, header: Callable[[], Header | None]) -> None:
+        """Take the figures to compare with, and the share of its speed that a lane may lose."""
+        self._figures, self._limit, self._header = figures, limit, header
+        self._known: list[tuple[str, str, str, str]] = []
+        self._due_s = 0.0
+
+    def regressions(self, snapshot: Snapshot, *, at_the_end: bool) -> Sequence[tuple[str, str, str, str]]:
+        """Return the lanes that are slower, as `happening` does; looked at once in `COMPARED_EVERY_S`."""
+        header = self._header()
+        if header is None or not (at_the_end or time.monotonic() >= self._due_s):
+            return self._known
+        self._due_s = time.monotonic() + COMPARED_EVERY_S
+        now = RaceFigures.of("", header, snapshot)
+        try:
+            lanes = judge([compare(self._figures, now)], self._limit, kind=ALWAYS_VALID).lanes
+        except UsageError:  # of another scenario, which was chosen on the screen
+            lanes = ()
+        self._known = [("regression", one.lane, one.lane, one.reason) for one in lanes if one.kind == SLOWER]
+        return self._known
+
+
 def _why_failed(lane: LaneState) -> str:
     return lane.trouble.message if lane.trouble is not None else f"the lane is {lane.phase}"
 
@@ -89,11 +119,14 @@ class Notifier:
     Thread: it acts in one of its own, so that nothing waits for a slow command.
     """
 
-    def __init__(self, session: Session, act: Act, tell: Callable[[str], object]) -> None:
+    def __init__(
+        self, session: Session, act: Act, tell: Callable[[str], object], baseline: Baseline | None = None
+    ) -> None:
         """Follow a session from now on; `act` gets one notice of a kind at most every `EVERY_S`.
 
-        `tell` gets a line when `act` fails, once until it succeeds.
+        `tell` gets a line when `act` fails, once until it succeeds. What is slower than a baseline is told, too.
         """
+        self._baseline = baseline
         self._session = session
         self._act = act
         self._tell = tell
@@ -132,6 +165,8 @@ class Notifier:
         """Return a notice for each kind of which something new holds and that may be sent again."""
         snapshot = self._session.snapshot()
         now = list(happening(snapshot))
+        if self._baseline is not None:
+            now += self._baseline.regressions(snapshot, at_the_end=at_the_end)
         self._told &= {(kind, what) for kind, what, _, _ in now}
         new: dict[str, list[tuple[str, str, str]]] = {}
         for kind, what, lane, text in now:

@@ -21,6 +21,7 @@ from tfmon.model.race import MARGIN, TURNS
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
+    from tfmon.recordings.figures import RaceFigures
 
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
@@ -28,6 +29,8 @@ FRESH_FROM_S = 60.0
 """Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
 AS_BEFORE = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
 """What a sweep that goes on keeps: options that exclude `resume`."""
+SLOWER_THAN = 0.05
+"""Share of its speed that a lane may lose against a baseline, if the user does not say otherwise."""
 ALONE = "leave one of them out"
 
 
@@ -55,6 +58,8 @@ class RaceOptions:
     """The race ends, with an exit code of its own, as soon as a lane has one of these concerns."""
     notify: str = ""
     """A command that is run when something happens, or one of `tfmon.api.notify.TERMINAL`; empty for none."""
+    baseline: tuple[RaceFigures, float] | None = None
+    """The race whose speed a lane is held against, and the share of it that may be lost without a notice."""
     metrics: str = ""
     """Where metrics are given: a port, an address with one, or the path of a file; empty for nowhere."""
     margin: float = MARGIN
@@ -128,6 +133,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
     same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on", "metrics")
+    notify = str(resolve("notify", given["notify"]).value) if "notify" in given else ""
     record, minutes = known.get("record", True), known.get("wait_idle")
     return RaceOptions(
         **{
@@ -135,13 +141,28 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
             **({"mode": known.get("mode") or str(resolve("mode").value)} if "mode" in given else {}),
             **_of_every_race(given, info.command),
             "in_place": known.get("in_place") or None,
-            **({"notify": str(resolve("notify", given["notify"]).value)} if "notify" in given else {}),
+            "notify": notify,
+            "baseline": _baseline(given, info, notify) if known.get("baseline") else None,
             "record": not known.get("no_record") and record is not False,
             "record_file": None if isinstance(record, bool) else Path(record),
             "wait_idle_s": None if minutes is None else 60 * minutes,
             **more,
         }
     )
+
+
+def _baseline(given: Mapping[str, Any], info: ScenarioInfo, notify: str) -> tuple[RaceFigures, float]:
+    """Return the race to be held against; raises TfmonError where there is none, or nobody is told."""
+    from tfmon.api.notify import TERMINAL
+    from tfmon.recordings.figures import read_race
+    from tfmon.recordings.library import find
+
+    if notify in ("", *TERMINAL):
+        raise UsageError("--baseline needs --notify COMMAND, which is run where a lane is slower", "name one")
+    figures, _ = read_race(find(given["baseline"]))
+    if figures.scenario != info.name:
+        raise UsageError(f"the baseline is of {figures.scenario}, and this is {info.name}", "name one of the same")
+    return figures, SLOWER_THAN if given.get("slower_than") is None else given["slower_than"]
 
 
 def _of_every_race(given: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
@@ -160,6 +181,8 @@ def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
     """Raise UsageError for options that exclude each other."""
     if known.get("no_record") and "record" in known:
         raise UsageError("--record and --no-record exclude each other", ALONE)
+    if "slower_than" in known and "baseline" not in known:
+        raise UsageError("--slower-than needs --baseline", "tfmon diff compares races that are over")
     if info.command and "steps" in known:
         raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
     if info.command and known.get("fresh"):

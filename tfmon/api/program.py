@@ -16,7 +16,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import concerns
 from tfmon.api import state
 from tfmon.api.devices import Idle
-from tfmon.api.notify import TERMINAL, Notifier, run_command
+from tfmon.api.notify import TERMINAL, Baseline, Notifier, run_command
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
@@ -107,7 +107,8 @@ class Program:
         """Ends what tells others of the race."""
         if race_options.notify and race_options.notify not in TERMINAL:
             act = partial(run_command, race_options.notify)
-            self._outside.callback(Notifier(self.session, act, lambda line: self.say(line)).close)
+            held = race_options.baseline and Baseline(*race_options.baseline, lambda: self.header)
+            self._outside.callback(Notifier(self.session, act, lambda line: self.say(line), held).close)
         if race_options.metrics:
             from tfmon.api.metrics import give_metrics  # late: few races need it
 

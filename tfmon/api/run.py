@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import signal
+import stat
 import sys
 import threading
 import time
@@ -22,10 +25,10 @@ from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.threads import start_thread
 
 POLL_S = 0.2
-HANGUP = getattr(signal, "SIGHUP", None)
-SIGNALS = tuple(
-    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
+TERMINAL_S = 5
+"""How long the thread that watches the terminal stays after what it watched for."""
+HANGUP = signal.SIGHUP
+SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 
 
 class AnyRun(ABC):
@@ -122,7 +125,7 @@ class Interruption:
         """Name of the first signal that came; empty if none did."""
         self.count = 0
         """How many have come."""
-        self._react, self._hangup = react, hangup
+        self._react, self._hangup, self._hung_up = react, hangup, False
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
@@ -131,6 +134,9 @@ class Interruption:
         if number != HANGUP:
             end()
             return
+        if self._hung_up:
+            return
+        self._hung_up = True
         # What it does takes locks, whose owner this handler may have interrupted.
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
@@ -179,7 +185,8 @@ def ended(
 
     interrupted = Interruption(react, hangup or run.go_on_alone)
     before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
-    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
+    at_hangup = partial(interrupted.handle, HANGUP, None)
+    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing, closed_terminal(at_hangup):
         run.beside = undo.enter_context(beside()) if run.disturbs else ""
         for number, handler in before.items():
             undo.callback(signal.signal, number, handler)
@@ -196,6 +203,28 @@ def ended(
             if not quiet:
                 show_progress("")
             closed.result()
+
+
+@contextlib.contextmanager
+def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
+    """Call a function, in a thread, where the terminal is closed: only the leader of its session gets SIGHUP."""
+    over, poll = threading.Event(), select.poll()
+    for fd in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(fd).st_mode):
+                poll.register(fd, 0)
+
+    def watch() -> None:
+        while not over.is_set() and not (events := poll.poll(1_000 * TERMINAL_S)):
+            pass
+        if not over.is_set() and any(event & select.POLLHUP for _, event in events):
+            call()
+
+    start_thread("tfmon-terminal", watch, lambda _reason: None)
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def show_progress(text: str) -> None:

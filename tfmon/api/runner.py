@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeAlias
 
 from tfmon.api.followers import Followers
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.run import ended
-from tfmon.api.runs import RaceRun
-from tfmon.api.sockets import (
-    LOG,
-    Ended,
-)
+from tfmon.api.runs import RaceRun, SeriesRun
+from tfmon.api.sockets import LOG, Ended
 from tfmon.api.state import state_folder
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.model import codec
+from tfmon.model.series import Experiment
+from tfmon.model.spec import LaneSpec
 from tfmon.model.views import describe
 
+Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
+"""Returns the series to measure on the lanes of a race."""
 LOOK_S = 2.0
 """How often it is looked whether the race is over, and whether the socket is still there."""
 
 
-def start(info: ScenarioInfo, options: RaceOptions) -> socket.socket:
-    """Start a process that runs a race; return the connection of its first viewer.
+def start(
+    info: ScenarioInfo, options: RaceOptions, series: Series | None = None, *, as_json: bool = False
+) -> socket.socket:
+    """Start a process that runs a race, or a series on its lanes; return the connection of its first viewer.
 
-    It ends by itself when the race is over and nobody watches any more.
+    It ends by itself when the race is over and nobody watches any more, or when the series is over; a user's
+    command whose terminal was lost trains on then. `as_json` says how the result of a series is written.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
@@ -45,20 +50,20 @@ def start(info: ScenarioInfo, options: RaceOptions) -> socket.socket:
     try:
         if os.fork() == 0:
             ours.close()
-            _be_runner(theirs, info, options)
+            _be_runner(theirs, lambda: _run(theirs, info, options, series, as_json=as_json))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return ours
 
 
-def _be_runner(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> NoReturn:
+def _be_runner(first: socket.socket, work: Callable[[], int]) -> NoReturn:
     code = EXIT_LANE_FAILED
     try:
         os.setsid()
         _leave_terminal(first.fileno())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        code = _run(first, info, options)
+        code = work()
     except BaseException:  # noqa: BLE001 - the top of a process
         traceback.print_exc()
         sys.stderr.flush()
@@ -83,7 +88,9 @@ def _leave_terminal(kept: int) -> None:
         os.close(fd)
 
 
-def _run(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> int:
+def _run(
+    first: socket.socket, info: ScenarioInfo, options: RaceOptions, series: Series | None, *, as_json: bool
+) -> int:
     """Run the race until it is over and nobody watches, or until it is to end; return its exit code."""
     told: list[Callable[[str], None]] = []
     try:
@@ -93,23 +100,33 @@ def _run(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> int:
         return error.exit_code
     yield_to_lanes()
     program.announce(info)
-    run = RaceRun(program)
+    run = RaceRun(program) if series is None else SeriesRun(program, series)
+    began = False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         followers = Followers(program, interrupted)
         told.append(followers.tell)
         followers.add(first)
         followers.look_for_viewers()
         try:
-            plan = program.plan(info)
-            program.begin(plan)
+            plan = run.plan = program.plan(info)
+            run.begin()
         except TfmonError as error:
             followers.begin(error)
         else:
+            began = True
             notes = filter(None, [run.beside, followers.unreachable])
             followers.begin((*notes, *plan.race.differs, *describe(plan.race.views)))
         gc.freeze()  # what is loaded by now stays
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
-    code = program.exit_code_of_race(interrupted.reason)
-    followers.close(code)
+            if series is not None and run.join(0) and not (info.command and followers.lost):
+                break
+        if began:
+            run.settle(interrupted=bool(interrupted.count))
+    code, result = program.exit_code_of_race(interrupted.reason), ""
+    if began and isinstance(run, SeriesRun) and not (info.command and followers.lost):
+        printed, code = run.outcome(as_json=as_json)
+        result = json.dumps(printed, indent=2, allow_nan=False) if as_json else str(printed)
+        code = EXIT_INTERRUPTED if interrupted.reason else code
+    followers.close(code, result.splitlines())
     return code

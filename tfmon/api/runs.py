@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, TextIO
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
-from tfmon.analysis.series_tables import doing_text
-from tfmon.analysis.tuning import news
+from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
 from tfmon.api.run import AnyRun, show_progress
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.codec import clean
@@ -31,6 +30,7 @@ from tfmon.model.session import Snapshot
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
+    from tfmon.model.spec import LaneSpec
 
 LEAST_WINDOWS = 5
 """Windows that a lane trains before it is profiled."""
@@ -67,16 +67,19 @@ def connecting(lanes: Sequence[str]) -> Iterator[None]:
 class RaceRun(AnyRun):
     """A race, which is over when every lane has ended."""
 
+    alone = False
+    """Whether a user's command trains on to its end, because its terminal is gone."""
+
     def __init__(self, program: Program, plan: RacePlan | None = None) -> None:
-        """Take the plan of the race; None where another one begins it."""
+        """Take the plan of the race; None where it is set later, or another one begins it."""
         self.program = program
-        self._plan = plan
+        self.plan = plan
         self._analysis: Analysis | None = None
 
     def begin(self) -> None:
         """Start the lanes."""
-        assert self._plan is not None
-        self.program.begin(self._plan)
+        assert self.plan is not None
+        self.program.begin(self.plan)
 
     def join(self, timeout_s: float) -> bool:
         """Wait that long; return whether it is over."""
@@ -109,6 +112,7 @@ class RaceRun(AnyRun):
         """Let a user's command train on, paused or not, without a terminal; return False where none trains."""
         if not self.program.trains_command:
             return False
+        self.alone = True
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             with contextlib.suppress(OSError):
@@ -126,27 +130,27 @@ class SeriesRun(RaceRun):
     result: Snapshot
     """How it ended: before the lanes got back their settings."""
 
-    def __init__(self, program: Program, plan: RacePlan, make: Callable[[], Experiment]) -> None:
-        """Take what returns the series; it raises TfmonError where that is not possible."""
+    def __init__(
+        self, program: Program, make: Callable[[Sequence[LaneSpec]], Experiment], plan: RacePlan | None = None
+    ) -> None:
+        """Take what returns the series for lanes; it raises TfmonError where that is not possible."""
         super().__init__(program, plan)
         self._make = make
 
     def begin(self) -> None:
         """Start the lanes and the series."""
-        self._state = self._make()
+        assert self.plan is not None
+        self._state = self._make([lane.spec for lane in self.plan.lanes])
         super().begin()
         self.program.experiments.run(self._state)
 
     def join(self, timeout_s: float) -> bool:
         """Wait at most that long; return whether it is over."""
-        return self.program.experiments.join(timeout_s)
+        return self.program.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
 
     def line(self) -> str:
         """Return the progress of the experiment in a line."""
-        snapshot = self.program.session.snapshot()
-        if not all(lane.points for lane in snapshot.lanes):
-            return "the lanes get ready"
-        return news(snapshot) or doing_text(snapshot)
+        return lane_series_progress(self.program.session.snapshot())
 
     def settle(self, *, interrupted: bool) -> None:
         """Keep the result as it was before the lanes got back their settings: these begin another period."""
@@ -166,9 +170,14 @@ class SeriesRun(RaceRun):
         if hasattr(self, "result"):
             self.result = replace(self.result, recording=self.program.session.snapshot().recording)
 
-    def go_on_alone(self) -> bool:
-        """Return False: without a terminal nobody gets the answer."""
-        return False
+    def outcome(self, *, as_json: bool) -> tuple[object, int]:
+        """Return what is printed once it is closed, as text or for JSON, and the exit code."""
+        from tfmon.reports.race import to_text
+        from tfmon.reports.series_json import series_to_json
+
+        result = analyse(self.result)
+        code = self.program.exit_code() or (EXIT_FINE if result.answered else EXIT_CANNOT_TELL)
+        return (series_to_json if as_json else to_text)(result), code
 
 
 class ProfileRun(RaceRun):

@@ -12,7 +12,7 @@ import socket
 import stat
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -53,6 +53,8 @@ class RunnerGreeting:
     scenario: str
     recording: str = ""
     """Path of the recording; empty for none, or while it has not begun."""
+    clock_ns: int = field(default=0, compare=False)
+    """What the clock of its machine shows, by which its events are stamped; 0 where it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,8 @@ class Ended:
     error: str = ""
     """Why no race could begin; empty if one did."""
     hint: str = ""
+    result: tuple[str, ...] = ()
+    """What is printed of a series, in lines; empty for a race."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event
@@ -112,13 +116,20 @@ class LiveRun(NamedTuple):
     path: Path
     """Of its socket."""
     greeting: RunnerGreeting
+    host: str = ""
+    """The machine that it is on; empty for this one."""
 
     @property
     def name(self) -> str:
         """What a command calls it: the id of its recording, or the number of its process."""
         recording = Path(self.greeting.recording)
-        here = bool(self.greeting.recording) and recording.parent.resolve() == library.folder().resolve()
-        return library.run_id(recording) if here else str(self.greeting.pid)
+        listed = bool(self.host) or recording.parent.resolve() == library.folder().resolve()
+        return library.run_id(recording) if self.greeting.recording and listed else str(self.greeting.pid)
+
+    @property
+    def full_name(self) -> str:
+        """The name as `tfmon attach` takes it here: with the host."""
+        return f"{self.host}/{self.name}" if self.host else self.name
 
     def is_named(self, word: str) -> bool:
         """Return whether a word on the command line names it."""
@@ -228,12 +239,16 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def find(word: str) -> LiveRun | None:
-    """Return the run under way that a word names: its id or the beginning of that, its process, its recording.
+    """Return the run under way here that a word names; see `choose`."""
+    return choose(list(under_way()), word)
 
-    `last` is the one that began last. None where no run under way has that name.
+
+def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
+    """Return the run that a word names: its id or the beginning of that, its process, its recording.
+
+    `last` is the one that began last. None where no run has that name.
     Raises: UsageError where several have.
     """
-    runs = list(under_way())
     named = runs[-1:] if word == "last" else [run for run in runs if run.is_named(word)]
     named = [run for run in named if word in (run.name, str(run.greeting.pid))] or named
     if len(named) > 1:

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from tfmon.analysis.finish import ending_line
+from tfmon.analysis.series_tables import lane_series_progress
+from tfmon.api.remote_runs import RemoteRuns
 from tfmon.api.run import AnyRun
 from tfmon.api.sockets import (
     LOG,
@@ -33,7 +35,7 @@ from tfmon.api.sockets import (
     read_greeting,
 )
 from tfmon.api.state import state_folder
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.lanes.suspend import Suspender
 from tfmon.model import codec
 from tfmon.model.ports import Controls, ExperimentError, Experiments
@@ -53,21 +55,31 @@ class Viewer(AnyRun):
 
     disturbs = False
 
-    def __init__(self, connection: socket.socket, meanwhile: Callable[[], object] = int) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        meanwhile: Callable[[], object] = int,
+        remote: RemoteRuns | None = None,
+    ) -> None:
         """Wait for what is known, which takes a runner some tenths of a second after a day; `meanwhile` is called.
+
+        Args:
+            remote: The host that the run is on; None for this machine.
 
         Raises: TfmonError where the runner says that there is no race, has ended, or is of another schema.
         """
         connection.settimeout(None)
         self._connection, self._lines = connection, connection.makefile("rb")
+        self._remote = remote
         self.greeting = read_greeting(self._line())
+        ahead_ns = time.monotonic_ns() - self.greeting.clock_ns if remote is not None else 0
         if self.greeting.schema != SCHEMA:
             raise UsageError(
                 f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
                 f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
                 "attach with the tfmon that runs it; once it is over, tfmon runs lists its recording",
             )
-        self.session = Session(Machine(), time.monotonic_ns)
+        self.session = Session(Machine(), lambda: time.monotonic_ns() - ahead_ns)
         """What is known of the run, a moment later than there."""
         self.ended: Ended | None = None
         """How it ended; None while it is under way, and where its process died."""
@@ -93,11 +105,17 @@ class Viewer(AnyRun):
         start_thread("tfmon-view", self._follow, self._lose)
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the run is on another machine."""
+        return self._remote is not None
+
+    @property
     def name(self) -> str:
         """What a command calls the run; the number of its process while its recording has not begun."""
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
-        return LiveRun(Path(), replace(self.greeting, recording=path)).name
+        host = self._remote.host.name if self._remote is not None else ""
+        return LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
 
     # ------------------------------------------------------------ what comes
 
@@ -149,7 +167,9 @@ class Viewer(AnyRun):
             self.tell(reason or (self.lost().line if self.died else "the run has ended"))
 
     def lost(self) -> TfmonError:
-        """Return the error to report where the runner has ended without a word."""
+        """Return the error to report where the runner has ended without a word, or its host is lost."""
+        if self._remote is not None and (lost := self._remote.lost(self.name)):
+            return lost
         failed = TfmonError(
             f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended without a word",
             f"what it recorded is there: tfmon replay last; {state_folder() / LOG} may say why",
@@ -222,8 +242,12 @@ class Viewer(AnyRun):
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
-        """Return nothing: who watches has the screen."""
-        return ""
+        """Return the progress of a series in a line."""
+        return lane_series_progress(self.session.snapshot())
+
+    def go_on_alone(self) -> NoReturn:
+        """End this process: its terminal is gone, and the run goes on."""
+        os._exit(EXIT_INTERRUPTED)
 
     def ending(self) -> str:
         """Return which commands were asked to end, and how long they still have."""

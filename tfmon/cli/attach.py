@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     import socket
 
     from tfmon.api.options import RaceOptions
+    from tfmon.api.runner import Series
     from tfmon.api.viewer import Viewer
     from tfmon.catalog import ScenarioInfo
 
@@ -34,6 +39,8 @@ RECORDED_S = 3.0
 def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
+    HOST/RUN is a run on another machine: one that ssh or the settings file knows.
+
     A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
     --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
     is shown as it ended.
@@ -42,60 +49,102 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     For example:
       tfmon attach
       tfmon attach last --readonly
+      tfmon attach gpu2/last
       tfmon attach last --end
     """
+    if not end and (why := options.why_no_screen()):
+        raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
+    meanwhile = int if end else partial(import_module, "tfmon.api.live")
+    viewer = _remote_viewer(run, meanwhile) or _local_viewer(run, meanwhile)
+    if viewer is None:
+        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+    if end:
+        _end(viewer)
+    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+
+
+def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
+    """Return a viewer of the run under way on this machine that a word names; None for none."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
 
-    if not end and (why := options.why_no_screen()):
-        raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
-    found = sockets.find(run)
+    found = sockets.find(word)
     if found is None:
-        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+        return None
     try:
-        connection = sockets.connect(found.path)
+        return Viewer(sockets.connect(found.path), meanwhile)
     except OSError as error:
         raise TfmonError(
             f"{found.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
         ) from None
-    if end:
-        _end(Viewer(connection))
-    viewer = Viewer(connection, lambda: import_module("tfmon.api.live"))
-    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
 
 
-def start(info: ScenarioInfo, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool) -> NoReturn:
-    """Start a run in a process of its own, and show it unless it is detached."""
+def _remote_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
+    """Return a viewer of the run HOST/RUN of another machine; None for a word that names none."""
+    host, slash, name = word.partition("/")
+    if not (host and slash) or Path(word).exists():
+        return None
+    from tfmon.api.remote_runs import RemoteRuns
+    from tfmon.api.viewer import Viewer
+
+    remote = RemoteRuns(host)
+    try:
+        return Viewer(remote.connect(name or "last"), meanwhile, remote)
+    except BaseException:
+        remote.close()
+        raise
+
+
+def start(
+    info: ScenarioInfo,
+    race_options: RaceOptions,
+    screen: ScreenSettings | None,
+    *,
+    detach: bool,
+    series: Series | None = None,
+    as_json: bool = False,
+) -> NoReturn:
+    """Start a run in a process of its own; show it, or without a screen its progress, unless it is detached."""
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, race_options)
+    connection = runner.start(info, race_options, series, as_json=as_json)
     try:
-        _watch_start(connection, race_options, screen, detach=detach)
+        with options.errors_as_json(as_json):
+            _watch_start(connection, race_options, screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _watch_start(
-    connection: socket.socket, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool
+    connection: socket.socket,
+    race_options: RaceOptions,
+    screen: ScreenSettings | None,
+    *,
+    detach: bool,
+    as_json: bool,
 ) -> NoReturn:
-    from tfmon.api.run import show_progress, tell_changes
+    from tfmon.api.run import run_until_over, show_progress, tell_changes
     from tfmon.api.runs import connecting
     from tfmon.api.viewer import Viewer
 
-    viewer = Viewer(connection, (lambda: import_module("tfmon.api.live")) if not detach else int)
+    silent = detach or screen is None
+    viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
     # What the command line names must be there, or no screen is drawn; the default lanes can wait.
-    if detach or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
+    if silent or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
         viewer.tell = tell_changes()
         with connecting(race_options.lanes):
             notes = viewer.ask("begun")
         show_progress("")
         viewer.tell = str  # until the screen shows what it is told
-        for note in notes if detach else ():
+        for note in notes if silent else ():
             click.echo(f"tfmon: {note}", err=True)
-    if not detach:
+    if screen is not None and not detach:
         _show(viewer, screen, began_here=True)
+    if not detach:
+        run_until_over(viewer)
+        _leave(viewer, as_json=as_json)
     until_s = time.monotonic() + RECORDED_S
     while race_options.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
         viewer.join(0.05)
@@ -121,7 +170,7 @@ def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoRetu
     """Show a run until the user leaves or it is over, then print what came of it."""
     from tfmon.api import live
 
-    viewer.counted = True
+    viewer.counted = not viewer.is_remote
     live.attached(viewer, screen, began_here=began_here)
     _leave(viewer)
 
@@ -135,7 +184,7 @@ def _end(viewer: Viewer) -> NoReturn:
     _leave(viewer)
 
 
-def _leave(viewer: Viewer) -> NoReturn:
+def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     if viewer.died:
         raise viewer.lost()
     if viewer.ended is None:
@@ -144,11 +193,11 @@ def _leave(viewer: Viewer) -> NoReturn:
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
 
-    snapshot = viewer.session.snapshot()
+    snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
     if snapshot.lanes:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            options.print_result(to_text(analyse(snapshot)), recorded)
+            options.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
     sys.exit(viewer.ended.exit_code)
 
 

@@ -133,6 +133,18 @@ notify = click.option(
     help="Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
     "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
 )
+baseline = _all(
+    click.option(
+        "--baseline",
+        metavar="RECORDING",
+        help="Have --notify tell where a lane is slower than it was in this race: one as `tfmon diff` takes it.",
+    ),
+    click.option(
+        "--slower-than",
+        type=RULES["slower_than"],
+        help="Tell it where more than PERCENT is lost. Default: 5%.",
+    ),
+)
 metrics = click.option(
     "--metrics",
     metavar="PORT|FILE",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 @options.in_place
 @options.fail_on
 @options.notify
+@options.baseline
 @options.metrics
 @options.record
 @click.option(
@@ -91,6 +92,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.seconds
 @options.fail_on
 @options.notify
+@options.baseline
 @options.metrics
 @options.record
 @options.wait_idle

@@ -84,6 +84,7 @@ def replay(
 
 
 @click.command
+@click.argument("host", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
@@ -93,8 +94,10 @@ def replay(
     metavar="LANE DIR",
     help="Copy what LANE wrote, such as A or A-2, into the new folder DIR: of the RUN of --files, or of the last.",
 )
-def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) -> None:
+def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[str, str] | None) -> None:
     """List the recorded races by their start, the latest last, and the latest sweeps.
+
+    With HOST, one that ssh or the settings file knows, list the runs that are under way there.
 
     The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for
     the race before it; a race that still runs is not the last.
@@ -102,6 +105,7 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     \b
     For example:
       tfmon runs
+      tfmon runs gpu2
       tfmon runs --files last
       tfmon runs --files last --keep-files A out
     """
@@ -110,9 +114,12 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     from tfmon.reports.text import fitted
 
     if listing is not None or keeping is not None:
-        if as_json:
-            raise UsageError("--files and --keep-files exclude --json", "leave it out")
+        if as_json or host is not None:
+            raise UsageError("--files and --keep-files exclude --json and HOST", "leave it out")
         _files(library.find(listing or "last"), keeping)
+        return
+    if host is not None:
+        _list_remote(host, as_json=as_json)
         return
     listed, attachable = library.runs(), {run.name: run.greeting.scenario for run in sockets.under_way()}
     if as_json:
@@ -126,7 +133,7 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
         under_way = f"under way: tfmon attach {info.id}" if attachable.pop(info.id, "") else ""
         text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {under_way or info.outcome}"
         lines.append(f"{info.id:{width}}  {info.problem or text}")
-    lines += [f"{name}  {scenario} is under way: tfmon attach {name}" for name, scenario in attachable.items()]
+    lines += [_under_way_line(name, scenario) for name, scenario in attachable.items()]
     lines = lines or [f"no race was recorded in {library.folder()} yet"]
     if infos:
         used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
@@ -135,17 +142,43 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
         click.echo(fitted(line))
 
 
+def _under_way_line(name: str, scenario: str) -> str:
+    return f"{name}  {scenario} is under way: tfmon attach {name}"
+
+
+def _list_remote(host: str, *, as_json: bool) -> None:
+    """List the runs that are under way on another machine."""
+    from tfmon.api.remote_runs import RemoteRuns
+
+    remote = RemoteRuns(host)
+    remote.close()
+    if as_json:
+        rows = [
+            {"id": run.name, "host": host, "pid": said.pid, "scenario": said.scenario, "tfmon": said.tfmon}
+            for run in remote.runs
+            for said in [run.greeting]
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    lines = [_under_way_line(run.full_name, run.greeting.scenario) for run in remote.runs]
+    click.echo("\n".join(lines) or f"nothing that can be attached to is under way on {host}")
+
+
 def _sweep_lines() -> list[str]:
     """Return a line for each of the latest sweeps, with its answer, and where they are."""
     from tfmon.analysis.series_tables import answer
-    from tfmon.analysis.sweep import rank
+    from tfmon.analysis.sweep import OPEN, rank
+    from tfmon.model.views import is_locked
     from tfmon.recordings import sweeps
 
     lines = []
     files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
     for path in files[-MOST_SWEEPS:]:
         try:
-            text = answer(rank(sweeps.read(path)))[0]
+            ranking = rank(sweeps.read(path))
+            text = answer(ranking)[0]
+            if any(row.outcome == OPEN for row in ranking.rows):
+                text += "; under way" if is_locked(path) else f"; tfmon sweep --resume {path} continues it"
         except TfmonError as error:
             text = error.message
         lines.append(f"{path.name}  {text}")

@@ -82,16 +82,18 @@ def crossover(
 @options.settings
 @options.in_place
 @options.record
+@options.detach
 @options.as_json
 @options.python
-def tune(scenario: str | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401
+def tune(scenario: str | None, as_json: bool, detach: bool, **given: Any) -> None:  # noqa: ANN401
     """Find settings under which SCENARIO trains faster on one device.
 
     Or your own training script, unchanged: tfmon tune -- python train.py --epochs 30
 
     The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
     with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
-    helps any more. Ctrl+C ends it and prints what is known by then.
+    helps any more. Ctrl+C ends it and prints what is known by then. Where the terminal is closed, the tuning of a
+    script goes on: `tfmon attach` shows it.
 
     \b
     For example:
@@ -101,13 +103,18 @@ def tune(scenario: str | None, as_json: bool, **given: Any) -> None:  # noqa: AN
     from tfmon.api.options import race_options, raced
     from tfmon.model.series import TuneState
 
+    def planned(lanes: Sequence[LaneSpec]) -> TuneState:
+        return TuneState(lanes[0].name, everything=True)
+
+    if detach and as_json:
+        raise UsageError("--detach excludes --json", "leave one of them out")
     info = raced(scenario, options.own_command(), "tune")
-    _run(
-        info,
-        race_options(given, info, one_lane=True, fresh=True, in_place=given["in_place"]),
-        lambda lanes: TuneState(lanes[0].name, everything=True),
-        as_json=as_json,
-    )
+    chosen = race_options(given, info, one_lane=True, fresh=True, in_place=given["in_place"])
+    if detach or (info.command and sys.stderr.isatty()):
+        from tfmon.cli.attach import start
+
+        start(info, chosen, None, detach=detach, series=planned, as_json=as_json)
+    _run(info, chosen, planned, as_json=as_json)
 
 
 def _run(
@@ -117,27 +124,21 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    from tfmon.analysis.analysis import analyse
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import SeriesRun, plan_race
     from tfmon.model.views import describe
-    from tfmon.reports.race import to_text
-    from tfmon.reports.series_json import series_to_json
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
         plan = plan_race(program, info, race_options.lanes)
     for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
-    run = SeriesRun(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
+    run = SeriesRun(program, planned, plan)
     interrupted = run_until_over(run)
-    result, recording = analyse(run.result), run.result.recording
-    options.print_result(
-        (series_to_json if as_json else to_text)(result), recording.path if recording is not None else ""
-    )
-    fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code() or fine)
+    result, code = run.outcome(as_json=as_json)
+    options.print_result(result, run.result.recording.path if run.result.recording is not None else "")
+    sys.exit(EXIT_INTERRUPTED if interrupted else code)
 
 
 @click.command(cls=options.TakesCommand)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, cast
 from tfmon import units
 from tfmon.analysis.intervals import Looks, shift
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
-from tfmon.model.readings import Reading, known
+from tfmon.model.readings import FIXED, IntervalKind, Reading, known
 from tfmon.recordings.compare import Comparison, LanePair
 from tfmon.recordings.figures import LEAST_RACES, Change, MeasuredLane, RaceFigures, change_of
 
@@ -96,7 +96,9 @@ def exit_code(gates: Sequence[Gate]) -> int:
     return next((code for code in (EXIT_WORSE, EXIT_CANNOT_TELL) if code in codes), EXIT_FINE)
 
 
-def judge(races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER) -> Gate:
+def judge(
+    races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER, kind: IntervalKind = FIXED
+) -> Gate:
     """Return whether any lane lost, or takes, more than a share; raises UsageError for unlike races.
 
     Args:
@@ -104,6 +106,7 @@ def judge(races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER)
         limit: The share.
         watched: `slower`, by throughput in examples/s, or `more memory`, by the peak of what a lane's processes
             share with no other, and by that of the GPU memory that the framework has allocated.
+        kind: Of the intervals: `ALWAYS_VALID` for a race that is judged again and again.
     """
     for one in races:
         before, after = one.first.scenario, one.second.scenario
@@ -117,7 +120,7 @@ def judge(races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER)
         [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
     ]
     if watched == SLOWER:
-        looks = Looks(choices=len(lanes))
+        looks = Looks(kind, choices=len(lanes))
         return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
     parts = [(pairs, name) for pairs in lanes for name in _memories(pairs)]
     looks = Looks(choices=max(1, len(parts)))

@@ -261,10 +261,13 @@ def words_of(host: Host) -> list[str]:
     return [*SSH, "--", host.name, SHELL]
 
 
-def script_of(host: Host, marker: str) -> bytes:
-    """Return the lines by which the shell becomes Python; send no more before its word: a shell reads ahead."""
+def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
+    """Return the lines by which the shell becomes a Python that runs a program.
+
+    Send no more before its word: a shell reads ahead.
+    """
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
-    code = shlex.quote(FIRST_WORD.read_text("utf-8"))
+    code = shlex.quote(program.read_text("utf-8"))
     missing = shlex.quote(f'{marker} {{"missing": true}}')
     lines = (
         f"for python in {pythons}; do",
