@@ -14,7 +14,7 @@ from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun
 from tfmon.profile.trace import Interval, Times, both, unite, without
 
-MOST_PARTS = 1000
+MOST_PARTS = 500
 """More operations are one part: they take next to nothing, and a lane's message is limited."""
 SMALLER = "all smaller operations"
 LONGEST_NAME = 300
