@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.intervals import ERROR, student
+from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Part, Profile
 
 Grouping: TypeAlias = Literal["operation", "kind", "layer"]
@@ -92,13 +93,37 @@ class ProfileDiff:
     """What explains most of the difference first; their changes add up to that of the step time."""
     explained: Explained | None
     """None where the step times are not certain to differ."""
-    incomplete: tuple[bool, bool]
+    incomplete: tuple[bool, ...]
     """Whether a side's smaller operations are not told apart, so that one that it lacks may be among them."""
 
 
-def comparable(profiles: Iterable[Profile]) -> list[Profile]:
-    """Return the profiles that tell all parts of a step."""
-    return [profile for profile in profiles if profile.parts]
+@dataclass(frozen=True, slots=True)
+class ProfiledSide:
+    """What is compared: a lane, or profiles that were kept."""
+
+    id: str
+    title: str
+    profiles: tuple[Profile, ...]
+    """Only those that tell all parts of a step."""
+    step_ns: float | None = None
+    """What a step takes by the clocks of the lane, without the profiler; None where not measured."""
+    examples: float | None = None
+    """Of a step; None where not known."""
+
+
+def side_of(lane: LaneState) -> ProfiledSide:
+    """Return a lane with its profiles under the settings in effect."""
+    steady = lane.steady
+    step_ns = steady.span_ns / steady.steps if steady.steps else None
+    examples = steady.examples / steady.steps if steady.steps and steady.examples else None
+    profiles = tuple(profile for profile in lane.step.profiles if profile.parts)
+    return ProfiledSide(lane.spec.id or lane.spec.name, lane.title, profiles, step_ns, examples)
+
+
+def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSide] | None:
+    """Return the first two lanes that have profiles; None for fewer."""
+    sides = [side for side in map(side_of, lanes) if side.profiles]
+    return (sides[0], sides[1]) if len(sides) > 1 else None
 
 
 def compare(first: Sequence[Profile], second: Sequence[Profile], by: Grouping = "operation") -> ProfileDiff:
@@ -251,7 +276,12 @@ def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
 def _between(change: Difference) -> str:
     if change.low is None or change.high is None:
         return "a single profile"
-    return f"{_time(change.low)} to {_time(change.high)}"
+    return f"{signed(change.low)} to {signed(change.high)}"
+
+
+def signed(value_ns: float) -> str:
+    """Write a difference of times: +1.20 ms."""
+    return f"{'-' if value_ns < 0 else '+'}{_time(abs(value_ns))}"
 
 
 def _time(value_ns: float) -> str:

@@ -41,10 +41,12 @@ WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itsel
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
 
-def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
+def read_profile(
+    path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "", marker: str = STEP
+) -> Profile:
     """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
-    result, unwritten = profile_of(space, on_gpu=on_gpu, parts=True), ""
+    result, unwritten = profile_of(space, on_gpu=on_gpu, marker=marker, parts=True), ""
     if chrome:
         try:
             write_chrome(space, Path(chrome))
@@ -57,7 +59,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     """Return the profile of the captured steps of a trace; with `parts`, the whole time of a step in parts, too.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
-    Apple's, only what the host did is told.
+    Apple's, only what the host did is told. `marker` names the steps; empty for what marks most of them.
 
     Raises: TraceError when no step is marked.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -136,12 +137,15 @@ def host_lines(space: Space) -> list[TraceLine]:
 def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
     best: tuple[TraceLine, list[TraceEvent]] | None = None
     for line in host_lines(space):
-        marks = [event for event in line.events if event.name == marker and STEP_STAT in event.stats]
+        numbered = [event for event in line.events if STEP_STAT in event.stats]
+        counts = Counter(event.name for event in numbered).most_common(1)
+        name = marker or (counts[0][0] if counts else "")
+        marks = [event for event in numbered if event.name == name]
         if marks and (best is None or len(marks) > len(best[1])):
             best = line, marks
     if best is None:
         raise TraceError(
-            f"the profile has no step marked {marker!r}",
+            f"the profile has no step marked {marker!r}" if marker else "the profile has no marked step",
             "each step must run inside tf.profiler.experimental.Trace",
         )
     return best

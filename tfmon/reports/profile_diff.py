@@ -1,0 +1,209 @@
+"""Two profiles side by side: in sections, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.profile_diff import (
+    GROUPINGS,
+    Difference,
+    DiffRow,
+    Grouping,
+    ProfileDiff,
+    ProfiledSide,
+    Side,
+    compare,
+    sentences,
+    signed,
+)
+from tfmon.reports import DASH, VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
+
+WIDTH = 100
+MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
+"""Rows of a table; those of smaller differences are one row."""
+MOST_BARS = 12
+_NAME = 34
+HEADINGS: dict[Grouping, str] = {
+    "operation": "by operation",
+    "kind": "by the type of the operation",
+    "layer": "by layer, with its gradient",
+}
+
+
+def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
+    """Return the comparison as plain text, at most 100 columns wide."""
+    return text.write(describe(first, second), width=WIDTH)
+
+
+def describe(first: ProfiledSide, second: ProfiledSide) -> Report:
+    """Return what explains that the steps of two sides do not take equally long, in sections."""
+    answer, *more = answers(first, second)
+    return Report(
+        f"Two profiles: {first.title} and {second.title}",
+        [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
+        + [Section("", (Lines(notes(first, second)),))],
+        [Note(answer, VERDICT), *map(Note, more)],
+        keys=[(first.id, first.title), (second.id, second.title)],
+        data=to_json(first, second),
+    )
+
+
+def section(first: ProfiledSide, second: ProfiledSide) -> Section:
+    """Return the same as a section of the report of a race."""
+    chart = _chart(first, second)
+    said = Lines([*answers(first, second), *notes(first, second)])
+    return Section("What explains the difference", (said, chart), long=True)
+
+
+def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
+    """Return how much longer a step takes, and what explains it."""
+    return sentences(compare(first.profiles, second.profiles), *_names(first, second))
+
+
+def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
+    """Return what has to be said of the figures."""
+    diff = compare(first.profiles, second.profiles)
+    result = []
+    if first.step_ns is not None and second.step_ns is not None:
+        times = f"{first.id} {_time(first.step_ns)}, {second.id} {_time(second.step_ns)} a step"
+        result.append(f"without the profiler: {times}, {signed(second.step_ns - first.step_ns)}")
+    if first.examples and second.examples and round(first.examples) != round(second.examples):
+        each = ((first.id, first.examples, diff.first_ns), (second.id, second.examples, diff.second_ns))
+        told = [f"{id} has {units.count(round(number))}, {_time(mean / number)} each" for id, number, mean in each]
+        result.append(f"examples of a step: {'; '.join(told)}")
+    for side, incomplete in zip((first, second), diff.incomplete, strict=True):
+        if incomplete:
+            result.append(f"the smallest operations of {side.id} are not told apart; others may seem missing")
+        only = [row for row in diff.rows if row.kind and (row.second if side is first else row.first) is None]
+        if only:
+            took = sum(abs(row.change.value) for row in only)
+            result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {_time(took)} a step")
+        said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
+        result += [f"{side.id}: {note}" for note in said]
+    numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
+    counts = " and ".join(numbers)
+    if diff.change.low is None:
+        return [*result, f"{counts}: too few for an interval"]
+    return [*result, f"{counts}; ± is half the 95 % interval over these profiles"]
+
+
+def reach(change: Difference) -> str:
+    """Write half the interval of a difference: ±0.10 ms; empty where there is none."""
+    return "" if change.high is None else f"±{_time(change.high - change.value)}"
+
+
+def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
+    diff = compare(first.profiles, second.profiles, by)
+    most = MOST_ROWS[by]
+    shown, rest = diff.rows[:most], diff.rows[most:]
+    rows = [[by, first.id, second.id, "difference", "", "share", "runs a step", "device"]]
+    rows += [list(cells(row)) for row in shown]
+    if rest:
+        left, right = (
+            sum(side.step_ns for row in rest if (side := getattr(row, name))) for name in ("first", "second")
+        )
+        share = _share((right - left) / diff.change.value if diff.explained else None)
+        name = f"{len(rest)} smaller differences"
+        rows.append([name, _time(left), _time(right), signed(right - left), "", share, "", ""])
+    whole = [_time(diff.first_ns), _time(diff.second_ns), signed(diff.change.value), reach(diff.change)]
+    rows.append(["a step", *whole, _share(1.0 if diff.explained else None), "", ""])
+    return Table(rows, left=(0, 7), marked=(len(rows) - 1,))
+
+
+def cells(row: DiffRow) -> Iterator[str]:
+    """Yield the cells of a part: its name, both times, the difference, its share, its runs and where they ran."""
+    yield cut(row)
+    yield from (DASH if side is None else _time(side.step_ns) for side in (row.first, row.second))
+    yield from (signed(row.change.value), reach(row.change), _share(row.share))
+    yield _both(row, lambda side: f"{side.runs:.3g}" if side.runs else "")
+    yield _both(row, lambda side: "+".join(side.devices))
+
+
+def cut(row: DiffRow, width: int = _NAME) -> str:
+    """Return the name of a part; both ends of one that is cut are informative."""
+    name = row.name.lstrip("_")
+    if row.kind and row.name != row.kind:  # the last part of the name tells no more than the type
+        name = f"{row.kind.lstrip('_')} {name.rpartition('/')[0] or name}"
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def _both(row: DiffRow, write: Any) -> str:  # noqa: ANN401
+    values = [DASH if side is None else write(side) for side in (row.first, row.second)]
+    return values[0] if values[0] == values[1] else " | ".join(values)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else units.percent(100 * share).replace("-0 %", "0 %")
+
+
+def _names(first: ProfiledSide, second: ProfiledSide) -> tuple[str, str]:
+    names = [side.id if side.title in ("", side.id) else f"{side.id} ({side.title})" for side in (first, second)]
+    return names[0], names[1]
+
+
+def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
+    diff = compare(first.profiles, second.profiles)
+    bars: dict[str, charts.Bar] = {}
+    for row in diff.rows[:MOST_BARS]:
+        name = cut(row)
+        name = name if name not in bars else f"{name} ({len(bars)})"
+        told = f"{signed(row.change.value)} {_share(row.share)}"
+        bars[name] = (name, row.change.value, _interval(row.change), told)
+    about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
+    title = "What explains the difference of a step"
+    spec = charts.diverging([*bars.values()], f"ms a step, {second.id} less {first.id}", f"{title}. {about}")
+    return Chart(title, about, spec, _table(first, second, "operation"))
+
+
+def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
+    """Return the comparison as plain values; times are means a step, differences the second less the first."""
+    diff = compare(first.profiles, second.profiles)
+    one = diff.explained
+    return {
+        **head(),
+        "sides": [_side_json(first, diff.first_ns), _side_json(second, diff.second_ns)],
+        "difference_ns": diff.change.value,
+        "difference_ns_ci95": _interval(diff.change),
+        "explained": one and {**asdict(one), "names": list(one.names)},
+        "parts": {by: _rows_json(compare(first.profiles, second.profiles, by)) for by in GROUPINGS},
+        "notes": notes(first, second),
+    }
+
+
+def _side_json(side: ProfiledSide, step_ns: float) -> dict[str, Any]:
+    profiles = [profile.step_ns for profile in side.profiles]
+    plain = {"id": side.id, "title": side.title, "step_ns": step_ns, "profiled_step_ns": profiles}
+    return {**plain, "step_ns_without_profiler": side.step_ns}
+
+
+def _rows_json(diff: ProfileDiff) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.name,
+            "kind": row.kind,
+            "first": _part_json(row.first),
+            "second": _part_json(row.second),
+            "difference_ns": row.change.value,
+            "difference_ns_ci95": _interval(row.change),
+            "share": row.share,
+        }
+        for row in diff.rows
+    ]
+
+
+def _part_json(side: Side | None) -> dict[str, Any] | None:
+    return None if side is None else {**asdict(side), "parallelism": side.parallelism}
+
+
+def _interval(change: Difference) -> tuple[float, float] | None:
+    return None if change.low is None or change.high is None else (change.low, change.high)
+
+
+def _time(value_ns: float) -> str:
+    return units.milliseconds(value_ns / 1e6)
