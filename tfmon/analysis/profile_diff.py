@@ -20,6 +20,7 @@ from tfmon.model.profile import Part, Profile
 
 Grouping: TypeAlias = Literal["operation", "kind", "layer"]
 GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
+DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
 """The sentence names at most so many parts, and no more than explain this share of the difference."""
 _GRADIENT = re.compile(r"^(?:gradient_tape/|StatefulPartitionedCall(?:_\d+)?/|PartitionedCall(?:_\d+)?/)+")
@@ -38,6 +39,16 @@ class Difference:
     def certain(self) -> bool:
         """Whether there is a difference: the interval excludes none, or there is no interval to ask."""
         return self.value != 0 if self.low is None or self.high is None else self.low > 0 or self.high < 0
+
+    @property
+    def text(self) -> str:
+        """The difference in words: +1.20 ms."""
+        return signed(self.value)
+
+    @property
+    def reach(self) -> str:
+        """Half its interval in words: ±0.10 ms; empty where there is none."""
+        return "" if self.high is None else f"±{time_text(self.high - self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,40 @@ class DiffRow:
     change: Difference
     share: float | None
     """Of the difference of the step time; None where that is not certain."""
+
+    def label(self, width: int) -> str:
+        """Return its name, with both ends where it is cut in the middle: both are informative."""
+        name = self.name.lstrip("_")
+        if self.kind and self.name != self.kind:  # the last part of the name tells no more than the type
+            name = f"{self.kind.lstrip('_')} {name.rpartition('/')[0] or name}"
+        tail = (width - 1) // 2
+        return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+    @property
+    def share_text(self) -> str:
+        """Its share in words; empty where it has none."""
+        return "" if self.share is None else share_text(self.share)
+
+    def both(self, write: Callable[[Side], str]) -> str:
+        """Return what is written of both sides; once where it is the same."""
+        values = [DASH if side is None else write(side) for side in (self.first, self.second)]
+        return values[0] if values[0] == values[1] else " | ".join(values)
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """Its time on both sides, in words."""
+        first, second = (DASH if side is None else time_text(side.step_ns) for side in (self.first, self.second))
+        return first, second
+
+    @property
+    def runs(self) -> str:
+        """How often it runs a step; empty where no operation ran."""
+        return self.both(lambda side: f"{side.runs:.3g}" if side.runs else "")
+
+    @property
+    def devices(self) -> str:
+        """Where it ran."""
+        return self.both(lambda side: "+".join(side.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +302,7 @@ def _explained(
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
     """Return what the comparison comes to: how much longer a step takes, and what explains it."""
-    change, time = diff.change, _time
+    change, time = diff.change, time_text
     sides = f"{first} takes {time(diff.first_ns)} a step, {second} {time(diff.second_ns)}"
     if diff.explained is None:
         return [f"{sides}: no difference is certain ({_between(change)})"]
@@ -281,8 +326,14 @@ def _between(change: Difference) -> str:
 
 def signed(value_ns: float) -> str:
     """Write a difference of times: +1.20 ms."""
-    return f"{'-' if value_ns < 0 else '+'}{_time(abs(value_ns))}"
+    return f"{'-' if value_ns < 0 else '+'}{time_text(abs(value_ns))}"
 
 
-def _time(value_ns: float) -> str:
+def share_text(share: float) -> str:
+    """Write a share: 83 %."""
+    return units.percent(100 * share).replace("-0 %", "0 %")
+
+
+def time_text(value_ns: float) -> str:
+    """Write a time."""
     return units.milliseconds(value_ns / 1e6)

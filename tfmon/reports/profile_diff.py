@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -10,16 +9,17 @@ from tfmon import units
 from tfmon.analysis.profile_diff import (
     GROUPINGS,
     Difference,
-    DiffRow,
     Grouping,
     ProfileDiff,
     ProfiledSide,
     Side,
     compare,
     sentences,
+    share_text,
     signed,
+    time_text,
 )
-from tfmon.reports import DASH, VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
+from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
@@ -68,11 +68,13 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
     diff = compare(first.profiles, second.profiles)
     result = []
     if first.step_ns is not None and second.step_ns is not None:
-        times = f"{first.id} {_time(first.step_ns)}, {second.id} {_time(second.step_ns)} a step"
+        times = f"{first.id} {time_text(first.step_ns)}, {second.id} {time_text(second.step_ns)} a step"
         result.append(f"without the profiler: {times}, {signed(second.step_ns - first.step_ns)}")
     if first.examples and second.examples and round(first.examples) != round(second.examples):
         each = ((first.id, first.examples, diff.first_ns), (second.id, second.examples, diff.second_ns))
-        told = [f"{id} has {units.count(round(number))}, {_time(mean / number)} each" for id, number, mean in each]
+        told = [
+            f"{id} has {units.count(round(number))}, {time_text(mean / number)} each" for id, number, mean in each
+        ]
         result.append(f"examples of a step: {'; '.join(told)}")
     for side, incomplete in zip((first, second), diff.incomplete, strict=True):
         if incomplete:
@@ -80,7 +82,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
         only = [row for row in diff.rows if row.kind and (row.second if side is first else row.first) is None]
         if only:
             took = sum(abs(row.change.value) for row in only)
-            result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {_time(took)} a step")
+            result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {time_text(took)} a step")
         said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
         result += [f"{side.id}: {note}" for note in said]
     numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
@@ -90,56 +92,26 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
     return [*result, f"{counts}; ± is half the 95 % interval over these profiles"]
 
 
-def reach(change: Difference) -> str:
-    """Write half the interval of a difference: ±0.10 ms; empty where there is none."""
-    return "" if change.high is None else f"±{_time(change.high - change.value)}"
-
-
 def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
     diff = compare(first.profiles, second.profiles, by)
     most = MOST_ROWS[by]
     shown, rest = diff.rows[:most], diff.rows[most:]
     rows = [[by, first.id, second.id, "difference", "", "share", "runs a step", "device"]]
-    rows += [list(cells(row)) for row in shown]
+    for row in shown:
+        change = row.change
+        rows.append(
+            [row.label(_NAME), *row.times, change.text, change.reach, row.share_text, row.runs, row.devices]
+        )
     if rest:
         left, right = (
             sum(side.step_ns for row in rest if (side := getattr(row, name))) for name in ("first", "second")
         )
-        share = _share((right - left) / diff.change.value if diff.explained else None)
+        share = share_text((right - left) / diff.change.value) if diff.explained else ""
         name = f"{len(rest)} smaller differences"
-        rows.append([name, _time(left), _time(right), signed(right - left), "", share, "", ""])
-    whole = [_time(diff.first_ns), _time(diff.second_ns), signed(diff.change.value), reach(diff.change)]
-    rows.append(["a step", *whole, _share(1.0 if diff.explained else None), "", ""])
+        rows.append([name, time_text(left), time_text(right), signed(right - left), "", share, "", ""])
+    whole = [time_text(diff.first_ns), time_text(diff.second_ns), diff.change.text, diff.change.reach]
+    rows.append(["a step", *whole, share_text(1.0) if diff.explained else "", "", ""])
     return Table(rows, left=(0, 7), marked=(len(rows) - 1,))
-
-
-def cells(row: DiffRow) -> Iterator[str]:
-    """Yield the cells of a part: its name, both times, the difference, its share, its runs and where they ran."""
-    yield cut(row)
-    yield from (DASH if side is None else _time(side.step_ns) for side in (row.first, row.second))
-    yield from (signed(row.change.value), reach(row.change), _share(row.share))
-    yield _both(row, lambda side: f"{side.runs:.3g}" if side.runs else "")
-    yield _both(row, lambda side: "+".join(side.devices))
-
-
-def cut(row: DiffRow, width: int = _NAME) -> str:
-    """Return the name of a part; both ends of one that is cut are informative."""
-    name = row.name.lstrip("_")
-    if row.kind and row.name != row.kind:  # the last part of the name tells no more than the type
-        name = f"{row.kind.lstrip('_')} {name.rpartition('/')[0] or name}"
-    if len(name) <= width:
-        return name
-    tail = (width - 1) // 2
-    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
-
-
-def _both(row: DiffRow, write: Any) -> str:  # noqa: ANN401
-    values = [DASH if side is None else write(side) for side in (row.first, row.second)]
-    return values[0] if values[0] == values[1] else " | ".join(values)
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else units.percent(100 * share).replace("-0 %", "0 %")
 
 
 def _names(first: ProfiledSide, second: ProfiledSide) -> tuple[str, str]:
@@ -151,9 +123,9 @@ def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
     diff = compare(first.profiles, second.profiles)
     bars: dict[str, charts.Bar] = {}
     for row in diff.rows[:MOST_BARS]:
-        name = cut(row)
+        name = row.label(_NAME)
         name = name if name not in bars else f"{name} ({len(bars)})"
-        told = f"{signed(row.change.value)} {_share(row.share)}"
+        told = f"{row.change.text} {row.share_text}"
         bars[name] = (name, row.change.value, _interval(row.change), told)
     about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
     title = "What explains the difference of a step"
@@ -203,7 +175,3 @@ def _part_json(side: Side | None) -> dict[str, Any] | None:
 
 def _interval(change: Difference) -> tuple[float, float] | None:
     return None if change.low is None or change.high is None else (change.low, change.high)
-
-
-def _time(value_ns: float) -> str:
-    return units.milliseconds(value_ns / 1e6)
