@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tfmon.analysis.profile_diff import ProfiledSide
 from tfmon.model.profile import Input, Part, Profile
 from tfmon.model.readings import Missing
 
@@ -36,4 +37,22 @@ def profile(times: Mapping[tuple[str, str], float], *, device: str = "CPU", step
         host_only=False,
         notes=(),
         parts=tuple(parts),
+    )
+
+
+MATMUL, GRADIENT = ("net/dense/MatMul", "MatMul"), ("gradient_tape/net/dense/MatMul/MatMul_1", "MatMul")
+CAST = ("net/dense/Cast", "Cast")
+
+
+def two_sides(times: int = 3) -> tuple[ProfiledSide, ProfiledSide]:
+    """Return a lane, and one of a larger batch that also casts."""
+    slow = {MATMUL: 9e6, GRADIENT: 6e6, CAST: 0.4e6, INPUT: 0.2e6}
+    fast = {MATMUL: 1e6, GRADIENT: 2e6, INPUT: 0.5e6}
+
+    def profiles(parts: Mapping[tuple[str, str], float]) -> tuple[Profile, ...]:
+        return tuple(profile({key: t * (1 + 0.01 * n) for key, t in parts.items()}) for n in range(times))
+
+    return (
+        ProfiledSide("A", "cpu batch_size=16", profiles(fast), 3.4e6, 16.0),
+        ProfiledSide("B", "cpu batch_size=256", profiles(slow), 15.1e6, 256.0),
     )

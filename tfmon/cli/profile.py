@@ -98,13 +98,14 @@ def profile(
 
             traces = [(f"{side.id} {side.title}", folder / f"{side.id}.json") for side in sides]
             merge_traces(traces, Path(chrome))
-    from tfmon.reports import profile_diff
+    from tfmon.reports import head, profile_diff
 
     if html is not None:
         export.write_html(
-            lambda: profile_diff.describe(*sides), Path(html), everything=False, force=force, err=True
+            lambda: profile_diff.describe(*sides, page=True), Path(html), everything=False, force=force, err=True
         )
-    options.print_result(profile_diff.to_json(*sides) if as_json else profile_diff.to_text(*sides), "")
+    result = {**head(), **profile_diff.to_json(*sides)} if as_json else profile_diff.to_text(*sides)
+    options.print_result(result, "")
 
 
 def _check_writable(chrome: str | None) -> None:

@@ -183,7 +183,8 @@ def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
     tooltip = [word("p", "part"), word("w", "difference")]
     layers = [layer(rows, {"type": "bar"}, {"y": down, "x": across, "color": colour, "tooltip": tooltip})]
     if spans:
-        layers.append(layer(spans, _RULE, {"y": down, "x": across, "x2": {"field": "u"}}))
+        rule = {"type": "rule", "stroke": "currentColor", "strokeWidth": 2, "opacity": 0.7}
+        layers.append(layer(spans, rule, {"y": down, "x": across, "x2": {"field": "u"}}))
     return chart(layers, about, 22 * len(bars) + 40)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tfmon import units
@@ -38,16 +38,18 @@ def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
     return text.write(describe(first, second), width=WIDTH)
 
 
-def describe(first: ProfiledSide, second: ProfiledSide) -> Report:
-    """Return what explains that the steps of two sides do not take equally long, in sections."""
+def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
+    """Return what explains that a step of one side takes longer, in sections; a page has a chart, too."""
     answer, *more = answers(first, second)
+    chart = replace(_chart(first, second), table=None) if page else None
     return Report(
         f"Two profiles: {first.title} and {second.title}",
-        [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
+        [Section("", (chart,))]
+        + [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
         + [Section("", (Lines(notes(first, second)),))],
         [Note(answer, VERDICT), *map(Note, more)],
         keys=[(first.id, first.title), (second.id, second.title)],
-        data=to_json(first, second),
+        data={**head(), **to_json(first, second)},
     )
 
 
@@ -138,10 +140,9 @@ def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
     diff = compare(first.profiles, second.profiles)
     one = diff.explained
     return {
-        **head(),
         "sides": [_side_json(first, diff.first_ns), _side_json(second, diff.second_ns)],
         "difference_ns": diff.change.value,
-        "difference_ns_ci95": _interval(diff.change),
+        "difference_ns_ci95": _ends(diff.change),
         "explained": one and {**asdict(one), "names": list(one.names)},
         "parts": {by: _rows_json(compare(first.profiles, second.profiles, by)) for by in GROUPINGS},
         "notes": notes(first, second),
@@ -162,7 +163,7 @@ def _rows_json(diff: ProfileDiff) -> list[dict[str, Any]]:
             "first": _part_json(row.first),
             "second": _part_json(row.second),
             "difference_ns": row.change.value,
-            "difference_ns_ci95": _interval(row.change),
+            "difference_ns_ci95": _ends(row.change),
             "share": row.share,
         }
         for row in diff.rows
@@ -170,7 +171,14 @@ def _rows_json(diff: ProfileDiff) -> list[dict[str, Any]]:
 
 
 def _part_json(side: Side | None) -> dict[str, Any] | None:
-    return None if side is None else {**asdict(side), "parallelism": side.parallelism}
+    if side is None:
+        return None
+    return {**asdict(side), "devices": list(side.devices), "parallelism": side.parallelism}
+
+
+def _ends(change: Difference) -> list[float] | None:
+    interval = _interval(change)
+    return None if interval is None else list(interval)
 
 
 def _interval(change: Difference) -> tuple[float, float] | None:
