@@ -94,6 +94,13 @@ def test_the_many_small_ones_are_one_part():
     assert sum(name.startswith("op") for name in found) == MOST_PARTS
 
 
+def test_what_runs_on_xlas_threads_without_a_name_is_told_from_dispatch():
+    call = calling(0, 900, 1, "notTraced-xla")
+    inside = [mark("convolution.1", 100, 200, hlo_op="convolution.1"), mark("BlockUntilReady", 300, 500)]
+    found = parts(trace({"python": [marker(0, 0), *call, *inside]}))
+    assert (found["convolution.1"], found["waiting for XLA's threads"]) == (200, 500)
+
+
 def test_a_profile_without_parts_has_none():
     assert profile_of(space(*graph_lane().planes)).parts == ()
 

@@ -32,6 +32,7 @@ TAKES_BATCH, RUN = "IteratorGetNextOp::DoCompute", "FunctionRun"
 _INPUT = (TAKES_BATCH, f"{EAGER}IteratorGetNext")
 _RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecute_C")
 _SINGLE = ("EagerExecute", *_RUNTIME)
+_AWAITS_XLA = "BlockUntilReady"
 _COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
 _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
@@ -64,6 +65,8 @@ class LoopThread:
     xla: bool
     runtime: Times
     """In the calls, where TensorFlow's runtime was at work."""
+    awaits_xla: Times
+    """In the calls, where it waited for XLA's threads: pieces of operations that run there have no name."""
     traced: Times
     """In calls that traced."""
     tracings: tuple[FunctionBuild, ...]
@@ -117,6 +120,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         known=known,
         xla=any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
         runtime=both(times(lambda event: event.name in _RUNTIME), calls),
+        awaits_xla=both(times(lambda event: event.name == _AWAITS_XLA), calls),
         traced=both(unite(tracing.span for tracing in tracings), calls),
         tracings=tracings,
         compilings=tuple(_compilings(inside)),

@@ -59,6 +59,7 @@ def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterat
         ("tracing a function", loop.traced),
         ("compiling with XLA", loop.compiled),
         ("waiting for input", loop.input),
+        ("waiting for XLA's threads", loop.awaits_xla),
         ("dispatch, in TensorFlow's runtime", loop.runtime),
         ("dispatch, in Python" if loop.runtime else "dispatch", loop.calls),
         ("after the last step", drain),
