@@ -60,6 +60,7 @@ class Run:
             repeat=lambda: "tfmon race conv",
             examine=lambda: "x" * 10_000,
             profile_text=self.profile,
+            profile_pair=self.profile,
             watch_gpus=lambda: "",
         )
         self.interrupted = Interruption(lambda: None, lambda: True)

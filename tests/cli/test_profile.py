@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
+from support.recordings import record
+from support.ui import racing_demo
+
+from tests.ui.test_profiles_page import profiled
+
+LARGE = Path(__file__).parents[1] / "benchmarks" / "one_large_layer.py"
 
 
 @pytest.mark.tensorflow
@@ -45,9 +52,63 @@ def test_a_profile_that_cannot_be_taken_says_why_and_leaves_no_folder(tfmon, scr
         (["small-dense", "--lane", "gpu:7"], 3, "gpu:7 is not there"),
         (["small-dense", "--chrome", "/proc/x.json"], 2, "--chrome /proc/x.json cannot be written: "),
         (["small-dense", "--keep", "/proc/nowhere"], 2, "--keep /proc/nowhere is not a folder that can be made"),
+        (["small-dense", "--html", "x.html"], 2, "--html is for the comparison of two lanes"),
+        (["small-dense", *["--lane", "cpu"] * 3], 2, "two lanes are compared, not 3"),
+        (["one", "other", "--lane", "cpu"], 2, "kept profiles are compared as they are"),
+        (["no-such-run", "other"], 2, "there is no recording no-such-run"),
+        (["/proc/self/task", "other"], 2, "the folder /proc/self/task has no trace"),
+        ([], 2, "profile a scenario, or a command of your own"),
     ],
 )
 def test_what_cannot_be_gets_a_clear_line(tfmon, words, code, said):
     done = tfmon("profile", *words)
     assert done.code == code
     assert said in " ".join(done.err.split())
+
+
+@pytest.mark.tensorflow
+def test_two_lanes_are_compared_and_their_traces_again_later(tfmon, tmp_path):
+    """A batch of 256 through one large layer takes longer than one of 16: its products explain it."""
+    chrome, keep, page = tmp_path / "both.json", tmp_path / "kept", tmp_path / "page.html"
+    lanes = ["--lane", "cpu,batch_size=16", "--lane", "cpu,batch_size=256", "--set", "variant=dense"]
+    more = ["--profiles", "2", "--steps", "5", "--json", "--chrome", chrome, "--keep", keep, "--html", page]
+    done = tfmon("profile", str(LARGE), *lanes, *more)
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    rows = result["parts"]["operation"]
+    assert sum(row["difference_ns"] for row in rows) == pytest.approx(result["difference_ns"])
+    first, second = result["sides"]
+    assert (first["id"], second["id"]) == ("A", "B") and second["step_ns"] > first["step_ns"]
+    assert result["difference_ns"] == pytest.approx(second["step_ns"] - first["step_ns"])
+    largest = max((row for row in rows if row["kind"]), key=lambda row: row["difference_ns"])
+    assert "large" in largest["name"] and largest["difference_ns"] > 0
+    assert any("256" in note for note in result["notes"])
+    names = {one["args"]["name"] for one in json.loads(chrome.read_text())["traceEvents"] if "ts" not in one}
+    assert {"A cpu batch_size=16: /host:CPU", "B cpu batch_size=256: /host:CPU"} <= names
+    assert "What explains the difference" in page.read_text()
+    again = tfmon("profile", keep / "A", keep / "B", "--json", "--chrome", tmp_path / "again.json")
+    assert again.code == 0, again.err
+    read = json.loads(again.out)
+    assert [side["profiled_step_ns"] for side in read["sides"]] == [
+        side["profiled_step_ns"] for side in result["sides"]
+    ]
+    assert read["parts"]["kind"] == result["parts"]["kind"]
+    assert len(json.loads((tmp_path / "again.json").read_text())["traceEvents"]) > 100
+
+
+def test_the_profiles_of_recordings_are_compared(tfmon, tmp_path):
+    path = tmp_path / "race.jsonl"
+
+    def happen():
+        demo = racing_demo()
+        profiled(demo, *demo.names)
+        return demo
+
+    record(path, happen)
+    done = tfmon("profile", f"{path}:C", f"{path}:G")
+    assert done.code == 0, done.err
+    assert "A (race, cpu) takes 39.4 ms a step, B (race, gpu:0) 6.57 ms: 32.8 ms less" in " ".join(
+        done.out.split()
+    )
+    assert "MatMul net/dense" in done.out
+    assert "no profile to compare" in tfmon("profile", f"{path}:X", f"{path}:G").err

@@ -43,7 +43,7 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
     "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
-    "history", "figures", "crossover", "tuning",
+    "history", "figures", "crossover", "tuning", "profiles",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "defaults", "steps", "examples",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from support.many_gpus import eight_gpus
 from support.ui import CPU_MACHINE, REMOTE, Demo, FakeRuns, connect, crossover_demo, hosts_demo, lose, racing_demo
@@ -12,6 +14,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.series import METRICS
 
 from .pilot import app_of, press, shown, until
+from .test_profiles_page import profiled
 
 SMALL, USUAL, LARGE, HIGH = (80, 24), (120, 36), (200, 50), (120, 90)
 
@@ -159,7 +162,8 @@ PAGES = {
     "lane": ["i"],
     "log": ["l"],
     "knobs": ["k", "down"],
-    "profile": ["P"],
+    "profile": ["tab", "P"],
+    "profiles": ["P"],
     "doctor": ["d"],
     "runs": ["R", "down", "down"],
     "question": ["R", "D"],
@@ -172,7 +176,10 @@ PAGES = {
 def app(**more):
     demo = racing_demo()
     demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=PRINTED))
-    return app_of(demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda _: PROFILE, **more)
+    pair = partial(profiled, demo)
+    return app_of(
+        demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda _: PROFILE, profile_pair=pair, **more
+    )
 
 
 def keys(page: str):
@@ -181,9 +188,10 @@ def keys(page: str):
     async def run(pilot: Pilot) -> None:
         first, *rest = PAGES[page]
         await press(pilot, first)
-        ready = {"R": "4 runs", "s": "mine: my own net", "d": "checks failed", "P": "input wait"}.get(first, "")
+        ready = {"R": "4 runs", "s": "mine: my own net", "d": "checks failed", "P": "explains"}.get(first, "")
         await until(pilot, lambda: ready in shown(pilot))
         await press(pilot, *rest)
+        await until(pilot, lambda: page != "profile" or "input wait" in shown(pilot))
 
     return run
 
@@ -193,7 +201,7 @@ def test_a_page(snap_compare, page):
     assert snap_compare(app(), terminal_size=USUAL, run_before=keys(page))
 
 
-@pytest.mark.parametrize("page", ["lane", "log", "knobs", "runs", "crossover", "picker"])
+@pytest.mark.parametrize("page", ["lane", "log", "knobs", "profiles", "runs", "crossover", "picker"])
 def test_a_page_in_a_small_terminal(snap_compare, page):
     """These show something else there: what is cut, wrapped or in fewer columns."""
     assert snap_compare(app(), terminal_size=SMALL, run_before=keys(page))

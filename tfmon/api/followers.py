@@ -80,6 +80,7 @@ class Followers:
             "begun": self._wait_for_begin,
             "examine": program.examine,
             "profile": program.profile_text,
+            "profile_pair": program.profile_pair,
             "watch_gpus": program.watch_gpus,
         }
         """What may block: each call has a thread of its own."""

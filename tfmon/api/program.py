@@ -41,7 +41,7 @@ from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
-from tfmon.model.race import Race
+from tfmon.model.race import Race, interleaved
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
@@ -70,7 +70,8 @@ SPARE_NEEDS_BYTES = 4 * 2**30
 """A machine with less memory keeps no spare worker: one takes about 0.4 GiB."""
 SPARE_TAKES_BYTES = 2**30
 """For each spare worker besides the first, a machine has so much more memory."""
-PROFILE_STEPS = 20
+PROFILE_STEPS, PROFILES = 20, 3
+"""Steps of a profile, and profiles of each lane that is compared with another one."""
 
 
 class Program:
@@ -230,6 +231,38 @@ class Program:
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
         """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
         return self.lanes.take_profile(lane, folder, steps, chrome)
+
+    def profile_in_turns(
+        self, lanes: Sequence[str], folder: Path, steps: int = PROFILE_STEPS, times: int = PROFILES
+    ) -> None:
+        """Have lanes profile some steps, one after the other and several times, each lane alone.
+
+        The profiles are in the session, and below the folder: `A/1` has the first of lane A, and `A.json` the same
+        for trace viewers, but of lanes of other machines.
+
+        Raises: TfmonError where one cannot be taken.
+        """
+        snapshot = self.session.snapshot()
+        contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
+        try:
+            for number in range(1, times + 1):
+                for name in lanes:
+                    if contended:
+                        self.lanes.set_exclusive(name)
+                    spec = snapshot.lane(name).spec
+                    target = folder / (spec.id or spec.name) / str(number)
+                    target.mkdir(parents=True, exist_ok=True)
+                    chrome = "" if spec.host or number > 1 else f"{target.parent}.json"
+                    self.profile(name, target, steps, chrome)
+        finally:
+            if contended:
+                self.lanes.set_exclusive("")
+
+    def profile_pair(self, first: str, second: str) -> str:
+        """Profile two lanes in turns, for the session; return ""; raises TfmonError where it cannot be done."""
+        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
+            self.profile_in_turns([first, second], Path(folder))
+        return ""
 
     def profile_text(self, lane: str) -> str:
         """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""

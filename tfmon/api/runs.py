@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TextIO
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
+from tfmon.analysis.profile_diff import ProfiledSide, profiled_pair
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.analysis.verdict import FASTER, SAME
-from tfmon.api.program import Program
+from tfmon.api.program import PROFILES, Program
 from tfmon.api.run import AnyRun, show_progress
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
@@ -181,32 +182,42 @@ class SeriesRun(RaceRun):
 
 
 class ProfileRun(RaceRun):
-    """A profile of the only lane of a race, once it is steady."""
+    """A profile of the only lane of a race once it is steady, or several of each of two lanes."""
 
     result: Profile | None = None
-    """None where a signal came before."""
+    """That of the only lane; None where a signal came before."""
+    sides: tuple[ProfiledSide, ProfiledSide] | None = None
+    """Those of two lanes; None likewise."""
 
-    def __init__(self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str) -> None:
-        """Take what `Program.profile` takes."""
+    def __init__(
+        self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = PROFILES
+    ) -> None:
+        """Take what `Program.profile` and `Program.profile_in_turns` take."""
         super().__init__(program, plan)
-        self._how = (folder, steps, chrome)
+        self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
     def join(self, timeout_s: float) -> bool:
-        """Wait that long; return whether the lane has trained for a while, or raise TfmonError if it has ended."""
-        over = super().join(timeout_s)
-        (lane,) = self.program.session.snapshot().lanes
-        if over:
-            trouble = lane.trouble
-            failed = TfmonError(trouble.message, trouble.hint) if trouble else TfmonError("the lane ended")
-            failed.exit_code = EXIT_LANE_FAILED
-            raise failed
-        return lane.steady.windows >= LEAST_WINDOWS
+        """Wait that long; return whether the lanes have trained for a while; raises TfmonError if one ended."""
+        super().join(timeout_s)
+        lanes = self.program.session.snapshot().lanes
+        for lane in lanes:
+            if lane.over:
+                trouble = lane.trouble
+                failed = TfmonError(trouble.message, trouble.hint) if trouble else TfmonError("the lane ended")
+                failed.exit_code = EXIT_LANE_FAILED
+                raise failed
+        return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
 
     def settle(self, *, interrupted: bool) -> None:
-        """Have the lane profile some steps, unless a signal came."""
-        if not interrupted:
-            (lane,) = self.program.session.snapshot().lanes
-            self.result = self.program.profile(lane.spec.name, *self._how)
+        """Have the lanes profile some steps, unless a signal came."""
+        if interrupted:
+            return
+        names = [lane.spec.name for lane in self.program.session.snapshot().lanes]
+        if len(names) == 1:
+            self.result = self.program.profile(names[0], self._folder, self._steps, self._chrome)
+        else:
+            self.program.profile_in_turns(names, self._folder, self._steps, self._times)
+            self.sides = profiled_pair(self.program.session.snapshot().lanes)
 
 
 class SweepRun(AnyRun):

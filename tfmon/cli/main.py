@@ -31,7 +31,7 @@ COMMANDS = {
     "hosts": ("machines", "Say what other machines have, and whether they answer."),
     "list": ("scenarios", "List the scenarios: those that come with tfmon, and your own."),
     "new": ("scenarios", "Write a scenario file to start from."),
-    "profile": ("race", "Profile some steps of a scenario."),
+    "profile": ("profile", "Profile some steps of one lane, or compare the profiles of two."),
     "race": ("race", "Race a scenario, or your own script."),
     "replay": ("recordings", "Show a recorded race."),
     "runs": ("recordings", "List the recorded races, and the latest sweeps."),

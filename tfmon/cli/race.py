@@ -1,21 +1,18 @@
-"""`tfmon race`, `watch` and `profile`: one race, on the screen or without one, or a profile of its lane."""
+"""`tfmon race` and `watch`: one race, on the screen or without one."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from tfmon.api import settings as configured
-from tfmon.api.rules import RULES, number
+from tfmon.api.rules import RULES
 from tfmon.cli import options
-from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import TfmonError, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.options import RaceOptions
@@ -211,73 +208,3 @@ def _result(program: Program, *, as_json: bool = False) -> object:
 
     result = analyse(program.session.snapshot())
     return to_json(result, program.header) if as_json else to_text(result)
-
-
-@click.command
-@click.argument("scenario")
-@click.option(
-    "--steps",
-    type=number("number", "a whole number", 1, 1000),
-    default=20,
-    show_default=True,
-    help="Steps to profile.",
-)
-@click.option("--chrome", metavar="FILE", help="Write the trace to FILE, for ui.perfetto.dev or chrome://tracing.")
-@click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files in DIR, for xprof or TensorBoard.")
-@options.one_lane
-@options.settings
-@options.as_json
-@options.python
-def profile(
-    scenario: str,
-    steps: int,
-    chrome: str | None,
-    keep: str | None,
-    as_json: bool,
-    **given: Any,  # noqa: ANN401
-) -> None:
-    """Profile some training steps of SCENARIO in one lane.
-
-    The lane trains until it is steady. Then TensorFlow's profiler records the steps, and the lane reads the trace.
-
-    \b
-    For example:
-      tfmon profile small-dense
-      tfmon profile conv --lane gpu:0 --steps 50 --chrome trace.json
-    """
-    from tfmon.api.options import race_options, raced
-    from tfmon.api.program import Program
-    from tfmon.api.run import run_until_over
-    from tfmon.api.runs import ProfileRun, plan_race
-    from tfmon.reports.steps import to_json, to_text
-
-    info = raced(scenario, ())
-    chosen = race_options(given, info, one_lane=True, record=False)
-    if chrome:
-        target = Path(chrome)
-        there = target.exists()
-        try:
-            target.open("ab").close()  # whether it can be written is known before the profile is taken
-            if not there:
-                target.unlink()
-        except OSError as error:
-            raise UsageError(f"--chrome {chrome} cannot be written: {error.strerror}", "name another") from None
-    folder = Path(tempfile.mkdtemp(prefix="tfmon-profile-") if keep is None else keep).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--keep {keep} is not a folder that can be made: {error.strerror or error}") from error
-    program = Program(chosen)
-    try:
-        plan = plan_race(program, info, chosen.lanes)
-        if plan.lanes[0].spec.host and (chrome or keep):
-            program.close()
-            raise UsageError("--chrome and --keep need a lane of this machine: traces stay where they are")
-        run = ProfileRun(program, plan, folder, steps, str(Path(chrome).absolute()) if chrome else "")
-        run_until_over(run)
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
-    if run.result is None:
-        sys.exit(EXIT_INTERRUPTED)
-    options.print_result(to_json(run.result) if as_json else to_text(run.result), "")

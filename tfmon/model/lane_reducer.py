@@ -68,6 +68,8 @@ from tfmon.model.script_events import (
 )
 from tfmon.model.speed import SpeedWatch
 
+MOST_PROFILES = 6
+"""A lane keeps so many, under one combination of settings."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
@@ -104,7 +106,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
-                step=replace(state.step, computing_share=None, calling_share=None),
+                step=replace(state.step, computing_share=None, calling_share=None, profiles=()),
                 changes=replace(state.changes, requested=requested, refused="", marks=marks),
             )
         case KnobRefused():
@@ -115,6 +117,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             same, before = event.settings == state.settings, state.process
             return replace(
                 state if same else restart_measurement(state),
+                step=state.step if same else replace(state.step, profiles=()),
                 speed=SpeedWatch(),
                 phase=STARTING,
                 phase_since_ns=event.at_ns,
@@ -209,9 +212,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
         case Profiled(profile=profile):
+            step = replace(state.step, profiles=(*state.step.profiles, profile)[-MOST_PROFILES:])
             if isinstance(profile.call, Missing):
-                return state  # what a profile before it told still holds
-            step = replace(state.step, calling_share=profile.calling_share)
+                return replace(state, step=step)  # the shares that a profile before it told still hold
+            step = replace(step, calling_share=profile.calling_share)
             if profile.computing_share is not None:
                 step = replace(step, computing_share=profile.computing_share)
             return replace(state, step=step)

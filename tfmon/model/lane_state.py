@@ -10,6 +10,7 @@ from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.spec import LaneSpec, short_title, title
@@ -156,6 +157,8 @@ class StepFacts:
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
     calling_share: float | None = None
     """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
+    profiles: tuple[Profile, ...] = ()
+    """The latest profiles under the settings in effect, the oldest first."""
     traced: str = ""
     """Which function was traced last while the lane raced, and why; empty for none."""
 

@@ -113,6 +113,31 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the time of a step; the parts do not overlap and add up to it.
+
+    Operations that run at once share that time equally. Where none runs, copies have it, then what the loop does.
+    """
+
+    name: str
+    kind: str
+    """The type of the operation; empty for a part in which no operation ran."""
+    device: str
+    """Empty for the loop's thread."""
+    step_ns: float
+    """Its part of a step."""
+    self_ns: float = 0.0
+    """Its own time a step on all threads or queues; more than `step_ns` where others ran beside it."""
+    count: int = 0
+    """Runs in the whole capture."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is an operation."""
+        return bool(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
 class Ops:
     """The operations of the step that the trace shows; TensorFlow does not record its cheapest ones."""
 
@@ -179,6 +204,8 @@ class Profile:
     """The lane's GPU left nothing in the trace, so that only what the host did is known."""
     notes: tuple[str, ...]
     """What else has to be said, a sentence each."""
+    parts: tuple[Part, ...] = ()
+    """The whole time of a step, the longest part first; empty in a recording of an older version."""
 
     @property
     def computing_share(self) -> float | None:

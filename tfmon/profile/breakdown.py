@@ -14,6 +14,7 @@ from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import GpuTrace
 from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.operations import OpRun, executed
+from tfmon.profile.parts import LONGEST_NAME, parts_of
 from tfmon.profile.trace import (
     STEP,
     Space,
@@ -29,8 +30,6 @@ from tfmon.profile.trace import (
 )
 
 TOP = 10
-LONGEST_NAME = 300
-"""Kernels have names of thousands of characters; a lane's message is limited."""
 
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
@@ -42,10 +41,12 @@ WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itsel
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
 
-def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
+def read_profile(
+    path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "", marker: str = STEP
+) -> Profile:
     """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
-    result, unwritten = profile_of(space, on_gpu=on_gpu), ""
+    result, unwritten = profile_of(space, on_gpu=on_gpu, marker=marker, parts=True), ""
     if chrome:
         try:
             write_chrome(space, Path(chrome))
@@ -54,11 +55,11 @@ def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: st
     return replace(result, notes=tuple(filter(None, (note, unwritten, *result.notes))))
 
 
-def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
-    """Return the profile of the captured steps of a trace.
+def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts: bool = False) -> Profile:
+    """Return the profile of the captured steps of a trace; with `parts`, the whole time of a step in parts, too.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
-    Apple's, only what the host did is told.
+    Apple's, only what the host did is told. `marker` names the steps; empty for what marks most of them.
 
     Raises: TraceError when no step is marked.
     """
@@ -72,6 +73,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
     runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
     starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
+    working = [run for one in gpus for run in (*one.runs, *one.copying)] if gpus else [] if on_gpu else runs
     profile = Profile(
         steps=steps,
         step_ns=loop.per_step(loop.window),
@@ -94,6 +96,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
         bottleneck=UNTOLD,
         host_only=host_only,
         notes=_notes(space, len(devices), host_only),
+        parts=parts_of(working, loop, _drain(loop), gpu.pending(space, gpus)) if parts else (),
     )
     return replace(profile, bottleneck=_bottleneck(profile))
 

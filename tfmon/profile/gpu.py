@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tfmon.model.profile import GpuTime
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.trace import Interval, Plane, Space, Times, TraceEvent, both, total, unite, without
+from tfmon.profile.trace import Interval, Plane, Space, Stat, Times, TraceEvent, both, total, unite, without
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"
@@ -21,6 +21,11 @@ _ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
 """In the name of a kernel, or the type of its operation, that adds values up over several GPUs."""
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
+_LAUNCH = "correlation_id"
+_HOST = "/host:"
+COPIES = {"h2d": "copies from the host", "d2h": "copies to the host"}
+COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
+"""Layers: work of one counts for the time of a step where nothing of those before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,10 @@ class GpuTrace:
     sizes: dict[str, list[tuple[int, int | None]]]
     """When each copy from the host (h2d) and to the host (d2h) began, and its bytes if they are told."""
     runs: tuple[OpRun, ...]
+    copying: tuple[OpRun, ...]
+    """The copies from and to the host as runs."""
+    starts: dict[Stat, int]
+    """When work began, by the number that its launch on the host has as well."""
 
     @property
     def until_ps(self) -> int:
@@ -94,34 +103,66 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
 
 
 def _read(plane: Plane) -> GpuTrace:
+    """Return the work of a device in the layers of `parts`: computing, adding values up, copies."""
     kernels: list[Interval] = []
     computing: list[Interval] = []
     copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
     sizes: dict[str, list[tuple[int, int | None]]] = {"h2d": [], "d2h": []}
     name = plane.name.removeprefix("/device:")
     runs: list[OpRun] = []
-    for event in _work(plane):
+    copying: list[OpRun] = []
+    starts: dict[Stat, int] = {}
+    for queue, event in _work(plane):
         span = (event.start_ps, event.end_ps)
-        way = _way(event)
+        way, length_ps = _way(event), event.end_ps - event.start_ps
+        if _LAUNCH in event.stats:
+            starts[event.stats[_LAUNCH]] = event.start_ps
         if way:
             copies[way].append(span)
+            layer = FROM_HOST if way == "h2d" else TO_HOST
+            copying.append(OpRun(COPIES[way], "", name, *span, length_ps, queue, layer))
             size = _SIZE.search(str(event.stats.get(_DETAILS, "")))
             sizes[way].append((event.start_ps, int(size[1]) if size else None))
         else:
             kernels.append(span)
             title = _title(event)
-            runs.append(OpRun(*title, name, *span, event.end_ps - event.start_ps))
-            if not _ALL_REDUCE.search(f"{event.name} {title[1]}"):
+            reducing = _ALL_REDUCE.search(f"{event.name} {title[1]}") is not None
+            runs.append(OpRun(*title, name, *span, length_ps, queue, REDUCING if reducing else COMPUTING))
+            if not reducing:
                 computing.append(span)
     return GpuTrace(
-        name, unite(kernels), unite(computing), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs)
+        name,
+        unite(kernels),
+        unite(computing),
+        unite(copies["h2d"]),
+        unite(copies["d2h"]),
+        sizes,
+        tuple(runs),
+        tuple(copying),
+        starts,
     )
 
 
-def _work(plane: Plane) -> Iterator[TraceEvent]:
+def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
+    """Return the time in which work had been launched and had not begun; empty where the trace does not tell."""
+    starts = {launch: start for one in gpus for launch, start in one.starts.items()}
+    launches = (
+        (event.end_ps, starts[launch])
+        for plane in space.planes
+        if plane.name.startswith(_HOST) and starts
+        for line in plane.lines
+        for event in line.events
+        if (launch := event.stats.get(_LAUNCH)) in starts
+    )
+    return unite(launches)
+
+
+def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
+    """Yield the queue and the event of all that the device did."""
     for line in plane.lines:
         if line.name.startswith(_QUEUE):
-            yield from line.events
+            for event in line.events:
+                yield f"{plane.name} {line.name}", event
 
 
 def _way(event: TraceEvent) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ TAKES_BATCH, RUN = "IteratorGetNextOp::DoCompute", "FunctionRun"
 _INPUT = (TAKES_BATCH, f"{EAGER}IteratorGetNext")
 _RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecute_C")
 _SINGLE = ("EagerExecute", *_RUNTIME)
+_AWAITS_XLA = "BlockUntilReady"
 _COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
 _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
@@ -63,6 +65,8 @@ class LoopThread:
     xla: bool
     runtime: Times
     """In the calls, where TensorFlow's runtime was at work."""
+    awaits_xla: Times
+    """In the calls, where it waited for XLA's threads: pieces of operations that run there have no name."""
     traced: Times
     """In calls that traced."""
     tracings: tuple[FunctionBuild, ...]
@@ -116,6 +120,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         known=known,
         xla=any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
         runtime=both(times(lambda event: event.name in _RUNTIME), calls),
+        awaits_xla=both(times(lambda event: event.name == _AWAITS_XLA), calls),
         traced=both(unite(tracing.span for tracing in tracings), calls),
         tracings=tracings,
         compilings=tuple(_compilings(inside)),
@@ -136,12 +141,15 @@ def host_lines(space: Space) -> list[TraceLine]:
 def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
     best: tuple[TraceLine, list[TraceEvent]] | None = None
     for line in host_lines(space):
-        marks = [event for event in line.events if event.name == marker and STEP_STAT in event.stats]
+        numbered = [event for event in line.events if STEP_STAT in event.stats]
+        counts = Counter(event.name for event in numbered).most_common(1)
+        name = marker or (counts[0][0] if counts else "")
+        marks = [event for event in numbered if event.name == name]
         if marks and (best is None or len(marks) > len(best[1])):
             best = line, marks
     if best is None:
         raise TraceError(
-            f"the profile has no step marked {marker!r}",
+            f"the profile has no step marked {marker!r}" if marker else "the profile has no marked step",
             "each step must run inside tf.profiler.experimental.Trace",
         )
     return best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
@@ -36,6 +36,10 @@ class OpRun:
     end_ps: int
     self_ps: int
     """Without the operations that ran inside it on the same thread."""
+    thread: Hashable = None
+    """The thread or queue that it ran on."""
+    layer: int = 0
+    """What runs in a lower layer at the same time has the time of the step for itself; see `parts`."""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
             runs.pop()
         if runs:
             runs[-1].self_ps = max(0, runs[-1].self_ps - span)
-        runs.append(OpRun(name, kind, CPU, event.start_ps, event.end_ps, span))
+        runs.append(OpRun(name, kind, CPU, event.start_ps, event.end_ps, span, id(line)))
         return runs[-1]
 
     for event in line.events:

@@ -168,6 +168,26 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
+Bar = tuple[str, float, tuple[float, float] | None, str]
+"""What it is about, its value, the interval of that, and the value in words."""
+
+
+def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
+    """Return bars to either side of zero, the first on top; values are in ns, the axis in ms."""
+    rows = [{"s": "", "p": name, "v": value / 1e6, "w": told} for name, value, _, told in bars]
+    intervals = [(name, interval) for name, _, interval, _ in bars if interval is not None]
+    spans = [{"s": "", "p": name, "v": low / 1e6, "u": high / 1e6} for name, (low, high) in intervals]
+    down = word("p", sort=None, axis={"labelLimit": 240})
+    across = number("v", title)
+    colour = {"condition": {"test": "datum.v > 0", "value": "var(--lane1)"}, "value": "var(--lane0)"}
+    tooltip = [word("p", "part"), word("w", "difference")]
+    layers = [layer(rows, {"type": "bar"}, {"y": down, "x": across, "color": colour, "tooltip": tooltip})]
+    if spans:
+        rule = {"type": "rule", "stroke": "currentColor", "strokeWidth": 2, "opacity": 0.7}
+        layers.append(layer(spans, rule, {"y": down, "x": across, "x2": {"field": "u"}}))
+    return chart(layers, about, 22 * len(bars) + 40)
+
+
 def _rows(series: Sequence[Series]) -> list[Spec]:
     return [
         {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": text, "d": note}

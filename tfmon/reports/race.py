@@ -12,6 +12,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
+from tfmon.analysis.profile_diff import profiled_pair
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.model.knobs import show
@@ -33,6 +34,7 @@ from tfmon.reports import (
     Table,
     host_names,
     machine_rows,
+    profile_diff,
     recording_lines,
     repeated,
     series,
@@ -77,6 +79,7 @@ def report(
     result = Section("Result", list(_result(analysis)))
     text = "" if analysis.is_series else f"{analysis.answer} {analysis.verdict.note}"
     limits = [line for one in analysis.lanes for line in _limits(snapshot, one, text)]
+    profiled = profiled_pair(snapshot.lanes)
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
@@ -89,6 +92,7 @@ def report(
             Section("What limits the lanes", (Lines(limits), *_causes(analysis))),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
+            *((profile_diff.section(*profiled),) if profiled is not None else ()),
             *(() if analysis.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(analysis))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),

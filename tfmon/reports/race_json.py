@@ -11,6 +11,7 @@ from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
+from tfmon.analysis.profile_diff import profiled_pair
 from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
@@ -23,7 +24,16 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.figures import MeasuredLane, RaceFigures
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
+from tfmon.reports import (
+    estimate_json,
+    head,
+    interval,
+    link_json,
+    machine_json,
+    profile_diff,
+    recording_json,
+    scaling_json,
+)
 from tfmon.reports.series_json import crossover_json, tuning_json
 
 NO_STEP = "no steady step was measured"
@@ -40,6 +50,7 @@ def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = analysis.snapshot, analysis.verdict, analysis.snapshot.machine
+    profiled = profiled_pair(snapshot.lanes)
     seconds, limits = raced_s(snapshot), "" if analysis.is_series else verdict.note
     return {
         **head(),
@@ -98,6 +109,7 @@ def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
         ],
         "crossover": crossover_json(analysis),
         "tuning": tuning_json(analysis),
+        "profiles": None if profiled is None else profile_diff.to_json(*profiled),
         **recording_json(snapshot),
         "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
     }

@@ -234,7 +234,8 @@ class MonitorApp(TerminalApp[Ending]):
 _SCREENS = {
     "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"), "race": ("race", "RaceScreen"),
     "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
-    "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
+    "profile": ("text", "ProfilePage"), "profiles": ("profiles", "ProfilesPage"),
+    "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("help", "scenarios_of"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),

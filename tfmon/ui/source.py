@@ -141,6 +141,8 @@ class Source:
     """Returns the doctor's report. May block."""
     profile: Callable[[str], str] = str
     """Profiles the lane of that name and returns the report; raises TfmonError. May block."""
+    profile_pair: Callable[[str, str], str] = lambda _first, _second: ""
+    """Profiles two lanes in turns, so that the snapshot has their profiles; raises TfmonError. May block."""
     watch_gpus: Callable[[], str] = str
     """Has all GPUs read from now on, and returns why there are none, or "". May block."""
     start: Callable[[Say], object] = _do_nothing

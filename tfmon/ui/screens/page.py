@@ -111,8 +111,9 @@ class MonitorScreen(Screen[str | None]):
             self.monitor.show(name)
 
     def action_profile_lane(self) -> None:
-        if self.monitor.may_change():
-            self.action_show_tab("profile")
+        if self.monitor.may_change() and "profile" in self.monitor.view.tabs:
+            several = self.monitor.view.focused is None and len(self.monitor.snapshot.lanes) > 1
+            self.monitor.show("profiles" if several else "profile")
 
     def action_open(self, name: str) -> None:
         """Open a page that closes by itself: one of `tfmon.ui.app.make_screen`."""

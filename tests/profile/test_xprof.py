@@ -1,0 +1,130 @@
+"""The same traces read by XProf: step time, input, and the operations that take most agree within 3 %."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_lanes import calling, each_step, gpu, mark, marker, trace, waiting
+from made_xspace import write_xspace
+
+from tfmon.model.profile import Profile
+from tfmon.profile import loop_thread
+from tfmon.profile.breakdown import read_profile
+from tfmon.profile.trace import STEP, both, read_space, total
+
+HERE = Path(__file__).parent
+CLOSE = 0.03
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.process,
+    pytest.mark.skipif(importlib.util.find_spec("xprof") is None, reason="needs xprof"),
+]
+CONVERT = """
+import sys
+from xprof.convert import raw_to_tool_data
+for tool in sys.argv[2:]:
+    data, _ = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], tool, {})
+    print("xprof:" + (data.decode() if isinstance(data, bytes) else data))
+"""
+
+
+def by_xprof(path: Path) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
+    """Return its steps by their number, and its operations on the host or the device by their type and name."""
+    tools = ("input_pipeline_analyzer", "framework_op_stats")
+    command = [sys.executable, "-c", CONVERT, str(path), *tools]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    lines = [line.removeprefix("xprof:") for line in done.stdout.splitlines() if line.startswith("xprof:")]
+    assert len(lines) == len(tools), done.stderr[-2000:]
+    analyzer, operations = map(json.loads, lines)
+    (steps,) = (one for one in map(rows, analyzer) if one and "stepTimeMs" in one[0])
+    numbered = {int(str(one["stepnum"]).split()[-1]): one for one in steps}
+    return numbered, {(one["type"], one["operation"]): one for one in rows(operations[0])}
+
+
+def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [column["id"] for column in table["cols"]]
+    return [dict(zip(names, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
+
+
+def largest(profile: Profile) -> dict[tuple[str, str], float]:
+    """Return the own time of the ten largest operations, in µs in the whole capture."""
+    ops = sorted((part for part in profile.parts if part.runs), key=lambda part: -part.self_ns)[:10]
+    return {(part.kind, part.name): part.self_ns * profile.steps / 1000 for part in ops}
+
+
+def close(value: float) -> object:
+    return pytest.approx(value, rel=CLOSE)
+
+
+def test_a_trace_of_a_net_that_waits_for_its_input(tmp_path):
+    script = HERE / "record_slow_input.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, timeout=300)
+    (path,) = tmp_path.glob("**/*.xplane.pb")
+    steps, operations = by_xprof(path)
+    profile = read_profile(path)
+    assert {key: one["total_self_time"] for key, one in operations.items() if key in largest(profile)} == {
+        key: close(value) for key, value in largest(profile).items()
+    }
+    loop = loop_thread.find(read_space(path), STEP)
+    compared = [number for number in steps if 0 <= number < len(loop.steps)]
+    assert len(compared) >= 6, "it leaves the first and the last step out"
+    ours = [loop.steps[number] for number in compared]
+    step_ms, input_ms = (
+        sum(steps[number][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")
+    )
+    assert sum(end - start for start, end in ours) / 1e9 == close(step_ms)
+    assert total(both(loop.input, list(ours))) / 1e9 == close(input_ms)
+    assert sum(part.step_ns for part in profile.parts) == pytest.approx(profile.step_ns)
+
+
+def gpu_steps(kernels: int, copies: bool, steps: int = 6) -> tuple[object, float]:
+    """Return a trace of a GPU as by CUPTI, and the time of a step in which it works, in µs."""
+
+    def loop(n: int, at: float):
+        launches = [
+            mark("cuLaunchKernel", at + 320 + 20 * k, 10, correlation_id=100 * n + k) for k in range(kernels)
+        ]
+        copied = [mark("cuMemcpyHtoDAsync_v2", at + 210, 8, correlation_id=100 * n + 50)] if copies else []
+        return [marker(n, at, 990), *waiting(at, 200), *calling(at + 200, 600, n + 1), *copied, *launches]
+
+    def work(n: int, at: float):
+        return [
+            mark(
+                f"sgemm_{k}", at + 345 + 100 * k, 90 - 10 * k, correlation_id=100 * n + k,
+                tf_op=f"net/dense_{k}/MatMul:MatMul", kernel_details="regs:32 grid:8,1,1 block:256,1,1",
+            )
+            for k in range(kernels)
+        ]  # fmt: skip
+
+    def copy(n: int, at: float):
+        details = "kind_src:pageable kind_dst:device size:4096 dest:0 async:1"
+        return [mark("MemcpyH2D", at + 225, 100, correlation_id=100 * n + 50, memcpy_details=details)]
+
+    queues = {"Stream #13(Kernel)": each_step(steps, work)}
+    if copies:
+        queues["Stream #14(MemcpyH2D)"] = each_step(steps, copy)
+    works_us = sum(90 - 10 * k for k in range(kernels)) + (100 if copies else 0)
+    return trace({"python": each_step(steps, loop)}, gpu(queues)), works_us
+
+
+@pytest.mark.parametrize(("kernels", "copies"), [(1, False), (4, False), (4, True)])
+def test_a_made_trace_of_a_gpu(tmp_path, kernels, copies):
+    space, works_us = gpu_steps(kernels, copies)
+    path = tmp_path / "made.xplane.pb"
+    write_xspace(space, path)
+    steps, operations = by_xprof(path)
+    profile = read_profile(path, on_gpu=True)
+    assert {key: operations[key]["total_self_time"] for key in largest(profile)} == {
+        key: close(value) for key, value in largest(profile).items()
+    }
+    assert {operations[key]["host_or_device"] for key in largest(profile)} == {"Device"}
+    worked = sum(part.step_ns for part in profile.parts if part.device) / 1000
+    assert worked == pytest.approx(works_us)
+    assert [one["deviceComputeTimeMs"] * 1000 for one in steps.values()] == [close(works_us)] * len(steps)
+    assert len(steps) >= 3

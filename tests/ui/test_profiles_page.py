@@ -1,0 +1,96 @@
+"""The page that compares the profiles of two lanes."""
+
+from __future__ import annotations
+
+from support.profiles import INPUT, profile
+from support.ui import Demo, racing_demo
+
+from tfmon.errors import TfmonError
+from tfmon.model.lane_events import Profiled
+
+from .pilot import app_of, press, shown, until
+
+MATMUL, RELU = ("net/dense/MatMul", "MatMul"), ("gradient_tape/net/dense/ReluGrad", "ReluGrad")
+CAST = ("net/dense/Cast", "Cast")
+CPU = {MATMUL: 30e6, RELU: 8e6, INPUT: 1e6}
+GPU = {MATMUL: 2e6, RELU: 1e6, INPUT: 3e6, CAST: 0.5e6}
+
+
+def profiled(demo: Demo, first: str, second: str, times: int = 3) -> str:
+    """Have the demo's lanes profiled."""
+    for number in range(times):
+        for lane, parts, device in ((first, CPU, "CPU"), (second, GPU, "GPU:0")):
+            noise = {key: time * (1 + 0.01 * number) for key, time in parts.items()}
+            event = Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=profile(noise, device=device))
+            demo.session.accept(event)
+    return ""
+
+
+def make(demo: Demo):
+    calls: list[tuple[str, str]] = []
+
+    def profile_pair(first: str, second: str) -> str:
+        calls.append((first, second))
+        return profiled(demo, first, second)
+
+    return app_of(demo, profile_pair=profile_pair), calls
+
+
+async def test_two_lanes_are_profiled_and_compared_part_by_part():
+    app, calls = make(racing_demo())
+    async with app.run_test(size=(200, 50)) as pilot:
+        await press(pilot, "P")
+        await until(pilot, lambda: "explains" in shown(pilot))
+        text = shown(pilot)
+        assert calls == [("cpu", "gpu:0")] and "What explains the difference of" in text
+        assert "C takes 39.4 ms a step, G 6.57 ms: 32.8 ms less" in text
+        assert "this explains 86 % of it" in text and "net/dense/MatMul" in text
+        assert "5 parts, by operation" not in text and "4 parts, by operation" in text
+        (cast,) = (line for line in text.splitlines() if "Cast net/dense" in line)
+        assert cast.split()[2:5] == ["–", "0.51", "ms"] and "– | GPU:0" in cast
+        await press(pilot, "tab")
+        assert "4 parts, by type of operation" in shown(pilot)
+        await press(pilot, "tab")
+        assert "2 parts, by layer" in shown(pilot) and "net/dense" in shown(pilot)
+        await press(pilot, "enter")
+        await until(pilot, lambda: len(calls) == 2)
+        await press(pilot, "escape", "P")
+        assert len(calls) == 2, "what is known is shown, until Enter asks for more"
+        await press(pilot, "P")
+        assert "What explains" not in shown(pilot)
+
+
+async def test_a_small_terminal_has_the_table_without_the_columns_that_are_least_needed():
+    app, _ = make(racing_demo())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "P")
+        await until(pilot, lambda: "explains" in shown(pilot))
+        text = shown(pilot)
+        assert "MatMul net/dense" in text and "-28.3 ms" in text and "86 %" in text
+        assert "runs a step" not in text.split("MatMul net/dense")[0]
+        assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+
+
+async def test_a_profile_that_cannot_be_taken_says_why():
+    def refuse(first: str, second: str) -> str:
+        raise TfmonError(f"no profile of {first} could be taken: another one is")
+
+    app = app_of(racing_demo(), profile_pair=refuse)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "P")
+        await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
+
+
+async def test_lanes_that_ended_keep_their_comparison_and_others_cannot_be_profiled():
+    demo = racing_demo()
+    app, calls = make(demo)
+    for name in demo.names:
+        demo.fail(name)
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.monitor.pull()
+        await press(pilot, "P")
+        assert "does not train, so there is nothing to profile" in shown(pilot) and not calls
+        profiled(demo, *demo.names)
+        app.monitor.pull()
+        await pilot.pause()
+        assert "86 %" in shown(pilot)

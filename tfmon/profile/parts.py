@@ -1,0 +1,111 @@
+"""The time of a step in parts that do not overlap and add up to it.
+
+Where several operations run at once, on threads or on queues of devices, they share the time equally. What only
+adds values up over GPUs counts where nothing computes, copies count where no kernel runs, and the rest of the time
+goes to what the loop's thread did meanwhile. So what is hidden behind something else has none of the step's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from tfmon.model.profile import Part
+from tfmon.profile.loop_thread import LoopThread
+from tfmon.profile.operations import OpRun
+from tfmon.profile.trace import Interval, Times, both, unite, without
+
+MOST_PARTS = 500
+"""More operations are one part: they take next to nothing, and a lane's message is limited."""
+SMALLER = "all smaller operations"
+LONGEST_NAME = 300
+"""Kernels have names of thousands of characters; a lane's message is limited."""
+
+
+def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Times) -> tuple[Part, ...]:
+    """Return the parts, the longest first.
+
+    Args:
+        runs: The operations of the step and the copies, each in its layer; the outer ones on a thread first.
+        drain: The time after the last step in which the loop only waits for the device.
+        pending: The time in which work had been launched on a device and had not begun.
+    """
+    window, steps = loop.window[0], len(loop.steps)
+    shares = shared(runs, window)
+    sums: dict[tuple[str, str, str], list[float]] = {}
+    for run, share in zip(runs, shares, strict=True):
+        if run.start_ps < window[1] and run.end_ps > window[0]:
+            key = (run.name[:LONGEST_NAME], run.type[:LONGEST_NAME], run.device)
+            amounts = sums.setdefault(key, [0.0, 0.0, 0])
+            for place, amount in enumerate((share, run.self_ps, 1)):
+                amounts[place] += amount
+    parts = [
+        Part(*key, share / 1000 / steps, self_ps / 1000 / steps, int(count))
+        for key, (share, self_ps, count) in sums.items()
+    ]
+    parts.sort(key=lambda part: (-part.step_ns, part.name))
+    if more := parts[MOST_PARTS:]:
+        step_ns, self_ns = (sum(getattr(part, name) for part in more) for name in ("step_ns", "self_ns"))
+        parts[MOST_PARTS:] = [Part(SMALLER, "…", "", step_ns, self_ns, sum(part.count for part in more))]
+    idle = without(loop.window, unite((run.start_ps, run.end_ps) for run in runs))
+    reasons = _idle(idle, loop, drain, pending)
+    parts += [Part(reason, "", "", loop.per_step(times)) for reason, times in reasons if times]
+    return tuple(sorted(parts, key=lambda part: -part.step_ns))
+
+
+def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterator[tuple[str, Times]]:
+    """Yield the time in which nothing ran by its reasons; the first that holds at a moment has it."""
+    reasons = (
+        ("waiting for what is launched to begin", pending),
+        ("tracing a function", loop.traced),
+        ("compiling with XLA", loop.compiled),
+        ("waiting for input", loop.input),
+        ("waiting for XLA's threads", loop.awaits_xla),
+        ("dispatch, in TensorFlow's runtime", loop.runtime),
+        ("dispatch, in Python" if loop.runtime else "dispatch", loop.calls),
+        ("after the last step", drain),
+    )
+    for name, times in reasons:
+        yield name, both(idle, times)
+        idle = without(idle, times)
+    yield "outside of input and step", idle
+
+
+def shared(runs: Sequence[OpRun], window: Interval) -> list[float]:
+    """Return how much of the window each run has, in ps; they add up to the time in which any ran."""
+    layers = 1 + max((run.layer for run in runs), default=0)
+    clocks = [0.0] * layers
+    """How much of the time each thread that runs something of a layer has had since the beginning."""
+    running = [0] * layers
+    shares, since = [0.0] * len(runs), [0.0] * len(runs)
+    threads: dict[Hashable, list[int]] = {}
+    at = window[0]
+    for time, begins, number in _marks(runs, window):
+        if time > at:
+            layer = next((layer for layer in range(layers) if running[layer]), None)
+            if layer is not None:
+                clocks[layer] += (time - at) / running[layer]
+            at = time
+        inner = threads.setdefault(runs[number].thread, [])
+        if inner:
+            outer, layer = inner[-1], runs[inner[-1]].layer
+            shares[outer] += clocks[layer] - since[outer]
+            running[layer] -= 1
+        if begins:
+            inner.append(number)
+        else:
+            inner.remove(number)
+        if inner:
+            layer = runs[inner[-1]].layer
+            since[inner[-1]] = clocks[layer]
+            running[layer] += 1
+    return shares
+
+
+def _marks(runs: Sequence[OpRun], window: Interval) -> list[tuple[int, bool, int]]:
+    """Return when which run ends or begins in the window, in order; those that end before those that begin."""
+    marks: list[tuple[int, bool, int]] = []
+    for number, run in enumerate(runs):
+        start, end = max(run.start_ps, window[0]), min(run.end_ps, window[1])
+        if start < end:
+            marks += [(start, True, number), (end, False, number)]
+    return sorted(marks)

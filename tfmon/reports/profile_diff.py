@@ -1,0 +1,185 @@
+"""Two profiles side by side: in sections, as text and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.profile_diff import (
+    GROUPINGS,
+    Difference,
+    Grouping,
+    ProfileDiff,
+    ProfiledSide,
+    Side,
+    compare,
+    sentences,
+    share_text,
+    signed,
+    time_text,
+)
+from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
+
+WIDTH = 100
+MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
+"""Rows of a table; those of smaller differences are one row."""
+MOST_BARS = 12
+_NAME = 34
+HEADINGS: dict[Grouping, str] = {
+    "operation": "by operation",
+    "kind": "by the type of the operation",
+    "layer": "by layer, with its gradient",
+}
+
+
+def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
+    """Return the comparison as plain text, at most 100 columns wide."""
+    return text.write(describe(first, second), width=WIDTH)
+
+
+def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
+    """Return what explains that a step of one side takes longer, in sections; a page has a chart, too."""
+    answer, *more = answers(first, second)
+    chart = replace(_chart(first, second), table=None) if page else None
+    return Report(
+        f"Two profiles: {first.title} and {second.title}",
+        [Section("", (chart,))]
+        + [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
+        + [Section("", (Lines(notes(first, second)),))],
+        [Note(answer, VERDICT), *map(Note, more)],
+        keys=[(first.id, first.title), (second.id, second.title)],
+        data={**head(), **to_json(first, second)},
+    )
+
+
+def section(first: ProfiledSide, second: ProfiledSide) -> Section:
+    """Return the same as a section of the report of a race."""
+    chart = _chart(first, second)
+    said = Lines([*answers(first, second), *notes(first, second)])
+    return Section("What explains the difference", (said, chart), long=True)
+
+
+def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
+    """Return how much longer a step takes, and what explains it."""
+    return sentences(compare(first.profiles, second.profiles), *_names(first, second))
+
+
+def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
+    """Return what has to be said of the figures."""
+    diff = compare(first.profiles, second.profiles)
+    result = []
+    if first.step_ns is not None and second.step_ns is not None:
+        times = f"{first.id} {time_text(first.step_ns)}, {second.id} {time_text(second.step_ns)} a step"
+        result.append(f"without the profiler: {times}, {signed(second.step_ns - first.step_ns)}")
+    if first.examples and second.examples and round(first.examples) != round(second.examples):
+        each = ((first.id, first.examples, diff.first_ns), (second.id, second.examples, diff.second_ns))
+        told = [
+            f"{id} has {units.count(round(number))}, {time_text(mean / number)} each" for id, number, mean in each
+        ]
+        result.append(f"examples of a step: {'; '.join(told)}")
+    for side, incomplete in zip((first, second), diff.incomplete, strict=True):
+        if incomplete:
+            result.append(f"the smallest operations of {side.id} are not told apart; others may seem missing")
+        only = [row for row in diff.rows if row.kind and (row.second if side is first else row.first) is None]
+        if only:
+            took = sum(abs(row.change.value) for row in only)
+            result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {time_text(took)} a step")
+        said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
+        result += [f"{side.id}: {note}" for note in said]
+    numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
+    counts = " and ".join(numbers)
+    if diff.change.low is None:
+        return [*result, f"{counts}: too few for an interval"]
+    return [*result, f"{counts}; ± is half the 95 % interval over these profiles"]
+
+
+def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
+    diff = compare(first.profiles, second.profiles, by)
+    most = MOST_ROWS[by]
+    shown, rest = diff.rows[:most], diff.rows[most:]
+    rows = [[by, first.id, second.id, "difference", "", "share", "runs a step", "device"]]
+    for row in shown:
+        change = row.change
+        rows.append(
+            [row.label(_NAME), *row.times, change.text, change.reach, row.share_text, row.runs, row.devices]
+        )
+    if rest:
+        left, right = (
+            sum(side.step_ns for row in rest if (side := getattr(row, name))) for name in ("first", "second")
+        )
+        share = share_text((right - left) / diff.change.value) if diff.explained else ""
+        name = f"{len(rest)} smaller differences"
+        rows.append([name, time_text(left), time_text(right), signed(right - left), "", share, "", ""])
+    whole = [time_text(diff.first_ns), time_text(diff.second_ns), diff.change.text, diff.change.reach]
+    rows.append(["a step", *whole, share_text(1.0) if diff.explained else "", "", ""])
+    return Table(rows, left=(0, 7), marked=(len(rows) - 1,))
+
+
+def _names(first: ProfiledSide, second: ProfiledSide) -> tuple[str, str]:
+    names = [side.id if side.title in ("", side.id) else f"{side.id} ({side.title})" for side in (first, second)]
+    return names[0], names[1]
+
+
+def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
+    diff = compare(first.profiles, second.profiles)
+    bars: dict[str, charts.Bar] = {}
+    for row in diff.rows[:MOST_BARS]:
+        name = row.label(_NAME)
+        name = name if name not in bars else f"{name} ({len(bars)})"
+        told = f"{row.change.text} {row.share_text}"
+        bars[name] = (name, row.change.value, _interval(row.change), told)
+    about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
+    title = "What explains the difference of a step"
+    spec = charts.diverging([*bars.values()], f"ms a step, {second.id} less {first.id}", f"{title}. {about}")
+    return Chart(title, about, spec, _table(first, second, "operation"))
+
+
+def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
+    """Return the comparison as plain values; times are means a step, differences the second less the first."""
+    diff = compare(first.profiles, second.profiles)
+    one = diff.explained
+    return {
+        "sides": [_side_json(first, diff.first_ns), _side_json(second, diff.second_ns)],
+        "difference_ns": diff.change.value,
+        "difference_ns_ci95": _ends(diff.change),
+        "explained": one and {**asdict(one), "names": list(one.names)},
+        "parts": {by: _rows_json(compare(first.profiles, second.profiles, by)) for by in GROUPINGS},
+        "notes": notes(first, second),
+    }
+
+
+def _side_json(side: ProfiledSide, step_ns: float) -> dict[str, Any]:
+    profiles = [profile.step_ns for profile in side.profiles]
+    plain = {"id": side.id, "title": side.title, "step_ns": step_ns, "profiled_step_ns": profiles}
+    return {**plain, "step_ns_without_profiler": side.step_ns}
+
+
+def _rows_json(diff: ProfileDiff) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.name,
+            "kind": row.kind,
+            "first": _part_json(row.first),
+            "second": _part_json(row.second),
+            "difference_ns": row.change.value,
+            "difference_ns_ci95": _ends(row.change),
+            "share": row.share,
+        }
+        for row in diff.rows
+    ]
+
+
+def _part_json(side: Side | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    return {**asdict(side), "devices": list(side.devices), "parallelism": side.parallelism}
+
+
+def _ends(change: Difference) -> list[float] | None:
+    interval = _interval(change)
+    return None if interval is None else list(interval)
+
+
+def _interval(change: Difference) -> tuple[float, float] | None:
+    return None if change.low is None or change.high is None else (change.low, change.high)
