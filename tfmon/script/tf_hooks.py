@@ -78,6 +78,8 @@ class TensorFlowHooks(EagerHooks):
                     bundle.loss_before, bundle.loss = bundle.loss, loss
                     bundle.next_pull, bundle.busy = bundle.pull, False
                     return result
+                if bundle.busy and mark is not None and self._eager() and get_ident() == bundle.thread:
+                    return own(function, tensor_inputs, captured_inputs)  # a part of the update that is noted
                 begun, first_ns = False, 0
                 with hooks:
                     if mark is None:
@@ -126,6 +128,7 @@ class TensorFlowHooks(EagerHooks):
             watcher.report.doubt(BOTH)
             return False
         if not mark.trains:
+            self.gradients_begin()
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.meter.take_feed()
