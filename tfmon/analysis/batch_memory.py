@@ -8,7 +8,6 @@ Choices of kernels with more workspace, XLA and a fragmented pool are in neither
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +40,9 @@ class BatchMemory:
         """Return the least and the most that a size needs; both are the peak of the largest that was measured."""
         largest, peak = self.measured[-1]
         more = max(0, size - largest)
-        slopes = [(high - low) / (after - before) for (before, low), (after, high) in self._pairs()]
+        pairs = itertools.pairwise(self.measured)
+        slopes = [(high - low) / (after - before) for (before, low), (after, high) in pairs]
         return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
-
-    def _pairs(self) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        return itertools.pairwise(self.measured)
 
     def fits(self, size: int) -> bool | None:
         """Return whether a size fits; None where that is not sure."""
@@ -89,11 +86,11 @@ class BatchMemory:
         return {
             "id": "batch_fits",
             "fits": fits,
-            "fits_bytes": list(self.needs(fits)),
+            "fits_bytes": self.needs(fits),
             "next": beyond,
             "next_fits": None if beyond is None else self.fits(beyond),
-            "next_bytes": None if beyond is None else list(self.needs(beyond)),
-            "available_bytes": [self.sure_bytes, self.most_bytes],
+            "next_bytes": None if beyond is None else self.needs(beyond),
+            "available_bytes": (self.sure_bytes, self.most_bytes),
             "measured_bytes": {str(size): peak for size, peak in self.measured},
             "text": self.text,
         }

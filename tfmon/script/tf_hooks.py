@@ -58,11 +58,7 @@ class TensorFlowHooks(EagerHooks):
                 if mark is UNTRAINED:
                     return own(function, tensor_inputs, captured_inputs)
                 bundle = watcher.bundle
-                if (
-                    function is bundle.next_function()
-                    and bundle.traces.count == bundle.traced
-                    and get_ident() == bundle.thread
-                ):
+                if bundle.calls(function):
                     bundle.next_function, bundle.busy = nothing, True
                     try:
                         result = own(function, tensor_inputs, captured_inputs)
