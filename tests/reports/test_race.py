@@ -50,7 +50,7 @@ LANE = {
     "examples_per_s", "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "peak_private_bytes",
     "peak_private_bytes_by_phase",    "cpu_pct", "gpu_busy_pct",
     "gpu_memory_used_bytes", "gpu_memory_allocated_bytes", "gpu_memory_source",
-    "bottleneck", "bottleneck_text",
+    "batch_memory", "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
     "device_chosen", "gpu_others",
     "stolen_pct", "missing", "versions", "source", "waits", "concerns", "causes",

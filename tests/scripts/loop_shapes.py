@@ -232,6 +232,17 @@ def nothing_is_read():
     assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
 
 
+@shape(40, 40, unknown=["examples", "loss", "steps"], why=BOTH)
+def eager_by_hand_after_an_optimizer():
+    net, batches = Net(graph=False), data(20)
+    for x, y in batches.repeat(2):
+        net.step(x, y)
+    for x, y in batches:
+        _, gradients = net.gradients(x, y)
+        for variable, gradient in zip(net.model.trainable_variables, gradients, strict=True):
+            variable.value.assign_sub(0.01 * gradient)
+
+
 @shape(38, 38, unknown=["examples", "steps"], why=BOTH)
 def eager_with_an_update_by_hand_at_times():
     net, batches = Net(graph=False), data(20)
@@ -356,6 +367,25 @@ def train_on_batch():
             net.model.train_on_batch(x, y)
         for x, y in held:
             net.model.test_on_batch(x, y)
+
+
+@shape(40, 40, unknown=["examples"], why=OTHER_ROWS)
+def train_on_batch_with_half_a_batch_at_times():
+    net, batches = Net(), data(20)
+    net.model.compile("sgd", "mse")
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            half = BATCH // 2 if number == 18 else BATCH
+            net.model.train_on_batch(x[:half], y[:half])
+
+
+@shape(40, 40, 1280, loss=True)
+def train_on_batch_eagerly():
+    net, batches = Net(), data(20)
+    net.model.compile("sgd", "mse", run_eagerly=True)
+    for _ in range(2):
+        for x, y in batches:
+            net.model.train_on_batch(x, y)
 
 
 @shape(10, 10, 320)

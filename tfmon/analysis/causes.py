@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
+from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, CauseKind
 from tfmon.analysis.health import growth_of
 from tfmon.analysis.shares import shares_of
@@ -207,6 +208,9 @@ def _larger_batch(knob: Knob, lane: LaneState) -> tuple[KnobValue, ...]:
     larger = max(SMALL_BATCH, value * BATCH_FACTOR)
     if lane.process.data_examples is not None:
         larger = min(larger, lane.process.data_examples)
+    memory = batch_memory(lane)
+    while larger > value and isinstance(memory, BatchMemory) and memory.fits(larger) is False:
+        larger //= 2
     try:
         return (knob.check(larger),) if larger > value else ()
     except KnobError:

@@ -15,7 +15,7 @@ from tfmon.model.events import (
     Suspended,
 )
 from tfmon.model.heartbeat import SUSPENDED, Heartbeat
-from tfmon.model.knobs import show
+from tfmon.model.knobs import BATCH_SIZE, show
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -52,7 +52,7 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
-from tfmon.model.lane_use import NO_GPU, GpuUse
+from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
 from tfmon.model.script_events import (
     CHANNEL_CLOSED,
@@ -103,8 +103,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case KnobApplied():
             requested = state.changes.answered(event.knob, event.request)
             marks = marks_with(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
+            use, only_batch = state.gpu_use, event.knob == BATCH_SIZE.name
+            peaks = use.batch_peaks.changed(use.peak_bytes, only_batch=only_batch)
             return replace(
-                restart_measurement(state),
+                restart_measurement(replace(state, gpu_use=replace(use, batch_peaks=peaks))),
                 settings={**state.settings, event.knob: event.value},
                 step=replace(state.step, computing_share=None, calling_share=None, profiles=()),
                 changes=replace(state.changes, requested=requested, refused="", marks=marks),
@@ -123,6 +125,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 phase_since_ns=event.at_ns,
                 process=replace(before, number=before.number + 1, pid=event.pid, started_ns=event.at_ns),
                 tree=replace(state.tree, pids=(), processes=None),
+                gpu_use=replace(state.gpu_use, batch_peaks=BatchPeaks()),
                 settings=event.settings,
                 changes=replace(state.changes, requested={}),
                 end=replace(state.end, event=None),
@@ -287,6 +290,9 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
     )
     share = state.step.computing_share if window.computing_share is None else window.computing_share
     allocated_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
+    use = state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes)
+    if not window.marks:
+        use = replace(use, batch_peaks=use.batch_peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes))
     return replace(
         state,
         totals=totals,
@@ -296,7 +302,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         step_clock=state.step_clock.sampled(window.at_ns),
         settings=window.settings,
         tree=state.tree.at_window(),
-        gpu_use=state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes),
+        gpu_use=use,
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )

@@ -204,6 +204,8 @@ class GpuPart:
     source: str = ""
     used_before: float | None = None
     """Bytes used on the whole GPU before the lane opened it."""
+    free_bytes: float | None = None
+    """Memory of the GPU that nobody uses; None where that is not known, and where it is the machine's own."""
 
     def plus(
         self,
@@ -226,7 +228,32 @@ class GpuPart:
             before_bytes=None if sample.part_of else first,
         )
         lane_busy = busy_pct(sample.processes, pids, only_lane=only_lane)
-        return GpuPart(sample.load.busy_pct, lane_busy, used, source, first)
+        free_bytes = None if sample.memory.unified else sample.memory.free_bytes
+        return GpuPart(sample.load.busy_pct, lane_busy, used, source, first, free_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPeaks:
+    """The peak of the framework's allocator by batch size, in one process with otherwise equal settings.
+
+    The peak of a process never falls, so that of a size is known where it was the first, or exceeds all before it.
+    """
+
+    by_size: Mapping[int, int] = field(default_factory=dict)
+    before: int = 0
+    """The peak before the size in effect."""
+
+    def plus(self, size: object, peak_bytes: int | None) -> BatchPeaks:
+        """Return them after a window of steady state."""
+        if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
+            return self
+        if size < max(self.by_size, default=0):
+            return self  # its peak is higher than that of a larger one, so it is not that of its size alone
+        return replace(self, by_size={**self.by_size, size: peak_bytes})
+
+    def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
+        """Return them after a knob was changed: the batch size, or another, with which all may be different."""
+        return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +269,7 @@ class GpuUse:
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
     """What the framework has allocated now, and at its peak."""
+    batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
     """The course of `allocated_bytes`."""
     racing_busy_pct: Mean = field(default_factory=Mean)

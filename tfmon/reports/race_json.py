@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
@@ -213,6 +214,7 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
             lane.gpu_use.allocated_bytes,
             no_gpu or "TensorFlow's allocator keeps no figures here",
         ),
+        "batch_memory": named("batch_memory", *_batch_memory(lane)),
         "gpu_memory_source": named("gpu_memory_source", lane.gpu_use.source, "no memory is known to be used"),
         "gpus": [_gpu(gpu, lane) for gpu in gpus],
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
@@ -235,6 +237,12 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         **script,
         "missing": missing,
     }
+
+
+def _batch_memory(lane: LaneState) -> tuple[dict[str, Any], str]:
+    """Return which batch sizes fit, and why that is not known; one of them is empty."""
+    memory = batch_memory(lane)
+    return (memory.to_json(), "") if isinstance(memory, BatchMemory) else ({}, memory.reason)
 
 
 def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Steps of a loop that are all alike: noted while they run, and told to the lane together.
 
 A step is alike if it pulls one batch, from the iterator that the loop reads first, and is updated once, by the
-same function as the step before, or eagerly by the same optimizer. What runs between two training steps has left
-the CPU's caches by then: a call of a Python function takes 2 µs there, and 0.1 µs in a loop by itself. So the
-hooks call little to write such a step's times into this object, and the rest is done once a bundle.
+same function or `train_on_batch` as the step before, or eagerly by the same optimizer. What runs between two
+training steps has left the CPU's caches by then: a call of a Python function takes 2 µs there, and 0.1 µs in a
+loop by itself. So the hooks call little to write such a step's times into this object, and the rest is done once
+a bundle.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Bundle:
         if path is None or (self.at is None and mark) or not self.until_ns:
             return
         self.source, self.pull = source, source.ref
-        self.function, self.mark, self.eager = weakref.ref(function), mark or updater, not mark
+        self.function, self.mark = weakref.ref(function), mark or updater
+        self.eager = not mark and not hasattr(function, "train_on_batch")
         self.rows_path, self.loss, self.updater = path, loss, updater
         self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
         self.thread = threading.get_ident()
@@ -84,6 +86,14 @@ class Bundle:
         traces: Any = lane.control.traces
         self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
+
+    def calls(self, function: object) -> bool:
+        """Return whether a call of `function` is the update that the step under way expects."""
+        return (
+            function is self.next_function()
+            and self.traces.count == self.traced
+            and threading.get_ident() == self.thread
+        )
 
     def note_given(self, given: Given) -> bool:
         """Note what gradients were computed of, eagerly; return whether the step under way expects it."""

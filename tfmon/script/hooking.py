@@ -12,7 +12,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
@@ -167,6 +167,12 @@ class Hooks:
                 self.failed(f"{type(error).__name__}: {error}")
         except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
             self.off = True
+
+    def switch(self, names: Collection[str], *, on: bool) -> None:
+        """Put the hooks on methods of these names in place, or the originals until the next switch."""
+        for owner, name, own, hook in self._replaced:
+            if name in names and owner.__dict__.get(name) is (own if on else hook):
+                setattr(owner, name, hook if on else own)
 
     def restore(self) -> None:
         """Put the originals back."""

@@ -17,11 +17,14 @@ from typing import Any
 from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watched
 from tfmon.script.causes import causes
-from tfmon.script.hooking import FILES, Watching, hidden, hooks
+from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.keras_fit import Watcher, loss_of
-from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
+from tfmon.script.looking import leaves_of, line_of, rows_of, rows_of_part, users_frame
+from tfmon.script.sources import nothing
 
 FILES.add(__file__)
+LEAST_NOTED = 2
+"""Examples of a batch from which on steps of `train_on_batch` are only noted: one by one is a cause."""
 WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras' callbacks that name what they write."""
 
@@ -30,7 +33,7 @@ def watch(keras: Any) -> None:  # noqa: ANN401
     """Watch all models of this Keras, or legacy Keras, from now on."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
-    _replace(keras, "train_on_batch", hooks.around(_train_on_batch))
+    _replace(keras, "train_on_batch", _train_on_batch)
     for name in ("test_on_batch", "predict_on_batch"):
         _replace(keras, name, hooks.around(_aside))
 
@@ -86,7 +89,38 @@ def _one_sample(method: str, took_ns: int) -> None:
     causes.saw("one_sample", line_of(users_frame()), subject=method, cost_ns=took_ns)
 
 
-def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
+def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
+    """Return the method that notes the update which the bundle expects; others are watched."""
+    seen = hooks.around(_trains_on_batch)(own)
+
+    def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        watcher, rows = watched.watcher, None
+        bundle = watcher.bundle
+        try:
+            if args and bundle.calls(model):
+                with hooks:
+                    rows = rows_of_part(args[0])
+            if rows is None or rows < LEAST_NOTED:
+                return seen(model, *args, **kwargs)
+            bundle.next_function, bundle.busy = nothing, True
+            try:
+                result = own(model, *args, **kwargs)
+            except BaseException:
+                with hooks:
+                    watcher.update_fails()
+                raise
+            with hooks:
+                bundle.given.append(rows)
+                bundle.update(loss_of(result))
+            return result
+        except BaseException as error:
+            unseen(error)
+            raise
+
+    return train_on_batch
+
+
+def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
     """Make each call an update of the loop around it."""
     updater, watcher = watched.updater_of(model.optimizer), watched.watcher
     if hooks.off or not watcher.update_begins():
@@ -102,7 +136,7 @@ def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa:
     if rows == {1}:
         _one_sample("train_on_batch", time.monotonic_ns() - began_ns)
     watcher.gradient(tuple(rows))
-    watcher.update_ends(updater, loss_of(result))
+    watcher.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401

@@ -64,14 +64,14 @@ def rows_of(batch: Any, *, batched: bool = True) -> frozenset[int]:  # noqa: ANN
     Several where the parts differ; none where nothing tells. A part without dimensions, such as the number of a
     batch, tells nothing, and one part beside it may be a single example.
     """
-    result = [rows for leaf in leaves_of(batch) if (rows := _rows(leaf)) is not None]
+    result = [rows for leaf in leaves_of(batch) if (rows := rows_of_part(leaf)) is not None]
     if not batched:
         return frozenset((1,))
     parts = [rows for rows in result if rows]
     return frozenset(parts if len(parts) > 1 or len(parts) == len(result) else ())
 
 
-def _rows(leaf: Any) -> int | None:  # noqa: ANN401
+def rows_of_part(leaf: Any) -> int | None:  # noqa: ANN401
     """Return the first dimension of a tensor of any kind, over all replicas; 0 for a scalar, None if unknown."""
     parts = getattr(leaf, "values", None)
     if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):

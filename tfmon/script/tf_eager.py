@@ -29,6 +29,7 @@ LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatM
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
 """What TensorFlow notes of an operation that a tape goes back through; else the examples are not known."""
 NO_VARIABLES = Variables()
+ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
 
@@ -47,6 +48,8 @@ class EagerHooks:
         self._rows: list[int] | None = None
         """First dimensions of what a tape goes back through; None while none does."""
         self._depth = 0
+        self._assigns_watched: bool | None = None
+        """False while an optimizer updates in all steps; True from when gradients were used by none; else None."""
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
         self._by_hand: dict[str, Updater] = {}
@@ -65,7 +68,7 @@ class EagerHooks:
             replace(backprop._MockOp, "__init__", self._goes_back)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
-            for name in ("assign", "assign_add", "assign_sub"):
+            for name in ASSIGNMENTS:
                 replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
@@ -105,13 +108,7 @@ class EagerHooks:
         def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             bundle = watcher.bundle
             try:
-                if (
-                    not args
-                    or args[0] is not bundle.next_function()
-                    or len(bundle.given) == len(bundle.begun_ns)
-                    or bundle.traces.count != bundle.traced
-                    or get_ident() != bundle.thread
-                ):
+                if not args or not bundle.calls(args[0]) or len(bundle.given) == len(bundle.begun_ns):
                     return watched(*args, **kwargs)
                 bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
                 self._depth += 1
@@ -185,28 +182,38 @@ class EagerHooks:
             self._depth -= 1
         loss, self._target, self._tape = self._target, None, 0
         self.watcher.update_ends(updater, None if alike is None else loss, function=alike)
+        if self._assigns_watched is None and self.watcher.bundle.eager and not updater.by_hand:
+            self._assigns_watched = False
+            self.hooks.switch(ASSIGNMENTS, on=False)
+
+    def gradients_begin(self) -> None:
+        """Watch assignments again where the last gradients were not used by an optimizer."""
+        if self._assigns_watched is False and self._sources:
+            self._assigns_watched = True
+            self.hooks.switch(ASSIGNMENTS, on=True)
 
     def _gradient(self, own: Any) -> Any:  # noqa: ANN401
         """Return a tape's method that notes the gradients which the bundle expects; others are watched."""
         watcher, hooks, watched = self.watcher, self.hooks, self.hooks.around(self._differentiates)(own)
 
-        def gradient(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             bundle = watcher.bundle
             at = len(bundle.given)
             try:
                 if (
-                    len(args) != 3
+                    args
+                    or kwargs
                     or not bundle.eager
                     or not len(bundle.rows) > len(bundle.begun_ns) == at
                     or self._rows is not None
-                    or type(args[1]) is not self._tensor
-                    or not self._known.are(args[2])
+                    or type(target) is not self._tensor
+                    or not self._known.are(sources)
                     or get_ident() != bundle.thread
                 ):
-                    return watched(*args, **kwargs)
-                self._tape, self._target, self._sources, self._rows = id(args[0]), args[1], self._known, []
+                    return watched(tape, target, sources, *args, **kwargs)
+                self._tape, self._target, self._sources, self._rows = id(tape), target, self._known, []
                 try:
-                    result = own(*args, **kwargs)
+                    result = own(tape, target, sources)
                 finally:
                     rows, self._rows = self._rows, None
                 if rows and rows[0] == rows[-1] and watcher.bundle is bundle and len(bundle.given) == at:
@@ -231,7 +238,8 @@ class EagerHooks:
                 if not number:
                     mark.targets.add(getattr(target, "name", ""))
             yield hidden()
-        elif watched and self.watcher.here:
+        elif watched and not self.watcher.bundle.busy and self.watcher.here:
+            self.gradients_begin()
             if not self._known.are(sources):
                 self._known = Variables(sources)
             self._sources = self._known
@@ -257,13 +265,15 @@ class EagerHooks:
             op.outputs = outputs
             op.type = kind
             op.skip_input_indices = skip_input_indices
-            if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
-                try:
-                    shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
-                    if len(shape) > (kind == "Reshape"):
-                        rows.append(shape[0])
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self.hooks.failure(error)
+            rows = self._rows
+            if rows is None or (rows and kind not in LAYERS) or not inputs:
+                return
+            try:
+                shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
+                if len(shape) > (kind == "Reshape"):
+                    rows.append(shape[0])
+            except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                self.hooks.failure(error)
 
         return goes_back
 

@@ -60,11 +60,7 @@ class TensorFlowHooks(EagerHooks):
                 if mark is UNTRAINED:
                     return own(function, tensor_inputs, captured_inputs)
                 bundle = watcher.bundle
-                if (
-                    function is bundle.next_function()
-                    and bundle.traces.count == bundle.traced
-                    and get_ident() == bundle.thread
-                ):
+                if bundle.calls(function):
                     bundle.next_function, bundle.busy = nothing, True
                     try:
                         result = own(function, tensor_inputs, captured_inputs)
@@ -80,6 +76,8 @@ class TensorFlowHooks(EagerHooks):
                     bundle.loss_before, bundle.loss = bundle.loss, loss
                     bundle.next_pull, bundle.busy = bundle.pull, False
                     return result
+                if bundle.busy and mark is not None and self._eager() and get_ident() == bundle.thread:
+                    return own(function, tensor_inputs, captured_inputs)  # a part of the update that is noted
                 begun, first_ns = False, 0
                 with hooks:
                     if mark is None:
@@ -128,6 +126,7 @@ class TensorFlowHooks(EagerHooks):
             watcher.report.doubt(BOTH)
             return False
         if not mark.trains:
+            self.gradients_begin()
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.meter.take_feed()

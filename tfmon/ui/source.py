@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.sweep import Ranking
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, short_name, show
@@ -251,13 +252,15 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
 def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
     """Return the effect of a press on a knob's key: `batch 10 → 16`, or by lane where values differ."""
     moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
+    warnings = [warning_of(lane, moves[lane.spec.id][1]) for lane in lanes if knob.name == BATCH_SIZE.name]
+    warning = next((f" ({one})" for one in warnings if one), "")
     steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
     if not steps:
         return ""
     if len(set(steps.values())) == 1 and len(steps) == len(lanes):
-        return f"{short_name(knob.name)} {next(iter(steps.values()))}"
+        return f"{short_name(knob.name)} {next(iter(steps.values()))}{warning}"
     changes = [f"{id} {step}" for id, step in steps.items()]
-    return f"{short_name(knob.name)} {', '.join(changes[:3])}" + ("…" if len(changes) > 3 else "")
+    return f"{short_name(knob.name)} {', '.join(changes[:3])}" + ("…" if len(changes) > 3 else "") + warning
 
 
 def no_knob(snapshot: Snapshot, name: str) -> str:

@@ -11,6 +11,7 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, code_to_keep, setting_text
 from tfmon.analysis.health import concerns
@@ -268,6 +269,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "memory", f"{used} of {total}{shared}"
     source = f" ({part.source})" if part.source else ""
     yield "used by lane", _said(part.used_bytes, units.memory) + source
+    if isinstance(memory := batch_memory(lane), BatchMemory):
+        yield "batch sizes", memory.text
     power, clocks, link, traffic = gpu.power, gpu.clocks, gpu.link, gpu.traffic
     watts, limit = _said(power.power_w, units.watts), _said(power.power_limit_w, units.watts)
     yield "power", f"{watts} of {limit}" + (f" ({power.source})" if power.source else "")

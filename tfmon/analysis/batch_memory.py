@@ -1,0 +1,125 @@
+"""Which batch sizes fit in the memory of a lane's GPU, from the peaks at two sizes or more. Pure.
+
+What a step needs is a part that no batch changes, such as weights, and a part for each example. So a larger batch
+needs at least what the difference of the measured sizes lets expect, and at most in proportion to its size.
+Choices of kernels with more workspace, XLA and a fragmented pool are in neither: a prediction says "about".
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon import units
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_use import ALLOCATOR
+from tfmon.model.readings import Missing, known
+
+LEAST_SIZES = 2
+MOST_DOUBLINGS = 24
+NO_GPU_LANE = Missing("predicted for lanes on a GPU only: on the CPU two sizes do not tell what a third one takes")
+SEVERAL = Missing("predicted for lanes on one GPU only")
+NOT_FREE = Missing("the driver does not say how much GPU memory is free")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMemory:
+    """What batch sizes need of a GPU's memory, in bytes of tensors, and what there is."""
+
+    measured: tuple[tuple[int, int], ...]
+    """Sizes and the peaks of the allocator, the smallest first; at least two."""
+    sure_bytes: float
+    """What the lane has at least: its peak, and all that nobody uses."""
+    most_bytes: float | None
+    """What it has at most: all that it uses, and that nobody does; None where its use is not known."""
+    most_examples: int | None = None
+    """The largest batch that its data can fill."""
+
+    def needs(self, size: int) -> tuple[float, float]:
+        """Return the least and the most that a size needs; both are the peak of the largest that was measured."""
+        largest, peak = self.measured[-1]
+        more = max(0, size - largest)
+        pairs = itertools.pairwise(self.measured)
+        slopes = [(high - low) / (after - before) for (before, low), (after, high) in pairs]
+        return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
+
+    def fits(self, size: int) -> bool | None:
+        """Return whether a size fits; None where that is not sure."""
+        least, most = self.needs(size)
+        if most <= self.sure_bytes:
+            return True
+        return False if self.most_bytes is not None and least > self.most_bytes else None
+
+    @property
+    def sizes(self) -> tuple[int, int | None]:
+        """The largest size that fits, by doubling what was measured, and the next; None where there is none."""
+        size = self.measured[-1][0]
+        for _ in range(MOST_DOUBLINGS):
+            if self.most_examples is not None and 2 * size > self.most_examples:
+                return size, None
+            if not self.fits(2 * size):
+                return size, 2 * size
+            size *= 2
+        return size, None
+
+    def amount(self, size: int) -> str:
+        """Return what a size needs, such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
+        least, most = map(units.memory, self.needs(size))
+        has = units.memory(self.sure_bytes if self.most_bytes is None else self.most_bytes)
+        return f"about {least if least == most else f'{least} to {most}'} of {has}"
+
+    @property
+    def text(self) -> str:
+        """What fits, and what does not, in a sentence."""
+        fits, beyond = self.sizes
+        by = " and ".join(str(size) for size, _ in self.measured[-LEAST_SIZES:])
+        text = f"batch {fits} fits ({self.amount(fits)})"
+        if beyond is None:
+            return f"{text}, and the data has not enough for {2 * fits}; from the peaks at {by}"
+        what = "does not" if self.fits(beyond) is False else "may not"
+        return f"{text}, {beyond} {what} ({self.amount(beyond)}); from the peaks at {by}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with the names that JSON has."""
+        fits, beyond = self.sizes
+        return {
+            "id": "batch_fits",
+            "fits": fits,
+            "fits_bytes": self.needs(fits),
+            "next": beyond,
+            "next_fits": None if beyond is None else self.fits(beyond),
+            "next_bytes": None if beyond is None else self.needs(beyond),
+            "available_bytes": (self.sure_bytes, self.most_bytes),
+            "measured_bytes": {str(size): peak for size, peak in self.measured},
+            "text": self.text,
+        }
+
+
+def batch_memory(lane: LaneState) -> BatchMemory | Missing:
+    """Return what batch sizes need in a lane, or why that is not known."""
+    if lane.spec.kind != "gpu":
+        return NO_GPU_LANE
+    if lane.spec.devices > 1:
+        return SEVERAL
+    use = lane.gpu_use
+    measured = tuple(sorted(use.batch_peaks.by_size.items()))
+    if len(measured) < LEAST_SIZES:
+        return Missing(
+            f"it takes the peak at two batch sizes, each larger than all before; there are {len(measured)}"
+        )
+    free = next((part.free_bytes for part in use.parts.values()), None)
+    if free is None:
+        return NOT_FREE
+    used, peak = known(use.used_bytes), use.peak_bytes or measured[-1][1]
+    most_bytes = None if used is None or used < peak or use.source == ALLOCATOR else free + used
+    return BatchMemory(measured, free + peak, most_bytes, lane.process.data_examples)
+
+
+def warning_of(lane: LaneState, size: object) -> str:
+    """Return why a batch size is better not tried; "" where it fits, and where that is not known."""
+    memory = batch_memory(lane)
+    if not isinstance(size, int) or isinstance(memory, Missing) or memory.fits(size):
+        return ""
+    what = "does not fit" if memory.fits(size) is False else "may not fit"
+    return f"{size} {what} in GPU memory: {memory.amount(size)}"
