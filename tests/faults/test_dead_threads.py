@@ -24,6 +24,7 @@ from trainer.racing import Race
 from ui.pilot import app_of
 
 import tfmon
+from tfmon.api.run import closed_terminal
 from tfmon.experiments.control import ExperimentControl
 from tfmon.experiments.sweep import Sweep
 from tfmon.lanes.children import Children
@@ -87,11 +88,19 @@ OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
     *("tfmon-end", "tfmon-exit", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui"),
-    *("tfmon-leave", "tfmon-notify", "tfmon-metrics"),
+    *("tfmon-leave", "tfmon-notify", "tfmon-metrics", "tfmon-terminal"),
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
-ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup", "tfmon-listen", "tfmon-viewer", "tfmon-view"}
-"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in test_run.py and test_runner.py of tests/api."""
+ELSEWHERE = {
+    "tfmon-host-",
+    "tfmon-tell-",
+    "tfmon-hangup",
+    "tfmon-listen",
+    "tfmon-viewer",
+    "tfmon-view",
+    "tfmon-watch",
+}
+"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in test_run, test_runner and test_watch of tests/api."""
 
 
 def die() -> None:
@@ -147,6 +156,12 @@ def test_every_thread_is_started_by_the_helper_and_tried_here():
 
 
 # ---------------------------------------------------------------- the monitor
+
+
+def test_a_race_goes_on_whose_terminal_is_no_longer_watched(deadly):
+    deadly("tfmon-terminal")
+    with closed_terminal(lambda: pytest.fail("its terminal is open")):
+        wait_for(lambda: "tfmon-terminal" in deadly.dead)
 
 
 @pytest.mark.process

@@ -95,7 +95,7 @@ class TestJson:
         assert all(line == line.rstrip() for line in lines)
         plain = to_json(PROFILES[name])
         assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-        assert plain["schema"] == 7
+        assert plain["schema"] == 8
         nothing = {path for path, value in leaves(plain) if value is None}
         assert nothing == set(plain["missing"])
         assert all(plain["missing"].values())
