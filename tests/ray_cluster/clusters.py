@@ -68,12 +68,14 @@ class Nodes:
         return link
 
     @contextlib.contextmanager
-    def sweep(self, file: Path, places: str, *, long: bool = False) -> Iterator[subprocess.Popen[str]]:
+    def sweep(
+        self, file: Path, places: str, *, sizes: str = "16,64,128", long: bool = False
+    ) -> Iterator[subprocess.Popen[str]]:
         """Run a sweep of lanes that train nothing, as a user does; it is killed where the block ends first."""
         more = (
             ("batch_size=8..2048", "--all", "--until-ci", "3%")
             if long
-            else ("batch_size=16,64,128", "--until-ci", "10%")
+            else (f"batch_size={sizes}", "--until-ci", "10%")
         )
         words = [sys.executable, str(FAKE_TFMON), "sweep", "small-dense", "--ray", self.address, "--on", places]
         words += ["--slice", "0.2", "--record", str(file), "--over", *more]
