@@ -70,27 +70,50 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
 
 
 @pytest.mark.parametrize(
-    ("ending", "code", "words"),
+    ("ending", "code", "words", "hint"),
     [
-        ("sys.exit(3)", 3, "the script exited with code 3"),
-        ("raise ValueError('no data')", 1, "the script exited with code 1: ValueError: no data"),
-        ("input()", 1, "the script exited with code 1: EOFError: EOF when reading a line"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", None, "the script was ended by SIGTERM"),
+        ("sys.exit(3)", 3, "the script exited with code 3", ""),
+        ("raise ValueError('no data')", 1, "the script exited with code 1: ValueError: no data", ""),
+        ("input()", 1, "the script exited with code 1: EOFError: EOF when reading a line", "no standard input"),
+        (
+            "get_ipython().run_line_magic('matplotlib', 'inline')",
+            1,
+            "the script exited with code 1: NameError: name 'get_ipython' is not defined",
+            "name the notebook itself",
+        ),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", None, "the script was ended by SIGTERM", ""),
     ],
-    ids=["exit", "exception", "input", "signal"],
+    ids=["exit", "exception", "input", "export of a notebook", "signal"],
 )
-def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words):
+def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words, hint):
     race = watch(script("import sys\n" + ending))
     output(race)
     assert (race.lane.phase, race.lane.end.event.exit_code) == (FAILED, code)
     assert race.lane.trouble.message == words
-    assert ("no standard input" in race.lane.trouble.hint) is (ending == "input()")
+    assert hint in race.lane.trouble.hint and bool(hint) is bool(race.lane.trouble.hint)
 
 
 def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
     race = watch("/bin/echo", "hello")
     assert output(race) == "hello"
     assert "no Python of it has loaded tfmon" in race.lane.trouble.hint
+
+
+@pytest.mark.tensorflow
+def test_a_session_of_tensorflow_1_is_told_apart_from_an_optimizer_that_is_not_seen(watch, script):
+    session = """
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+weight = tf.get_variable("weight", (8, 1))
+train = tf.train.GradientDescentOptimizer(0.01).minimize(tf.reduce_sum(weight ** 2))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for _ in range(20):
+        session.run(train)
+"""
+    race = watch(script(session))
+    output(race)
+    assert "session of TensorFlow 1" in race.lane.trouble.hint
 
 
 # ------------------------------------------------------------ which process is the lane

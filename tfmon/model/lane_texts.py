@@ -123,7 +123,13 @@ _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution er
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
 """What a Python into which tfmon was loaded tells first, as not measured for no reason."""
-NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
+HINTS = {
+    "EOFError": "a lane has no standard input: give the script what it reads as an argument or a file",
+    "NameError: name 'get_ipython'": (
+        "only IPython has get_ipython: name the notebook itself (.ipynb), or remove such lines from its export"
+    ),
+}
+"""What helps, by how the error of a script begins."""
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
 """How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
@@ -165,7 +171,8 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if state.end.requested is None and event.exit_code:
         reason = reason_in(event.output_tail)
         message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
-        hint = NO_INPUT_HINT if reason.startswith("EOFError") else fragments_in(event.output_tail)
+        known = (text for begins, text in HINTS.items() if reason.startswith(begins))
+        hint = next(known, fragments_in(event.output_tail))
         return Trouble(message, hint)
     if state.totals.steps or state.end.requested is not None:
         return None
@@ -227,7 +234,7 @@ def why_unseen(command: str, *, loaded: bool) -> str:
         if word == "-" and Path(before).name.startswith("python"):
             return "`python -` reads the script from standard input, which a lane does not have: name a file"
     if loaded:
-        return NO_STEPS_HINT
+        return f"{NO_STEPS_HINT}. A process that it starts must get PYTHONPATH and TFMON_PIPES"
     return (
         "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
         "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"

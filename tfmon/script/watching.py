@@ -124,7 +124,7 @@ def _not_reported(reason: str) -> None:
 @hooks.guard
 def _unseen() -> None:
     """Say at the end of a process in which no step was seen what was."""
-    if watched.tensorflow is None or watched.watcher.off or process.joined() is not None:
+    if watched.tensorflow is None or watched.watcher.off or process.joined() is not None or SESSION in _told:
         return
     if watched.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
