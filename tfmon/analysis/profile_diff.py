@@ -84,8 +84,9 @@ class DiffRow:
     def label(self, width: int) -> str:
         """Return its name, with both ends where it is cut in the middle: both are informative."""
         name = self.name.lstrip("_")
-        if self.kind and self.name != self.kind:  # the last part of the name tells no more than the type
-            name = f"{self.kind.lstrip('_')} {name.rpartition('/')[0] or name}"
+        if self.kind and self.name != self.kind:
+            scope, _, last = name.rpartition("/")  # the last part tells no more than the type, but for a number
+            name = f"{self.kind.lstrip('_')} {name if last[-1:].isdigit() else scope or name}"
         tail = (width - 1) // 2
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
