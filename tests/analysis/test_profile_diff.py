@@ -65,6 +65,14 @@ def test_what_explains_most_stands_first_and_what_one_side_lacks_is_told():
     assert diff.explained.low < 8_000 / 9_900 < diff.explained.high
 
 
+def test_an_operation_is_the_same_in_a_function_that_the_step_calls():
+    inside = profile({("StatefulPartitionedCall/net/dense/MatMul", "MatMul"): 5.0, INPUT: 1.0})
+    assert [one.name for one in compare([profile({MATMUL: 5.0, INPUT: 1.0})], [inside]).rows] == [
+        "net/dense/MatMul",
+        INPUT[0],
+    ]
+
+
 def test_groups():
     one = profile({MATMUL: 5.0, ("gradient_tape/net/dense/MatMul/MatMul_1", "MatMul"): 7.0, RELU: 1.0, INPUT: 2.0})
     kinds = compare([one], [one], "kind")

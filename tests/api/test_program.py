@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +13,10 @@ from tfmon.analysis.verdict import Rank
 from tfmon.api import program
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
-from tfmon.errors import EXIT_UNHEALTHY
+from tfmon.errors import EXIT_UNHEALTHY, TfmonError
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
-from tfmon.model.race import Race
+from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.readings import Estimate, Missing
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
@@ -57,3 +58,26 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
     assert racing.exit_code() == code
+
+
+@pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+def test_two_lanes_are_profiled_in_turns_each_alone(mode, monkeypatch, tmp_path):
+    racing, calls = Program(RaceOptions()), []
+    racing.session.begin(Race(mode=mode), name_lanes([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 2})]))
+    names = [lane.spec.name for lane in racing.session.snapshot().lanes]
+    monkeypatch.setattr(racing.lanes, "set_exclusive", lambda lane: calls.append(("alone", lane)))
+
+    def take(lane: str, folder: Path, steps: int, chrome: str) -> None:
+        calls.append((lane, str(folder.relative_to(tmp_path)), Path(chrome).name))
+        if len([one for one in calls if one[0] != "alone"]) == 4:
+            raise TfmonError("no profile could be taken")
+
+    monkeypatch.setattr(racing.lanes, "take_profile", take)
+    with pytest.raises(TfmonError, match="no profile could be taken"):
+        racing.profile_in_turns(names, tmp_path, times=3)
+    assert [one for one in calls if one[0] != "alone"] == [
+        (names[0], "A/1", "A.json"), (names[1], "B/1", "B.json"), (names[0], "A/2", ""), (names[1], "B/2", ""),
+    ]  # fmt: skip
+    alone = [lane for what, lane, *_ in calls if what == "alone"]
+    assert alone == ([*names, *names, ""] if mode == CONCURRENT else [])
+    racing.close()

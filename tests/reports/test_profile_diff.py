@@ -26,7 +26,7 @@ these 2 explain 99 % of it (99 to 99): net/dense/MatMul, gradient_tape/net/dense
 by operation
   operation                                 A        B  difference             share  runs a step  device
   MatMul net/dense                    1.01 ms  9.09 ms    +8.08 ms   ±0.22 ms   66 %            1  CPU
-  MatMul gradient_t…net/dense/MatMul  2.02 ms  6.06 ms    +4.04 ms   ±0.13 ms   33 %            1  CPU
+  MatMul gradient_t…/MatMul/MatMul_1  2.02 ms  6.06 ms    +4.04 ms   ±0.13 ms   33 %            1  CPU
   Cast net/dense                            –  0.40 ms    +0.40 ms  ±0.010 ms    3 %        – | 1  – | CPU
   waiting for input                   0.51 ms  0.20 ms    -0.30 ms  ±0.011 ms   -2 %
   a step                              3.54 ms  15.8 ms    +12.2 ms   ±0.36 ms  100 %

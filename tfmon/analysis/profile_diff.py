@@ -23,7 +23,8 @@ GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
 DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
 """The sentence names at most so many parts, and no more than explain this share of the difference."""
-_GRADIENT = re.compile(r"^(?:gradient_tape/|StatefulPartitionedCall(?:_\d+)?/|PartitionedCall(?:_\d+)?/)+")
+_CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+"""A function that a function calls; what is called belongs to the same step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,9 @@ class DiffRow:
     def label(self, width: int) -> str:
         """Return its name, with both ends where it is cut in the middle: both are informative."""
         name = self.name.lstrip("_")
-        if self.kind and self.name != self.kind:  # the last part of the name tells no more than the type
-            name = f"{self.kind.lstrip('_')} {name.rpartition('/')[0] or name}"
+        if self.kind and self.name != self.kind:
+            scope, _, last = name.rpartition("/")  # the last part tells no more than the type, but for a number
+            name = f"{self.kind.lstrip('_')} {name if last[-1:].isdigit() else scope or name}"
         tail = (width - 1) // 2
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
@@ -205,12 +207,12 @@ def layer(name: str) -> str:
 
     `gradient_tape/sequential/dense_1/MatMul/MatMul_1` is of `sequential/dense_1`.
     """
-    scopes = _GRADIENT.sub("", name).split("/")
+    scopes = _CALLS.sub("", name).removeprefix("gradient_tape/").split("/")
     return "/".join(scopes[: max(1, min(2, len(scopes) - 1))])
 
 
 _KEYS: dict[Grouping, _Key] = {
-    "operation": lambda part: (part.name, part.kind),
+    "operation": lambda part: (_CALLS.sub("", part.name), part.kind),
     "kind": lambda part: (part.kind, part.kind) if part.runs else (part.name, ""),
     "layer": lambda part: (layer(part.name), "") if part.runs else (part.name, ""),
 }
