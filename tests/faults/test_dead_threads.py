@@ -100,7 +100,7 @@ ELSEWHERE = {
     "tfmon-view",
     "tfmon-watch",
 }
-"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in test_run, test_runner and test_watch of tests/api."""
+"""In test_losses and test_lanes of tests/lanes/remote, and in test_run, test_runner and test_watch of tests/api."""
 
 
 def die() -> None:
