@@ -100,7 +100,7 @@ ELSEWHERE = {
     "tfmon-view",
     "tfmon-watch",
 }
-"""In test_losses and test_lanes of tests/lanes/remote, and in test_run, test_runner and test_watch of tests/api."""
+"""In test_losses and test_lanes of tests/lanes/remote; in test_run, test_runner and test_watch of tests/api."""
 
 
 def die() -> None:
