@@ -18,8 +18,7 @@ from tfmon.model.readings import Missing, known
 
 LEAST_SIZES = 2
 MOST_DOUBLINGS = 24
-NO_GPU_LANE = Missing("predicted for lanes on a GPU only: on the CPU two sizes do not tell what a third one takes")
-SEVERAL = Missing("predicted for lanes on one GPU only")
+NOT_ONE_GPU = Missing("predicted for lanes on one GPU only: on the CPU two sizes do not tell what a third takes")
 NOT_FREE = Missing("the driver does not say how much GPU memory is free")
 
 
@@ -98,10 +97,8 @@ class BatchMemory:
 
 def batch_memory(lane: LaneState) -> BatchMemory | Missing:
     """Return what batch sizes need in a lane, or why that is not known."""
-    if lane.spec.kind != "gpu":
-        return NO_GPU_LANE
-    if lane.spec.devices > 1:
-        return SEVERAL
+    if lane.spec.kind != "gpu" or lane.spec.devices > 1:
+        return NOT_ONE_GPU
     use = lane.gpu_use
     measured = tuple(sorted(use.batch_peaks.by_size.items()))
     if len(measured) < LEAST_SIZES:
@@ -119,7 +116,6 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
 def warning_of(lane: LaneState, size: object) -> str:
     """Return why a batch size is better not tried; "" where it fits, and where that is not known."""
     memory = batch_memory(lane)
-    if not isinstance(size, int) or isinstance(memory, Missing) or memory.fits(size):
+    if isinstance(memory, Missing) or not isinstance(size, int) or memory.fits(size):
         return ""
-    what = "does not fit" if memory.fits(size) is False else "may not fit"
-    return f"{size} {what} in GPU memory: {memory.amount(size)}"
+    return f"{size} {'does' if memory.fits(size) is False else 'may'} not fit in GPU memory: {memory.amount(size)}"
