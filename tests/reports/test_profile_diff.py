@@ -42,7 +42,7 @@ def test_text():
         "without the profiler: A 3.40 ms, B 15.1 ms a step, +11.7 ms",
         "examples of a step: A has 16, 0.22 ms each; B has 256, 0.062 ms each",
         "only in B: 1 operation, 0.40 ms a step",
-        "3 profiles of A and 3 profiles of B; ± is half the 95 % interval over these profiles",
+        "3 profiles of A and 3 profiles of B; ± is half the 95 % interval; more --profiles narrow it",
     ]
 
 

@@ -90,7 +90,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
     counts = " and ".join(numbers)
     if diff.difference.ci95_ns is None:
         return [*result, f"{counts}: too few for an interval"]
-    return [*result, f"{counts}; ± is half the 95 % interval over these profiles"]
+    return [*result, f"{counts}; ± is half the 95 % interval; more --profiles narrow it"]
 
 
 def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:

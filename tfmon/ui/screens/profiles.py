@@ -18,7 +18,7 @@ from tfmon.analysis.profile_diff import (
     sentences,
     side_of,
 )
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, wrap
@@ -84,10 +84,10 @@ class ProfilesPage(ListPage):
 
     def _profile(self) -> None:
         lanes = self.lanes
-        if self._in_progress or self.monitor.refusal or not lanes:
+        if self._in_progress or not lanes or not self.may_act():
             return
-        if over := [lane for lane in lanes if lane.over]:
-            self._problem = f"{over[0].title} does not train, so there is nothing to profile"
+        if idle := [lane for lane in lanes if lane.over or lane.phase == PAUSED]:
+            self._problem = f"{idle[0].title} does not train, so there is nothing to profile"
             self.redraw()
             return
         self._in_progress, self._problem = True, ""
