@@ -35,9 +35,9 @@ def test_the_differences_of_the_parts_add_up_to_that_of_the_step_time(first, sec
     sides = [[profile(times) for times in side] for side in (first, second)]
     for by in GROUPINGS:
         diff = compare(*sides, by)
-        total = sum(one.change.value for one in diff.rows)
+        total = sum(one.difference.value_ns for one in diff.rows)
         assert total == pytest.approx(diff.second_ns - diff.first_ns, abs=1e-3)
-        assert diff.change.value == pytest.approx(total, abs=1e-3)
+        assert diff.difference.value_ns == pytest.approx(total, abs=1e-3)
         for side, name in ((diff.first_ns, "first"), (diff.second_ns, "second")):
             times = [getattr(one, name).step_ns for one in diff.rows if getattr(one, name) is not None]
             assert sum(times) == pytest.approx(side)
@@ -47,11 +47,11 @@ def test_the_differences_of_the_parts_add_up_to_that_of_the_step_time(first, sec
 def test_the_other_way_round_everything_has_the_other_sign(first, second):
     sides = [[profile(times) for times in side] for side in (first, second)]
     there, back = compare(*sides), compare(*reversed(sides))
-    assert there.change.value == pytest.approx(-back.change.value)
-    assert there.change.certain == back.change.certain
+    assert there.difference.value_ns == pytest.approx(-back.difference.value_ns)
+    assert there.difference.certain == back.difference.certain
     for one in there.rows:
         (other,) = (two for two in back.rows if (two.name, two.kind) == (one.name, one.kind))
-        assert one.change.value == pytest.approx(-other.change.value)
+        assert one.difference.value_ns == pytest.approx(-other.difference.value_ns)
 
 
 def test_what_explains_most_stands_first_and_what_one_side_lacks_is_told():
@@ -62,7 +62,7 @@ def test_what_explains_most_stands_first_and_what_one_side_lacks_is_told():
     assert row(diff, "net/dense/Cast").first is None and row(diff, "net/dense/Relu").second is None
     assert row(diff, "net/dense/MatMul").share == pytest.approx(8_000 / 9_900)
     assert diff.explained.names == ("net/dense/MatMul",)
-    assert diff.explained.low < 8_000 / 9_900 < diff.explained.high
+    assert diff.explained.share_ci95[0] < 8_000 / 9_900 < diff.explained.share_ci95[1]
 
 
 def test_an_operation_is_the_same_in_a_function_that_the_step_calls():
@@ -122,11 +122,11 @@ class TestIntervalsFromThreeProfilesHold:
 
     def test_that_of_the_step_time_and_of_a_part(self):
         def step(diff):
-            return diff.change.low <= 1_100 <= diff.change.high
+            return diff.difference.ci95_ns[0] <= 1_100 <= diff.difference.ci95_ns[1]
 
         def part(diff):
-            change = row(diff, "net/dense/MatMul").change
-            return change.low <= 1_000 <= change.high
+            change = row(diff, "net/dense/MatMul").difference.ci95_ns
+            return change[0] <= 1_000 <= change[1]
 
         assert coverage(self.FIRST, self.SECOND, step) >= 0.93
         assert coverage(self.FIRST, self.SECOND, part) >= 0.93
@@ -136,9 +136,9 @@ class TestIntervalsFromThreeProfilesHold:
 
         def explained(diff):
             share = sum(true[name] for name in diff.explained.names) / 1_100
-            return diff.explained.low <= share <= diff.explained.high
+            return diff.explained.share_ci95[0] <= share <= diff.explained.share_ci95[1]
 
         assert coverage(self.FIRST, self.SECOND, explained) >= 0.93
 
     def test_equal_sides_seldom_differ(self):
-        assert coverage(self.FIRST, self.FIRST, lambda diff: diff.change.certain) <= 0.07
+        assert coverage(self.FIRST, self.FIRST, lambda diff: diff.difference.certain) <= 0.07

@@ -63,18 +63,18 @@ def compared(pair: Pair, profiles: int) -> dict[str, Any]:
 def verdict_on(pair: Pair, result: dict[str, Any]) -> dict[str, Any]:
     """Return whether the largest part is right, and whether the sum is the difference that was measured."""
     rows = result["parts"]["operation"]
-    largest = max(rows, key=lambda row: abs(row["difference_ns"]))
+    largest = max(rows, key=lambda row: abs(row["difference"]["value_ns"]))
     first, second = (side["step_ns_without_profiler"] for side in result["sides"])
-    low, high = result["difference_ns_ci95"] or (None, None)
+    low, high = result["difference"]["ci95_ns"] or (None, None)
     measured = second - first
     return {
-        "table_ms": sum(row["difference_ns"] for row in rows) / 1e6,
-        "profiled_ms": result["difference_ns"] / 1e6,
+        "table_ms": sum(row["difference"]["value_ns"] for row in rows) / 1e6,
+        "profiled_ms": result["difference"]["value_ns"] / 1e6,
         "ci95_ms": None if low is None else [low / 1e6, high / 1e6],
         "measured_ms": measured / 1e6,
         "within": low is not None and low <= measured <= high,
         "largest": f"{largest['kind']} {largest['name']}".strip(),
-        "largest_ms": largest["difference_ns"] / 1e6,
+        "largest_ms": largest["difference"]["value_ns"] / 1e6,
         "right": bool(re.search(pair.expected, largest["name"]) or re.search(pair.expected, largest["kind"])),
         "explained": result["explained"],
     }

@@ -76,12 +76,12 @@ def test_two_lanes_are_compared_and_their_traces_again_later(tfmon, tmp_path):
     assert done.code == 0, done.err
     result = json.loads(done.out)
     rows = result["parts"]["operation"]
-    assert sum(row["difference_ns"] for row in rows) == pytest.approx(result["difference_ns"])
+    assert sum(row["difference"]["value_ns"] for row in rows) == pytest.approx(result["difference"]["value_ns"])
     first, second = result["sides"]
     assert (first["id"], second["id"]) == ("A", "B") and second["step_ns"] > first["step_ns"]
-    assert result["difference_ns"] == pytest.approx(second["step_ns"] - first["step_ns"])
-    largest = max((row for row in rows if row["kind"]), key=lambda row: row["difference_ns"])
-    assert "large" in largest["name"] and largest["difference_ns"] > 0
+    assert result["difference"]["value_ns"] == pytest.approx(second["step_ns"] - first["step_ns"])
+    largest = max((row for row in rows if row["kind"]), key=lambda row: row["difference"]["value_ns"])
+    assert "large" in largest["name"] and largest["difference"]["value_ns"] > 0
     assert any("256" in note for note in result["notes"])
     names = {one["args"]["name"] for one in json.loads(chrome.read_text())["traceEvents"] if "ts" not in one}
     assert {"A cpu batch_size=16: /host:CPU", "B cpu batch_size=256: /host:CPU"} <= names

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_lanes import calling, gpu_lane, graph_lane, mark, marker, one_call, single, space, trace, us, waiting
+from made_lanes import (
+    calling,
+    gpu,
+    gpu_lane,
+    graph_lane,
+    mark,
+    marker,
+    one_call,
+    single,
+    space,
+    trace,
+    us,
+    waiting,
+)
 from test_gpu import COMPUTE, LANES, TO_DEVICE, TO_HOST, copy, kernel, launching
 
 from tfmon.profile.breakdown import profile_of
@@ -99,6 +112,15 @@ def test_what_runs_on_xlas_threads_without_a_name_is_told_from_dispatch():
     inside = [mark("convolution.1", 100, 200, hlo_op="convolution.1"), mark("BlockUntilReady", 300, 500)]
     found = parts(trace({"python": [marker(0, 0), *call, *inside]}))
     assert (found["convolution.1"], found["waiting for XLA's threads"]) == (200, 500)
+
+
+def test_a_trace_of_jax_has_its_operations_although_it_has_no_call_of_tensorflow():
+    steps = [marker(0, 0), marker(1, 1000)]
+    on_cpu = parts(trace({"python": steps, "tf_XLAPjRtCpuClient/1": [mark("dot.3", 200, 500, hlo_op="dot.3")]}))
+    assert on_cpu == {"dot.3": 250, "outside of input and step": 750}
+    kernel_of = mark("gemm_fusion", 300, 600, hlo_op="gemm_fusion.1", hlo_module="jit_step", correlation_id=3)
+    on_gpu = parts(trace({"python": steps}, gpu({"Stream #19(Compute)": [kernel_of]})))
+    assert on_gpu == {"gemm_fusion.1": 300, "outside of input and step": 700}
 
 
 def test_a_profile_without_parts_has_none():

@@ -24,7 +24,7 @@ A (cpu batch_size=16) takes 3.54 ms a step, B (cpu batch_size=256) 15.8 ms: 12.2
 these 2 explain 99 % of it (99 to 99): net/dense/MatMul, gradient_tape/net/dense/MatMul/MatMul_1
 
 by operation
-  operation                                 A        B  difference             share  runs a step  device
+  operation                                 A        B  difference          ±  share  runs a step  device
   MatMul net/dense                    1.01 ms  9.09 ms    +8.08 ms   ±0.22 ms   66 %            1  CPU
   MatMul gradient_t…/MatMul/MatMul_1  2.02 ms  6.06 ms    +4.04 ms   ±0.13 ms   33 %            1  CPU
   Cast net/dense                            –  0.40 ms    +0.40 ms  ±0.010 ms    3 %        – | 1  – | CPU
@@ -42,13 +42,13 @@ def test_text():
         "without the profiler: A 3.40 ms, B 15.1 ms a step, +11.7 ms",
         "examples of a step: A has 16, 0.22 ms each; B has 256, 0.062 ms each",
         "only in B: 1 operation, 0.40 ms a step",
-        "3 profiles of A and 3 profiles of B; ± is half the 95 % interval over these profiles",
+        "3 profiles of A and 3 profiles of B; ± is half the 95 % interval; more --profiles narrow it",
     ]
 
 
 def test_a_single_profile_of_each_has_no_interval():
     text = to_text(*two_sides(1))
-    assert "±" not in text and "too few for an interval" in text and "explain 99 % of it:" in text
+    assert "±0" not in text and "too few for an interval" in text and "explain 99 % of it:" in text
 
 
 def test_json_has_every_part_in_every_grouping_and_they_add_up():
@@ -56,7 +56,7 @@ def test_json_has_every_part_in_every_grouping_and_they_add_up():
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert [side["step_ns_without_profiler"] for side in plain["sides"]] == [3.4e6, 15.1e6]
     for rows in plain["parts"].values():
-        assert sum(row["difference_ns"] for row in rows) == pytest.approx(plain["difference_ns"])
+        assert sum(row["difference"]["value_ns"] for row in rows) == pytest.approx(plain["difference"]["value_ns"])
     cast = next(row for row in plain["parts"]["operation"] if row["kind"] == "Cast")
     assert cast["first"] is None and cast["second"]["devices"] == ["CPU"] and cast["second"]["runs"] == 1
 
@@ -79,7 +79,7 @@ def test_the_report_of_a_race_whose_lanes_were_profiled_has_a_section_with_bars(
     assert len(chart.spec["layer"][1]["data"]["values"]) == 4, "with its interval"
     page = html.write(described, html.keep, NO_SCRIPT)
     assert "these 2 explain 99 % of it" in visible(page)
-    assert race_json(analysis)["profiles"]["difference_ns"] == pytest.approx(12.22e6, rel=0.01)
+    assert race_json(analysis)["profiles"]["difference"]["value_ns"] == pytest.approx(12.22e6, rel=0.01)
 
 
 def test_profiles_under_other_settings_are_not_compared():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.profiles import INPUT, profile
-from support.ui import Demo, racing_demo
+from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.errors import TfmonError
 from tfmon.model.lane_events import Profiled
@@ -79,6 +79,19 @@ async def test_a_profile_that_cannot_be_taken_says_why():
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "P")
         await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
+
+
+async def test_a_paused_lane_and_an_experiment_are_not_disturbed():
+    demo = racing_demo()
+    demo.enter("gpu:0", "paused")
+    app, calls = make(demo)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "P")
+        assert "gpu:0 does not train, so there is nothing to profile" in shown(pilot)
+    app, calls = make(crossover_demo(at=64))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "P")
+        assert not calls
 
 
 async def test_lanes_that_ended_keep_their_comparison_and_others_cannot_be_profiled():

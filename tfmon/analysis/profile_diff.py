@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Literal, TypeAlias
@@ -29,27 +29,24 @@ _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A time of the second side less that of the first, in ns, with its 95 % interval."""
+    """A time of the second side less that of the first, in ns."""
 
-    value: float
-    low: float | None
-    """None where a side has a single profile."""
-    high: float | None
+    value_ns: float
+    ci95_ns: tuple[float, float] | None
+    """Its 95 % interval; None where a side has a single profile."""
 
     @property
     def certain(self) -> bool:
         """Whether there is a difference: the interval excludes none, or there is no interval to ask."""
-        return self.value != 0 if self.low is None or self.high is None else self.low > 0 or self.high < 0
+        if self.ci95_ns is None:
+            return self.value_ns != 0
+        return self.ci95_ns[0] > 0 or self.ci95_ns[1] < 0
 
     @property
-    def text(self) -> str:
-        """The difference in words: +1.20 ms."""
-        return signed(self.value)
-
-    @property
-    def reach(self) -> str:
-        """Half its interval in words: ±0.10 ms; empty where there is none."""
-        return "" if self.high is None else f"±{time_text(self.high - self.value)}"
+    def texts(self) -> tuple[str, str]:
+        """The difference, and half its interval: +1.20 ms, ±0.10 ms."""
+        reach = "" if self.ci95_ns is None else f"±{time_text(self.ci95_ns[1] - self.value_ns)}"
+        return signed(self.value_ns), reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +57,20 @@ class Side:
     self_ns: float
     runs: float
     devices: tuple[str, ...]
+    parallelism: float | None
+    """How many of it and of what ran beside it ran at once; None where nothing ran."""
 
-    @property
-    def parallelism(self) -> float | None:
-        """How many of it and of what ran beside it ran at once; None where nothing ran."""
-        return self.self_ns / self.step_ns if self.self_ns and self.step_ns else None
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
+        """Return the mean of what each profile, of so many steps, has of it; None where none has anything."""
+        every = [part for one in parts for part in one]
+        if not every:
+            return None
+        step_ns, self_ns = (sum(getattr(part, name) for part in every) for name in ("step_ns", "self_ns"))
+        runs = sum(part.count / number for one, number in zip(parts, steps, strict=True) for part in one)
+        devices = tuple(dict.fromkeys(part.device for part in every if part.device))
+        at_once = self_ns / step_ns if self_ns and step_ns else None
+        return cls(step_ns / len(parts), self_ns / len(parts), runs / len(parts), devices, at_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class DiffRow:
     first: Side | None
     """None where the part is in no profile of that side."""
     second: Side | None
-    change: Difference
+    difference: Difference
     share: float | None
     """Of the difference of the step time; None where that is not certain."""
 
@@ -90,31 +96,23 @@ class DiffRow:
         tail = (width - 1) // 2
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
-    @property
-    def share_text(self) -> str:
-        """Its share in words; empty where it has none."""
-        return "" if self.share is None else share_text(self.share)
+    def cells(self, width: int) -> list[str]:
+        """Return a row of a table: see `heads`; a value is written once where it is the same on both sides."""
+        sides = (self.first, self.second)
+        runs = [DASH if side is None else f"{side.runs:.3g}" if side.runs else "" for side in sides]
+        devices = [DASH if side is None else "+".join(side.devices) for side in sides]
+        return [
+            self.label(width),
+            *(DASH if side is None else time_text(side.step_ns) for side in sides),
+            *self.difference.texts,
+            "" if self.share is None else share_text(self.share),
+            *(" | ".join(dict.fromkeys(values)) for values in (runs, devices)),
+        ]
 
-    def both(self, write: Callable[[Side], str]) -> str:
-        """Return what is written of both sides; once where it is the same."""
-        values = [DASH if side is None else write(side) for side in (self.first, self.second)]
-        return values[0] if values[0] == values[1] else " | ".join(values)
 
-    @property
-    def times(self) -> tuple[str, str]:
-        """Its time on both sides, in words."""
-        first, second = (DASH if side is None else time_text(side.step_ns) for side in (self.first, self.second))
-        return first, second
-
-    @property
-    def runs(self) -> str:
-        """How often it runs a step; empty where no operation ran."""
-        return self.both(lambda side: f"{side.runs:.3g}" if side.runs else "")
-
-    @property
-    def devices(self) -> str:
-        """Where it ran."""
-        return self.both(lambda side: "+".join(side.devices))
+def heads(by: Grouping, first: str, second: str) -> list[str]:
+    """Return the heads of a table's columns."""
+    return [by, first, second, "difference", "±", "share", "runs a step", "device"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +121,19 @@ class Explained:
 
     names: tuple[str, ...]
     share: float
-    low: float | None
-    high: float | None
+    share_ci95: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
     """Profiles of two sides, compared."""
 
-    profiles: tuple[int, int]
     first_ns: float
     """The step time, as a mean over the profiles."""
     second_ns: float
-    change: Difference
+    difference: Difference
     rows: tuple[DiffRow, ...]
-    """What explains most of the difference first; their changes add up to that of the step time."""
+    """What explains most of the difference first; their differences add up to that of the step time."""
     explained: Explained | None
     """None where the step times are not certain to differ."""
     incomplete: tuple[bool, ...]
@@ -175,26 +171,27 @@ def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSid
 
 def compare(first: Sequence[Profile], second: Sequence[Profile], by: Grouping = "operation") -> ProfileDiff:
     """Compare the profiles of two sides, at least one of each, all with their parts."""
-    key = _KEYS[by]
-    sides = [[_grouped(profile, key) for profile in profiles] for profiles in (first, second)]
+    groups = [_grouped(profiles, _KEYS[by]) for profiles in (first, second)]
     steps = [[profile.step_ns for profile in profiles] for profiles in (first, second)]
-    change = _difference(*steps)
-    keys = list(dict.fromkeys(key for side in sides for parts in side for key in parts))
-    whole = change.value if change.certain else 0.0
+    numbers = [[profile.steps for profile in profiles] for profiles in (first, second)]
+    nothing: list[list[list[Part]]] = [[[] for _ in profiles] for profiles in (first, second)]
+    difference = _difference(*steps)
+    whole = difference.value_ns if difference.certain else 0.0
     rows = []
-    for name, kind in keys:
-        times = [[parts[name, kind].step_ns if (name, kind) in parts else 0.0 for parts in side] for side in sides]
-        row = _difference(*times)
-        left, right = (_mean([parts.get((name, kind)) for parts in side]) for side in sides)
-        rows.append(DiffRow(name, kind, left, right, row, row.value / whole if whole else None))
-    rows.sort(key=lambda row: (-abs(row.change.value), row.name))
+    times: dict[tuple[str, str], list[list[float]]] = {}
+    for key in dict.fromkeys(key for side in groups for key in side):
+        parts = [side.get(key, none) for side, none in zip(groups, nothing, strict=True)]
+        times[key] = [[sum(part.step_ns for part in one) for one in side] for side in parts]
+        own = _difference(*times[key])
+        left, right = (Side.of(side, number) for side, number in zip(parts, numbers, strict=True))
+        rows.append(DiffRow(*key, left, right, own, own.value_ns / whole if whole else None))
+    rows.sort(key=lambda row: (-abs(row.difference.value_ns), row.name))
     return ProfileDiff(
-        profiles=(len(first), len(second)),
         first_ns=fmean(steps[0]),
         second_ns=fmean(steps[1]),
-        change=change,
+        difference=difference,
         rows=tuple(rows),
-        explained=_explained(rows, sides, steps, change) if whole else None,
+        explained=_explained(rows, times, steps, whole) if whole else None,
         incomplete=tuple(any(part.kind == "…" for one in side for part in one.parts) for side in (first, second)),
     )
 
@@ -218,38 +215,18 @@ _KEYS: dict[Grouping, _Key] = {
 }
 
 
-def _grouped(profile: Profile, key: _Key) -> dict[tuple[str, str], Side]:
-    """Return the parts of a profile by their keys, added up."""
-    groups: dict[tuple[str, str], list[Part]] = {}
-    for part in profile.parts:
-        groups.setdefault(key(part), []).append(part)
-    return {
-        name: Side(
-            sum(part.step_ns for part in parts),
-            sum(part.self_ns for part in parts),
-            sum(part.count for part in parts) / profile.steps,
-            tuple(dict.fromkeys(part.device for part in parts if part.device)),
-        )
-        for name, parts in groups.items()
-    }
-
-
-def _mean(sides: Sequence[Side | None]) -> Side | None:
-    """Return the mean over profiles, in which a part may be missing; None where it is in none."""
-    known = [side for side in sides if side is not None]
-    if not known:
-        return None
-    return Side(
-        sum(side.step_ns for side in known) / len(sides),
-        sum(side.self_ns for side in known) / len(sides),
-        sum(side.runs for side in known) / len(sides),
-        tuple(dict.fromkeys(device for side in known for device in side.devices)),
-    )
+def _grouped(profiles: Sequence[Profile], key: _Key) -> dict[tuple[str, str], list[list[Part]]]:
+    """Return the parts of each profile by their keys."""
+    groups: dict[tuple[str, str], list[list[Part]]] = {}
+    for place, profile in enumerate(profiles):
+        for part in profile.parts:
+            groups.setdefault(key(part), [[] for _ in profiles])[place].append(part)
+    return groups
 
 
 def _difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     value, reach = fmean(second) - fmean(first), _reach(first, second)
-    return Difference(value, None, None) if reach is None else Difference(value, value - reach, value + reach)
+    return Difference(value, None if reach is None else (value - reach, value + reach))
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -267,9 +244,9 @@ def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 def _explained(
     rows: Sequence[DiffRow],
-    sides: Sequence[Sequence[dict[tuple[str, str], Side]]],
+    times: Mapping[tuple[str, str], Sequence[Sequence[float]]],
     steps: Sequence[Sequence[float]],
-    change: Difference,
+    whole: float,
 ) -> Explained:
     """Return how much the largest parts explain that differ in the direction of the step time.
 
@@ -283,20 +260,16 @@ def _explained(
         if row.share is not None and row.share > 0:
             named.append(row)
             share += row.share
-    keys = [(row.name, row.kind) for row in named]
-    apart = [
+    missed = [
         [
-            sum(parts[key].step_ns for key in keys if key in parts) - share * step
-            for parts, step in zip(side, times, strict=True)
+            sum(times[row.name, row.kind][side][place] for row in named) - share * step
+            for place, step in enumerate(own)
         ]
-        for side, times in zip(sides, steps, strict=True)
+        for side, own in enumerate(steps)
     ]
-    reach = _reach(*apart)
-    names = tuple(row.name for row in named)
-    if reach is None:
-        return Explained(names, share, None, None)
-    reach /= abs(change.value)
-    return Explained(names, share, share - reach, share + reach)
+    reach = _reach(*missed)
+    ends = None if reach is None else (share - reach / abs(whole), share + reach / abs(whole))
+    return Explained(tuple(row.name for row in named), share, ends)
 
 
 # ---------------------------------------------------------------- in words
@@ -304,26 +277,17 @@ def _explained(
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
     """Return what the comparison comes to: how much longer a step takes, and what explains it."""
-    change, time = diff.change, time_text
-    sides = f"{first} takes {time(diff.first_ns)} a step, {second} {time(diff.second_ns)}"
-    if diff.explained is None:
-        return [f"{sides}: no difference is certain ({_between(change)})"]
-    more = "more" if change.value > 0 else "less"
-    sides += f": {time(abs(change.value))} {more}"
-    if change.low is not None and change.high is not None:
-        low, high = sorted((abs(change.low), abs(change.high)))
-        sides += f" ({time(low)} to {time(high)})"
-    one = diff.explained
-    what = "this" if len(one.names) == 1 else f"these {len(one.names)}"
-    verb = "explains" if len(one.names) == 1 else "explain"
-    sure = "" if one.low is None else f" ({100 * one.low:.0f} to {100 * one.high:.0f})" if one.high else ""
-    return [sides, f"{what} {verb} {100 * one.share:.0f} % of it{sure}: {', '.join(one.names)}"]
-
-
-def _between(change: Difference) -> str:
-    if change.low is None or change.high is None:
-        return "a single profile"
-    return f"{signed(change.low)} to {signed(change.high)}"
+    value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
+    sides = f"{first} takes {time_text(diff.first_ns)} a step, {second} {time_text(diff.second_ns)}"
+    if one is None:
+        between = "equal profiles" if ends is None else " to ".join(map(signed, ends))
+        return [f"{sides}: no difference is certain ({between})"]
+    sides += f": {time_text(abs(value_ns))} {'more' if value_ns > 0 else 'less'}"
+    if ends is not None:
+        sides += f" ({' to '.join(map(time_text, sorted(map(abs, ends))))})"
+    what = "this explains" if len(one.names) == 1 else f"these {len(one.names)} explain"
+    sure = "" if one.share_ci95 is None else " ({:.0f} to {:.0f})".format(*(100 * end for end in one.share_ci95))
+    return [sides, f"{what} {100 * one.share:.0f} % of it{sure}: {', '.join(one.names)}"]
 
 
 def signed(value_ns: float) -> str:

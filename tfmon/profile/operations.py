@@ -113,7 +113,7 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
             elif is_loop and _holds(loop.calls, starts, start):
                 executed.roots.add(stats.get("id"))
         elif _HLO in stats:
-            if _holds(loop.calls, starts, start):
+            if _holds(loop.calls, starts, start) or not loop.known:  # a trace of JAX has no call of TensorFlow
                 hlo = str(stats[_HLO])
                 executed.step.append(add(event, hlo, hlo_type(hlo)))
         elif processes:

@@ -8,17 +8,16 @@ from typing import Any
 from tfmon import units
 from tfmon.analysis.profile_diff import (
     GROUPINGS,
-    Difference,
     Grouping,
-    ProfileDiff,
     ProfiledSide,
-    Side,
     compare,
+    heads,
     sentences,
     share_text,
     signed,
     time_text,
 )
+from tfmon.model import codec
 from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
 
 WIDTH = 100
@@ -83,35 +82,30 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
             result.append(f"the smallest operations of {side.id} are not told apart; others may seem missing")
         only = [row for row in diff.rows if row.kind and (row.second if side is first else row.first) is None]
         if only:
-            took = sum(abs(row.change.value) for row in only)
+            took = sum(abs(row.difference.value_ns) for row in only)
             result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {time_text(took)} a step")
         said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
         result += [f"{side.id}: {note}" for note in said]
     numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
     counts = " and ".join(numbers)
-    if diff.change.low is None:
+    if diff.difference.ci95_ns is None:
         return [*result, f"{counts}: too few for an interval"]
-    return [*result, f"{counts}; ± is half the 95 % interval over these profiles"]
+    return [*result, f"{counts}; ± is half the 95 % interval; more --profiles narrow it"]
 
 
 def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
     diff = compare(first.profiles, second.profiles, by)
     most = MOST_ROWS[by]
     shown, rest = diff.rows[:most], diff.rows[most:]
-    rows = [[by, first.id, second.id, "difference", "", "share", "runs a step", "device"]]
-    for row in shown:
-        change = row.change
-        rows.append(
-            [row.label(_NAME), *row.times, change.text, change.reach, row.share_text, row.runs, row.devices]
-        )
+    rows = [heads(by, first.id, second.id), *(row.cells(_NAME) for row in shown)]
     if rest:
         left, right = (
             sum(side.step_ns for row in rest if (side := getattr(row, name))) for name in ("first", "second")
         )
-        share = share_text((right - left) / diff.change.value) if diff.explained else ""
+        share = share_text((right - left) / diff.difference.value_ns) if diff.explained else ""
         name = f"{len(rest)} smaller differences"
         rows.append([name, time_text(left), time_text(right), signed(right - left), "", share, "", ""])
-    whole = [time_text(diff.first_ns), time_text(diff.second_ns), diff.change.text, diff.change.reach]
+    whole = [time_text(diff.first_ns), time_text(diff.second_ns), *diff.difference.texts]
     rows.append(["a step", *whole, share_text(1.0) if diff.explained else "", "", ""])
     return Table(rows, left=(0, 7), marked=(len(rows) - 1,))
 
@@ -127,8 +121,8 @@ def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
     for row in diff.rows[:MOST_BARS]:
         name = row.label(_NAME)
         name = name if name not in bars else f"{name} ({len(bars)})"
-        told = f"{row.change.text} {row.share_text}"
-        bars[name] = (name, row.change.value, _interval(row.change), told)
+        told = " ".join(filter(None, (row.difference.texts[0], row.cells(_NAME)[5])))
+        bars[name] = (name, row.difference.value_ns, row.difference.ci95_ns, told)
     about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
     title = "What explains the difference of a step"
     spec = charts.diverging([*bars.values()], f"ms a step, {second.id} less {first.id}", f"{title}. {about}")
@@ -137,49 +131,23 @@ def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
 
 def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
     """Return the comparison as plain values; times are means a step, differences the second less the first."""
-    diff = compare(first.profiles, second.profiles)
-    one = diff.explained
-    return {
-        "sides": [_side_json(first, diff.first_ns), _side_json(second, diff.second_ns)],
-        "difference_ns": diff.change.value,
-        "difference_ns_ci95": _ends(diff.change),
-        "explained": one and {**asdict(one), "names": list(one.names)},
-        "parts": {by: _rows_json(compare(first.profiles, second.profiles, by)) for by in GROUPINGS},
+    diffs = {by: compare(first.profiles, second.profiles, by) for by in GROUPINGS}
+    diff = diffs["operation"]
+    sides = [
+        {
+            "id": side.id,
+            "title": side.title,
+            "step_ns": step_ns,
+            "profiled_step_ns": [profile.step_ns for profile in side.profiles],
+            "step_ns_without_profiler": side.step_ns,
+        }
+        for side, step_ns in ((first, diff.first_ns), (second, diff.second_ns))
+    ]
+    result = {
+        "sides": sides,
+        "difference": asdict(diff.difference),
+        "explained": asdict(diff.explained) if diff.explained is not None else None,
+        "parts": {by: [asdict(row) for row in one.rows] for by, one in diffs.items()},
         "notes": notes(first, second),
     }
-
-
-def _side_json(side: ProfiledSide, step_ns: float) -> dict[str, Any]:
-    profiles = [profile.step_ns for profile in side.profiles]
-    plain = {"id": side.id, "title": side.title, "step_ns": step_ns, "profiled_step_ns": profiles}
-    return {**plain, "step_ns_without_profiler": side.step_ns}
-
-
-def _rows_json(diff: ProfileDiff) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": row.name,
-            "kind": row.kind,
-            "first": _part_json(row.first),
-            "second": _part_json(row.second),
-            "difference_ns": row.change.value,
-            "difference_ns_ci95": _ends(row.change),
-            "share": row.share,
-        }
-        for row in diff.rows
-    ]
-
-
-def _part_json(side: Side | None) -> dict[str, Any] | None:
-    if side is None:
-        return None
-    return {**asdict(side), "devices": list(side.devices), "parallelism": side.parallelism}
-
-
-def _ends(change: Difference) -> list[float] | None:
-    interval = _interval(change)
-    return None if interval is None else list(interval)
-
-
-def _interval(change: Difference) -> tuple[float, float] | None:
-    return None if change.low is None or change.high is None else (change.low, change.high)
+    return dict(codec.plain(result))

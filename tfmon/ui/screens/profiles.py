@@ -8,8 +8,17 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tfmon.analysis.profile_diff import GROUPINGS, DiffRow, ProfiledSide, compare, sentences, side_of
-from tfmon.model.lane_state import LaneState
+from tfmon.analysis.profile_diff import (
+    GROUPINGS,
+    DiffRow,
+    Grouping,
+    ProfiledSide,
+    compare,
+    heads,
+    sentences,
+    side_of,
+)
+from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, wrap
@@ -75,10 +84,10 @@ class ProfilesPage(ListPage):
 
     def _profile(self) -> None:
         lanes = self.lanes
-        if self._in_progress or self.monitor.refusal or not lanes:
+        if self._in_progress or not lanes or not self.may_act():
             return
-        if over := [lane for lane in lanes if lane.over]:
-            self._problem = f"{over[0].title} does not train, so there is nothing to profile"
+        if idle := [lane for lane in lanes if lane.over or lane.phase == PAUSED]:
+            self._problem = f"{idle[0].title} does not train, so there is nothing to profile"
             self.redraw()
             return
         self._in_progress, self._problem = True, ""
@@ -111,8 +120,8 @@ class ProfilesPage(ListPage):
         sides, by = self._sides(), GROUPINGS[self._grouping]
         lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
         self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        made_of = (by, width, *(profile for side in sides for profile in side.profiles))
-        if [*map(id, made_of[2:])] != [*map(id, self._made_of[2:])] or made_of[:2] != self._made_of[:2]:
+        made_of = (by, width, *(side.profiles for side in sides))
+        if made_of != self._made_of:
             self._made_of, self._rows, self._told = made_of, (), []
             if sides:
                 first, second = sides
@@ -148,51 +157,27 @@ def _broken(text: str, style: str, width: int) -> list[Row]:
     return [((f" {line}", style),) for line in wrap(text, width - 2, 3)] if text else []
 
 
-def _columns(by: str, name: int, first: str, second: str, *, wide: bool) -> tuple[Column, ...]:
-    columns = [Column(by, name), Column(first), Column(second), Column("difference")]
-    more = [Column("±"), Column("share"), Column("runs a step"), Column("device")]
-    return (*columns, *(more if wide else [Column("share")]))
+_NARROW = (0, 1, 2, 3, 5)
+"""Columns for which a small terminal has room."""
+
+
+def _columns(by: Grouping, name: int, first: str, second: str, *, wide: bool) -> tuple[Column, ...]:
+    columns = [Column(head, 40 if at else name) for at, head in enumerate(heads(by, first, second))]
+    return tuple(columns if wide else (columns[at] for at in _NARROW))
 
 
 def _entries(rows: Sequence[DiffRow], name: int, *, wide: bool) -> list[Entry]:
     """Return the parts as rows of the table; a difference that is not certain is dim."""
-    times = [row.times for row in rows]
-    sizes = [max((len(pair[at]) for pair in times), default=0) for at in (0, 1)]
-    changes = [max((len(write) for write in texts), default=0) for texts in zip(*map(_changes, rows), strict=True)]
+    cells = [row.cells(name) for row in rows]
+    sizes = [max((len(one[at]) for one in cells), default=0) for at in range(8)]
+    places = range(8) if wide else _NARROW
     entries = []
-    for row, pair in zip(rows, times, strict=True):
-        style = TEXT if row.change.certain else DIM
-        change, reach, share = (text.rjust(size) for text, size in zip(_changes(row), changes, strict=True))
-        left, right = (text.rjust(size) for text, size in zip(pair, sizes, strict=True))
-        texts = [row.label(name), left, right, change]
-        texts += [reach, share, row.runs, row.devices] if wide else [share]
-        ranks = [row.name, *_times(row), abs(row.change.value)]
-        share_rank = abs(row.change.value)
-        ranks += [row.change.high, share_rank, row.runs, row.devices] if wide else [share_rank]
-        entries.append(
-            Entry((row.name, row.kind), tuple((text, style) for text in texts), tuple(ranks), whole=_whole(row))
-        )
+    for row, texts in zip(rows, cells, strict=True):
+        style = TEXT if row.difference.certain else DIM
+        times = [None if side is None else side.step_ns for side in (row.first, row.second)]
+        largest = abs(row.difference.value_ns)
+        ranks = [row.name, *times, largest, texts[4], largest, *texts[6:]]
+        shown = tuple((texts[at].rjust(sizes[at]) if 1 <= at <= 5 else texts[at], style) for at in places)
+        whole = "; ".join(filter(None, (f"{row.name} {row.kind}", *texts[3:5], *texts[6:])))
+        entries.append(Entry((row.name, row.kind), shown, tuple(ranks[at] for at in places), whole))
     return entries
-
-
-def _changes(row: DiffRow) -> tuple[str, str, str]:
-    return row.change.text, row.change.reach, row.share_text
-
-
-def _times(row: DiffRow) -> tuple[float | None, float | None]:
-    first, second = (None if side is None else side.step_ns for side in (row.first, row.second))
-    return first, second
-
-
-def _whole(row: DiffRow) -> str:
-    """Return all that there is to say about a part."""
-    kind = f" ({row.kind})" if row.kind and row.kind != row.name else ""
-    said = [f"{row.name}{kind}: {row.change.text} {row.change.reach}".rstrip()]
-    if row.runs:
-        said.append(f"runs a step: {row.runs}")
-    if row.devices:
-        said.append(f"on {row.devices}")
-    for word, side in (("first", row.first), ("second", row.second)):
-        if side is not None and (at_once := side.parallelism) is not None and at_once >= 1.05:
-            said.append(f"{at_once:.2g} operations at once on the {word}")
-    return "; ".join(said)
