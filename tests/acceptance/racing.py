@@ -195,6 +195,6 @@ def _profile(program: Program, raced: Raced, lane: str, folder: Path) -> None:
     state = program.session.snapshot().lane(lane)
     raced.shares = shares_of(state) if state.phase == RACING or state.steady.steps else None
     try:
-        raced.profile = program.profile(lane, folder)
+        raced.profile = program.profiles.take(lane, folder)
     except TfmonError as error:
         raced.profile_error = str(error)

@@ -74,7 +74,7 @@ def test_two_lanes_are_profiled_in_turns_each_alone(mode, monkeypatch, tmp_path)
 
     monkeypatch.setattr(racing.lanes, "take_profile", take)
     with pytest.raises(TfmonError, match="no profile could be taken"):
-        racing.profile_in_turns(names, tmp_path, times=3)
+        racing.profiles.in_turns(names, tmp_path, times=3)
     assert [one for one in calls if one[0] != "alone"] == [
         (names[0], "A/1", "A.json"), (names[1], "B/1", "B.json"), (names[0], "A/2", ""), (names[1], "B/2", ""),
     ]  # fmt: skip

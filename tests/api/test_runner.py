@@ -59,8 +59,7 @@ class Run:
             experiments=self.experiments,
             repeat=lambda: "tfmon race conv",
             examine=lambda: "x" * 10_000,
-            profile_text=self.profile,
-            profile_pair=self.profile,
+            profiles=SimpleNamespace(text=self.profile, pair=self.profile),
             watch_gpus=lambda: "",
         )
         self.interrupted = Interruption(lambda: None, lambda: True)

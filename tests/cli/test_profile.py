@@ -21,7 +21,7 @@ def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tfmon, tmp_path)
     done = tfmon("profile", "eager-graph", "--steps", "10", "--json", "--chrome", chrome, "--keep", keep)
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert (found["schema"], found["steps"], found["mode"]) == (7, 10, "graph")
+    assert (found["schema"], found["steps"], found["mode"]) == (8, 10, "graph")
     assert found["step_ns"] > 0 and found["bottleneck"]["kind"] in ("compute", "dispatch", "mixed")
     assert any("Conv2D" in op["kind"] for op in found["ops"]["top"])
     assert json.loads(chrome.read_text())["traceEvents"]

@@ -28,7 +28,7 @@ _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TimeDifference:
     """A time of the second side less that of the first, in ns."""
 
     value_ns: float
@@ -83,7 +83,7 @@ class DiffRow:
     first: Side | None
     """None where the part is in no profile of that side."""
     second: Side | None
-    difference: Difference
+    difference: TimeDifference
     share: float | None
     """Of the difference of the step time; None where that is not certain."""
 
@@ -131,7 +131,7 @@ class ProfileDiff:
     first_ns: float
     """The step time, as a mean over the profiles."""
     second_ns: float
-    difference: Difference
+    difference: TimeDifference
     rows: tuple[DiffRow, ...]
     """What explains most of the difference first; their differences add up to that of the step time."""
     explained: Explained | None
@@ -224,9 +224,9 @@ def _grouped(profiles: Sequence[Profile], key: _Key) -> dict[tuple[str, str], li
     return groups
 
 
-def _difference(first: Sequence[float], second: Sequence[float]) -> Difference:
+def _difference(first: Sequence[float], second: Sequence[float]) -> TimeDifference:
     value, reach = fmean(second) - fmean(first), _reach(first, second)
-    return Difference(value, None if reach is None else (value - reach, value + reach))
+    return TimeDifference(value, None if reach is None else (value - reach, value + reach))
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:

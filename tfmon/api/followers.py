@@ -79,8 +79,8 @@ class Followers:
             "controls.race": program.lanes.race,
             "begun": self._wait_for_begin,
             "examine": program.examine,
-            "profile": program.profile_text,
-            "profile_pair": program.profile_pair,
+            "profile": program.profiles.text,
+            "profile_pair": program.profiles.pair,
             "watch_gpus": program.watch_gpus,
         }
         """What may block: each call has a thread of its own."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
@@ -19,6 +17,7 @@ from tfmon.api.devices import Idle
 from tfmon.api.notify import TERMINAL, Baseline, Notifier, run_command
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
+from tfmon.api.profiling import Profiling
 from tfmon.api.repeat import command_line
 from tfmon.api.run import say, tell_changes
 from tfmon.api.settings import resolve
@@ -40,8 +39,7 @@ from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
-from tfmon.model.profile import Profile
-from tfmon.model.race import Race, interleaved
+from tfmon.model.race import Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
@@ -70,8 +68,6 @@ SPARE_NEEDS_BYTES = 4 * 2**30
 """A machine with less memory keeps no spare worker: one takes about 0.4 GiB."""
 SPARE_TAKES_BYTES = 2**30
 """For each spare worker besides the first, a machine has so much more memory."""
-PROFILE_STEPS, PROFILES = 20, 3
-"""Steps of a profile, and profiles of each lane that is compared with another one."""
 
 
 class Program:
@@ -99,6 +95,7 @@ class Program:
         self._hosts: Hosts | None = None
         self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare, places=self._place)
         self.experiments = ExperimentControl(self.session, self.lanes)
+        self.profiles = Profiling(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._unhealthy = ""
@@ -227,49 +224,6 @@ class Program:
         if not self._closed:
             self._closed = True
             state.remember_lanes(self.session.snapshot())
-
-    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
-        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
-        return self.lanes.take_profile(lane, folder, steps, chrome)
-
-    def profile_in_turns(
-        self, lanes: Sequence[str], folder: Path, steps: int = PROFILE_STEPS, times: int = PROFILES
-    ) -> None:
-        """Have lanes profile some steps, one after the other and several times, each lane alone.
-
-        The profiles are in the session, and below the folder: `A/1` has the first of lane A, and `A.json` the same
-        for trace viewers, but of lanes of other machines.
-
-        Raises: TfmonError where one cannot be taken.
-        """
-        snapshot = self.session.snapshot()
-        contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
-        try:
-            for number in range(1, times + 1):
-                for name in lanes:
-                    if contended:
-                        self.lanes.set_exclusive(name)
-                    spec = snapshot.lane(name).spec
-                    target = folder / (spec.id or spec.name) / str(number)
-                    target.mkdir(parents=True, exist_ok=True)
-                    chrome = "" if spec.host or number > 1 else f"{target.parent}.json"
-                    self.profile(name, target, steps, chrome)
-        finally:
-            if contended:
-                self.lanes.set_exclusive("")
-
-    def profile_pair(self, first: str, second: str) -> str:
-        """Profile two lanes in turns, for the session; return ""; raises TfmonError where it cannot be done."""
-        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            self.profile_in_turns([first, second], Path(folder))
-        return ""
-
-    def profile_text(self, lane: str) -> str:
-        """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
-        from tfmon.reports.steps import to_text
-
-        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            return to_text(self.profile(lane, Path(folder)))
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""

@@ -17,7 +17,8 @@ from tfmon.analysis.finish import ending_line
 from tfmon.analysis.profile_diff import ProfiledSide, profiled_pair
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.analysis.verdict import FASTER, SAME
-from tfmon.api.program import PROFILES, Program
+from tfmon.api.profiling import TIMES
+from tfmon.api.program import Program
 from tfmon.api.run import AnyRun, show_progress
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
@@ -190,9 +191,9 @@ class ProfileRun(RaceRun):
     """Those of two lanes; None likewise."""
 
     def __init__(
-        self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = PROFILES
+        self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = TIMES
     ) -> None:
-        """Take what `Program.profile` and `Program.profile_in_turns` take."""
+        """Take what `Profiling.take` and `Profiling.in_turns` take."""
         super().__init__(program, plan)
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
@@ -214,9 +215,9 @@ class ProfileRun(RaceRun):
             return
         names = [lane.spec.name for lane in self.program.session.snapshot().lanes]
         if len(names) == 1:
-            self.result = self.program.profile(names[0], self._folder, self._steps, self._chrome)
+            self.result = self.program.profiles.take(names[0], self._folder, self._steps, self._chrome)
         else:
-            self.program.profile_in_turns(names, self._folder, self._steps, self._times)
+            self.program.profiles.in_turns(names, self._folder, self._steps, self._times)
             self.sides = profiled_pair(self.program.session.snapshot().lanes)
 
 

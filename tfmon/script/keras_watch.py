@@ -185,14 +185,14 @@ def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
     """Return a callback that tells a watcher about epochs and validation, and nothing else."""
 
     # Keras is loaded by the script, so its types are not known here.
-    class Watch(keras.callbacks.Callback):  # type: ignore[misc]
+    class FitEvents(keras.callbacks.Callback):  # type: ignore[misc]
         on_train_begin = hooks.guard(lambda self, logs=None: watcher.begin(self.params or {}))
         on_epoch_begin = hooks.guard(lambda self, epoch, logs=None: watcher.begin_epoch(epoch))
         on_epoch_end = hooks.guard(lambda self, epoch, logs=None: watcher.end_epoch(logs or {}))
         on_test_begin = on_predict_begin = hooks.guard(lambda self, logs=None: watcher.begin_test())
         on_test_end = hooks.guard(lambda self, logs=None: watcher.end_test())
 
-    callback = Watch()
+    callback = FitEvents()
     callback.watcher = watcher
     return callback
 

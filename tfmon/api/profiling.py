@@ -1,0 +1,64 @@
+"""Profiles of the lanes of a race: of one, and of several in turns, so that they can be compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfmon.lanes.group import LaneGroup
+from tfmon.model.profile import Profile
+from tfmon.model.race import interleaved
+from tfmon.model.session import Session
+
+STEPS, TIMES = 20, 3
+"""Steps of a profile, and profiles of each lane that is compared with another one."""
+
+
+class Profiling:
+    """Has lanes profile some steps. Thread: any but that of the screen; each call takes seconds."""
+
+    def __init__(self, session: Session, lanes: LaneGroup) -> None:
+        self._session = session
+        self._lanes = lanes
+
+    def take(self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "") -> Profile:
+        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
+        return self._lanes.take_profile(lane, folder, steps, chrome)
+
+    def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
+        """Have lanes profile some steps, one after the other and several times, each lane alone.
+
+        The profiles are in the session, and below the folder: `A/1` has the first of lane A, and `A.json` the same
+        for trace viewers, but of lanes of other machines.
+
+        Raises: TfmonError where one cannot be taken.
+        """
+        snapshot = self._session.snapshot()
+        contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
+        try:
+            for number in range(1, times + 1):
+                for name in lanes:
+                    if contended:
+                        self._lanes.set_exclusive(name)
+                    spec = snapshot.lane(name).spec
+                    target = folder / (spec.id or spec.name) / str(number)
+                    target.mkdir(parents=True, exist_ok=True)
+                    chrome = "" if spec.host or number > 1 else f"{target.parent}.json"
+                    self.take(name, target, steps, chrome)
+        finally:
+            if contended:
+                self._lanes.set_exclusive("")
+
+    def pair(self, first: str, second: str) -> str:
+        """Profile two lanes in turns, for the session; return ""; raises TfmonError where it cannot be done."""
+        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
+            self.in_turns([first, second], Path(folder))
+        return ""
+
+    def text(self, lane: str) -> str:
+        """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
+        from tfmon.reports.steps import to_text  # late: few races need it
+
+        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
+            return to_text(self.take(lane, Path(folder)))
