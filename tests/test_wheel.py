@@ -254,8 +254,10 @@ def possible_codes(line: str) -> set[int]:
         return {doctor.EXIT_NO_GPU}
     if line.startswith("tfmon tune --"):  # the stand-in of a script ends before anything was tried
         return {EXIT_CANNOT_TELL}
-    if "--slower-than" in line:
+    if "--slower-than" in line or "--more-memory-than" in line:
         return {EXIT_FINE, EXIT_WORSE, EXIT_CANNOT_TELL}
+    if line.endswith("--resume"):  # the latest sweep, which was over or was interrupted
+        return {EXIT_FINE, EXIT_INTERRUPTED}
     return {EXIT_INTERRUPTED if ENDLESS.match(line) else EXIT_FINE}
 
 

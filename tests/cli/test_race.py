@@ -263,7 +263,7 @@ def test_a_race_prints_one_json_object_with_true_counts():
     out, err = process.communicate()
     assert process.returncode == 0, err
     told = json.loads(out)
-    assert (told["schema"], told["scenario"], told["interrupted"]) == (7, "small-dense", None)
+    assert (told["schema"], told["scenario"], told["interrupted"]) == (8, "small-dense", None)
     assert told["machine"]["no_gpu"]
     assert [lane["name"] for lane in told["lanes"]] == ["cpu batch_size=10", "cpu batch_size=256"]
     for lane in told["lanes"]:
