@@ -10,10 +10,10 @@ optimizer = keras.optimizers.SGD(0.001)
 
 
 def read():
-    rows = np.arange(640 * 64, dtype="float32").reshape(640, 64)
+    rows = np.arange(3_200 * 64, dtype="float32").reshape(3_200, 64)
     for row in rows:
         sum(range(6_000))
-        yield row / 40_960
+        yield row / 204_800
 
 
 def standardise(row):
@@ -46,6 +46,6 @@ dataset = dataset.prefetch(32)
 dataset = dataset.map(augment)
 dataset = dataset.batch(32).with_options(options)
 
-for _ in range(18):
+for _ in range(4):
     for batch in dataset:
         step(batch)

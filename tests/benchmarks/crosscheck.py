@@ -1,0 +1,340 @@
+"""Holds tfmon's figures against those of other tools on the same work, in turns, and writes docs/crosscheck.md.
+
+    python tests/benchmarks/crosscheck.py [--rounds 5] [--only examples,wall] [--page docs/crosscheck.md]
+
+It takes about 20 minutes on two cores with nothing beside it. hyperfine, GNU time and pidstat (sysstat) must be
+installed; `make crosscheck` installs them where it may. Each difference has an interval of 95 % from the rounds,
+by Student's t on the logarithms of ours over theirs; those of one round were measured one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import psutil
+from common import options_of
+from scipy.stats import t as student
+
+import tfmon
+from tfmon import units
+from tfmon.probes.machine import read_machine
+from tfmon.recordings.compare import compare_all
+from tfmon.recordings.figures import read_json
+from tfmon.recordings.gate import judge
+
+HERE = Path(__file__).parent
+SCRIPT = str(HERE / "user_script.py")
+PYTHON = sys.executable
+ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+SCENARIOS = ("small-dense", "large-dense", "slow-preprocess", "sequential-rnn", "text-conv")
+SECONDS = 5.0
+BATCHES = (64, 1024)
+EXAMPLES = 65_536
+"""In an epoch of the script."""
+EPOCHS = {64: 8, 1024: 32}
+CLOSE = 0.03
+"""A difference beyond which one of the two must be wrong, or measure something else."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What tfmon and another tool say of the same thing."""
+
+    what: str
+    theirs: str
+    """The other tool."""
+    pairs: Sequence[tuple[float, float]]
+    """Ours and theirs, round by round."""
+    write: Callable[[float], str]
+    note: str = ""
+
+    @property
+    def cells(self) -> list[str]:
+        """The row of the page: what, ours, theirs, the difference with its interval, and what is said of it."""
+        ours, theirs = (statistics.median(one[place] for one in self.pairs) for place in (0, 1))
+        logs = [math.log(one / other) for one, other in self.pairs]
+        middle, interval, near = statistics.mean(logs), "", abs(statistics.mean(logs)) <= math.log1p(CLOSE)
+        if len(logs) > 1:
+            reach = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+            low, high = (100 * math.expm1(middle + sign * reach) for sign in (-1, 1))
+            interval, near = f" ({low:+.1f} to {high:+.1f})", near or low <= 0 <= high
+        off = f"{100 * math.expm1(middle):+.1f} %{interval}"
+        said = self.note or ("" if near else "**differs**")
+        return [self.what, self.write(ours), f"{self.write(theirs)} ({self.theirs})", off, said]
+
+
+# ------------------------------------------------------------ what is run
+
+
+def run(*command: str, **given: Any) -> str:
+    """Return what a command prints; SystemExit with the end of its errors where it fails."""
+    ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **given)
+    if ran.returncode:
+        raise SystemExit(f"{' '.join(command)}: {ran.stderr[-2_000:]}")
+    return ran.stdout
+
+
+def race(*arguments: str, command: str = "race") -> dict[str, Any]:
+    """Return the JSON result of a race; its options come first."""
+    result = json.loads(run(PYTHON, "-m", "tfmon", command, "--json", "--no-record", *arguments))
+    return dict(result)
+
+
+def watched(*arguments: str) -> dict[str, Any]:
+    """Return the one lane of a script that is watched, as JSON says it."""
+    return dict(race("--", *arguments, command="watch")["lanes"][0])
+
+
+def raced_alone(name: str, *settings: str, seconds: float = SECONDS) -> dict[str, Any]:
+    """Return the JSON result of a race of one lane on the CPU."""
+    return race(name, "--lane", ",".join(("cpu", *settings)), "--seconds", f"{seconds:g}")
+
+
+def script(batch: int, epochs: int | None = None) -> list[str]:
+    """Return the command of the user's script."""
+    return [PYTHON, SCRIPT, "--batch", str(batch), "--epochs", str(EPOCHS[batch] if epochs is None else epochs)]
+
+
+# ------------------------------------------------------------ the rows
+
+
+def examples(rounds: int) -> Iterator[Row]:
+    """Compare examples/s of scenarios with a plain loop and its own clock, each in fresh processes."""
+    for name in SCENARIOS:
+        pairs = []
+        for _ in range(rounds):
+            bare = json.loads(run(PYTHON, str(HERE / "bare_loop.py"), name, "--seconds", f"{SECONDS:g}"))
+            (lane,) = raced_alone(name)["lanes"]
+            pairs.append((lane["examples_per_s"], bare["examples_per_s"]))
+        yield Row(f"examples/s of {name}", "a plain loop", pairs, units.rate)
+
+
+def wall(rounds: int) -> Iterator[Row]:
+    """Compare step times of a script in two settings, and their ratio, with hyperfine's of whole commands."""
+    steps: dict[int, list[tuple[float, float]]] = {batch: [] for batch in BATCHES}
+    ratios = []
+    for _ in range(rounds):
+        for batch in BATCHES:
+            with tempfile.TemporaryDirectory() as folder:
+                kept = Path(folder) / "hyperfine.json"
+                commands = [" ".join(script(batch, count)) for count in (1, EPOCHS[batch])]
+                run("hyperfine", "-N", "--runs", "1", "--export-json", str(kept), *commands)
+                short, whole = (one["mean"] for one in json.loads(kept.read_text())["results"])
+            theirs = (whole - short) * batch / EXAMPLES / (EPOCHS[batch] - 1)
+            lane = watched(*script(batch))
+            steps[batch].append((batch / lane["examples_per_s"], theirs))
+        lanes = [option for batch in BATCHES for option in ("--lane", f"cpu,batch_size={batch}")]
+        raced = race(*lanes, "--seconds", "12", "--", *script(64, 10**7))
+        rates = [lane["examples_per_s"] for lane in raced["lanes"]]
+        truth = [batch / steps[batch][-1][1] for batch in BATCHES]
+        ratios.append((rates[1] / rates[0], truth[1] / truth[0]))
+    for batch, pairs in steps.items():
+        yield Row(
+            f"step time of a script, batch {batch}", "hyperfine, less a run of one epoch", pairs, _milliseconds
+        )
+    yield Row("ratio of a race of both settings", "hyperfine", ratios, units.ratio)
+
+
+def machine(rounds: int) -> Iterator[Row]:
+    """Compare CPU and memory of a script with pidstat's and GNU time's."""
+    cpu, memory = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder) / "time.txt"
+            run("/usr/bin/time", "-v", "-o", str(kept), *script(64))
+            peak = next(line for line in kept.read_text().splitlines() if "Maximum resident" in line)
+        with _pidstat() as theirs:
+            lane = watched(*script(64))
+        cpu.append((lane["cpu_pct"], theirs["cpu"]))
+        memory.append((lane["peak_private_bytes"] + theirs["shared"], 1024 * float(peak.split()[-1])))
+    yield Row("CPU of a script", "pidstat", cpu, units.percent)
+    yield Row("peak of its memory, with the pages of libraries", "GNU time", memory, units.memory)
+
+
+@contextlib.contextmanager
+def _pidstat() -> Iterator[dict[str, float]]:
+    """Have pidstat watch the script that a tfmon of this process starts; its means are there afterwards."""
+    result: dict[str, float] = {}
+    over = threading.Event()
+
+    def look() -> None:
+        while (process := _of_script()) is None and not over.wait(0.1):
+            pass
+        if process is None:
+            return
+        command = ["pidstat", "-u", "-p", str(process.pid), "1"]
+        environment = {**os.environ, "LC_ALL": "C"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as pidstat:
+            assert pidstat.stdout is not None
+            shares = []
+            for line in pidstat.stdout:
+                fields = line.split()
+                if len(fields) > 8 and fields[2] == str(process.pid):
+                    shares.append(float(fields[7]))
+                with contextlib.suppress(psutil.Error):
+                    full = process.memory_full_info()
+                    result["shared"] = float(full.rss - full.uss)
+        result["cpu"] = statistics.mean(shares[_START_S:-1])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield result
+    finally:
+        over.set()
+        thread.join()
+
+
+_START_S = 6
+"""Seconds of the script's start, in which it does not train."""
+
+
+def _of_script() -> psutil.Process | None:
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if SCRIPT in one.cmdline() and "tfmon" not in one.cmdline():
+                return one
+    return None
+
+
+def gate(rounds: int) -> Iterator[Row]:
+    """Compare the gate's ratio and answer with `pyperf compare_to` on the same samples."""
+    import pyperf
+
+    each = max(5, rounds)
+    results: dict[str, list[Any]] = {"before": [], "same": [], "slower": []}
+    for _ in range(each):
+        for name, batch in (("before", 64), ("same", 64), ("slower", 48)):
+            results[name].append(raced_alone("large-dense", f"batch_size={batch}", seconds=4.0))
+    for name in ("same", "slower"):
+        sides = [[read_json(one, "", "") for one in results[side]] for side in ("before", name)]
+        # The knob differs on purpose: the gate compares figures, whatever made them.
+        answer = judge(compare_all(*sides), 0.05)
+        values = [[1 / one["lanes"][0]["examples_per_s"] for one in results[side]] for side in ("before", name)]
+        suites = [
+            pyperf.Benchmark([pyperf.Run(side, metadata={"name": name}, collect_metadata=False)])
+            for side in values
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [str(Path(folder) / f"{number}.json") for number in range(2)]
+            for path, suite in zip(paths, suites, strict=True):
+                suite.dump(path)
+            said = run(PYTHON, "-m", "pyperf", "compare_to", *paths).splitlines()[-1]
+        theirs = statistics.mean(values[0]) / statistics.mean(values[1])
+        ours = answer.lanes[0].ratio or math.nan
+        note = f"gate of 5 %: {answer.kind}; pyperf: {said.split('] ', 1)[-1]}"
+        yield Row(f"throughput, {name} over before", "pyperf compare_to", [(ours, theirs)], units.ratio, note)
+
+
+def best(rounds: int) -> Iterator[Row]:
+    """Compare the best of a sweep with brute force: each combination raced by itself."""
+    sizes = (32, 256, 2048)
+    found = tfmon.sweep("large-dense", {"batch_size": list(sizes)}, on="cpu", limit_s=30, record=False)
+    speeds: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            (lane,) = raced_alone("large-dense", f"batch_size={size}")["lanes"]
+            speeds[size].append(lane["examples_per_s"])
+    middle = {size: statistics.median(values) for size, values in speeds.items()}
+    winner, first = max(middle, key=lambda size: middle[size]), min(sizes)
+    ours = found.best()
+    same = "the same" if ours.settings["batch_size"] == winner else f"**brute force: {winner}**"
+    theirs = middle[int(ours.settings["batch_size"])] / middle[first]
+    pairs, what = [(ours.ratio or math.nan, theirs)], f"best of a sweep, batch {ours.settings['batch_size']}"
+    yield Row(what, "brute force", pairs, units.ratio, f"best: {same}")
+
+
+def trace(rounds: int) -> Iterator[Row]:
+    """Compare what tfmon and XProf read in the same traces of a net that waits for its input."""
+    folder = HERE.parents[0] / "profile"
+    sys.path.insert(0, str(folder))
+    from test_xprof import by_xprof, largest
+
+    from tfmon.profile import loop_thread
+    from tfmon.profile.breakdown import read_profile
+    from tfmon.profile.trace import STEP, both, read_space, total
+
+    times: dict[str, list[tuple[float, float]]] = {"step time": [], "input wait": [], "ten largest operations": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as kept:
+            run(PYTHON, str(folder / "record_slow_input.py"), kept)
+            (path,) = Path(kept).glob("**/*.xplane.pb")
+            steps, operations = by_xprof(path)
+            loop, ours = loop_thread.find(read_space(path), STEP), largest(read_profile(path))
+        compared = [number for number in steps if 0 <= number < len(loop.steps)]
+        spans = [loop.steps[number] for number in compared]
+        ms = [sum(steps[number][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")]
+        times["step time"].append((sum(end - start for start, end in spans) / 1e12, ms[0] / 1e3))
+        times["input wait"].append((total(both(loop.input, spans)) / 1e12, ms[1] / 1e3))
+        self_us = sum(operations[key]["total_self_time"] for key in ours)
+        times["ten largest operations"].append((sum(ours.values()) / 1e6, self_us / 1e6))
+    for what, pairs in times.items():
+        yield Row(f"{what} of a trace", "XProf", pairs, _milliseconds)
+
+
+MEASURED = {"examples": examples, "wall": wall, "trace": trace, "machine": machine, "gate": gate, "best": best}
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1_000 * seconds:.3f} ms"
+
+
+# ------------------------------------------------------------ the page
+
+
+def page(rows: Sequence[Row], rounds: int, took_s: float) -> str:
+    """Return the page of the manual."""
+    cells = [row.cells for row in rows]
+    commit = run("git", "-C", str(HERE), "rev-parse", "--short", "HEAD").strip()
+    import tensorflow as tf
+
+    processor = read_machine().cpu_name
+    versions = f"tfmon {tfmon.__version__}, TensorFlow {tf.__version__}, Python {platform.python_version()}"
+    lines = [
+        "# Held against other tools",
+        "",
+        "`make crosscheck` measures these on your machine and writes this page. Each round measures ours and",
+        "theirs one after the other in fresh processes. The difference is ours over theirs, with an interval of",
+        "95 % over the rounds.",
+        "",
+        f"{datetime.now(timezone.utc):%Y-%m-%d}, commit {commit}, {versions},",
+        f"{os.cpu_count()} cores of {processor}; {rounds} rounds in {took_s / 60:.0f} minutes.",
+        "",
+        "| what | tfmon | the other tool | difference | |",
+        "|---|---|---|---|---|",
+        *("| " + " | ".join(row) + " |" for row in cells),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    options = options_of(__doc__, rounds=5, only="", page="")
+    names = options.only.split(",") if options.only else list(MEASURED)
+    rows: list[Row] = []
+    began = time.monotonic()
+    for name in names:
+        for row in MEASURED[name](options.rounds):
+            rows.append(row)
+            print(" | ".join(row.cells), flush=True)
+    text = page(rows, options.rounds, time.monotonic() - began)
+    if options.page:
+        Path(options.page).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
