@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import FAIL_ON, concerns
@@ -24,10 +24,11 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import ALWAYS_VALID, HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.recordings.compare import SLOWER, compare, judge
-from tfmon.recordings.figures import RaceFigures
-from tfmon.recordings.header import Header
 from tfmon.version import __version__
+
+if TYPE_CHECKING:
+    from tfmon.recordings.figures import RaceFigures
+    from tfmon.recordings.header import Header
 
 EVERY_S = 60.0
 """A kind of notice is sent at most once in this time."""
@@ -95,6 +96,9 @@ class Baseline:
 
     def regressions(self, snapshot: Snapshot, *, at_the_end: bool) -> Sequence[tuple[str, str, str, str]]:
         """Return the lanes that are slower, as `happening` does; looked at once in `COMPARED_EVERY_S`."""
+        from tfmon.recordings.compare import SLOWER, compare, judge  # late: few races need it
+        from tfmon.recordings.figures import RaceFigures
+
         header = self._header()
         if header is None or not (at_the_end or time.monotonic() >= self._due_s):
             return self._known
