@@ -36,7 +36,7 @@ from tfmon.recordings.header import Known
 
 MOST_WAITING = 2_000
 """Events that wait for a viewer; one that is further behind gets what is known instead."""
-TOGETHER_S = 0.8
+TOGETHER_S = 1.0
 """Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
 """So long after a key, or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
@@ -322,9 +322,11 @@ class _Follower:
     def write(self) -> None:
         """Send what waits, again and again."""
         with contextlib.suppress(OSError):
-            while self._ready.wait():
+            while True:
                 if time.monotonic() - self.called_s > AFTER_KEY_S:
-                    self._urgent.wait(TOGETHER_S)
+                    self._urgent.wait(TOGETHER_S)  # and not for the first event: each wake-up costs CPU time
+                else:
+                    self._ready.wait()
                 self._ready.clear()
                 self._urgent.clear()
                 ends = self._ends

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import FAIL_ON, concerns
@@ -24,11 +24,11 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import ALWAYS_VALID, HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.recordings.compare import compare
-from tfmon.recordings.figures import RaceFigures
-from tfmon.recordings.gate import SLOWER, judge
-from tfmon.recordings.header import Header
 from tfmon.version import __version__
+
+if TYPE_CHECKING:
+    from tfmon.recordings.figures import RaceFigures
+    from tfmon.recordings.header import Header
 
 EVERY_S = 60.0
 """A kind of notice is sent at most once in this time."""
@@ -55,7 +55,7 @@ class Notice:
     recording: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that a command gets on its standard input, as JSON."""
+        """Return what a command gets on its standard input, as JSON."""
         return {
             "tfmon": __version__,
             "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -96,6 +96,10 @@ class Baseline:
 
     def regressions(self, snapshot: Snapshot, *, at_the_end: bool) -> Sequence[tuple[str, str, str, str]]:
         """Return the lanes that are slower, as `happening` does; looked at once in `COMPARED_EVERY_S`."""
+        from tfmon.recordings.compare import compare  # late, as the next: few races need it
+        from tfmon.recordings.figures import RaceFigures
+        from tfmon.recordings.gate import SLOWER, judge
+
         header = self._header()
         if header is None or not (at_the_end or time.monotonic() >= self._due_s):
             return self._known
@@ -209,7 +213,7 @@ def in_terminal(session: Session, how: str, write: Callable[[str], object]) -> I
 
 
 def sequence(how: str, notice: Notice) -> str:
-    """Return the escape sequence for a bell or a desktop notification; tmux passes it on where it may."""
+    """Return what makes a terminal ring, or show a notice on the desktop; tmux passes it on where it may."""
     if how == BELL:
         return "\a"
     text = f"9;tfmon: {notice.text}" if how == OSC_9 else f"777;notify;tfmon;{notice.text.replace(';', ',')}"

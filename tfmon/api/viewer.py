@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
-from tfmon.api.remote_runs import RemoteRuns
 from tfmon.api.run import AnyRun
 from tfmon.api.sockets import (
     LOG,
@@ -45,6 +44,9 @@ from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 from tfmon.recordings.header import SCHEMA, Known
 from tfmon.version import __version__
+
+if TYPE_CHECKING:
+    from tfmon.api.remote_runs import RemoteRuns
 
 ANSWER_S = 5.0
 """A request that is answered at once is answered within this time."""

@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.timer import Timer
 
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
@@ -99,6 +100,8 @@ class MonitorApp(TerminalApp[Ending]):
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self._ticks = 0
+        self._quick: Timer | None = None
+        """Paused while all is calm: each wake-up costs CPU time."""
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
@@ -116,13 +119,16 @@ class MonitorApp(TerminalApp[Ending]):
         # After `fg` the terminal shows nothing of what was painted before.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self._dress(self.current_theme)
-        self.set_interval(PULL_S, self._tick)
+        self._quick = self.set_interval(PULL_S, self._tick)
+        self.set_interval(2 * PULL_S, self._tick_calmly)
         self.call_after_refresh(self._on_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
         """Note that a key or the mouse is used."""
         if isinstance(event, events.Key | events.MouseDown):
             next(self._monitors()).touched()
+            if self._quick is not None:
+                self._quick.resume()
         await super().on_event(event)
 
     def _on_first_paint(self) -> None:
@@ -168,6 +174,16 @@ class MonitorApp(TerminalApp[Ending]):
         for monitor in reversed(list(self._monitors())):
             if monitor.moves():
                 monitor.pull()
+
+    def _tick_calmly(self) -> None:
+        monitor = next(self._monitors())
+        assert self._quick is not None, "both are set at once"
+        if monitor.lively(monitor.source.snapshot()):
+            self._quick.resume()
+            return
+        self._quick.pause()
+        self._ticks |= 1  # a second has two ticks
+        self._tick()
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""

@@ -108,11 +108,14 @@ class Monitor:
     def moves(self) -> bool:
         """Return whether to draw: once a second, and while a lane may train at any time, unless all is calm."""
         snapshot = self.source.snapshot()
-        new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
+        return snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS or self.lively(snapshot)
+
+    def lively(self, snapshot: Snapshot) -> bool:
+        """Return whether once a second is not enough."""
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
         since_ns = max(self._touched_ns, snapshot.race.started_ns or snapshot.at_ns)
         calm = snapshot.at_ns - since_ns > CALM_NS
-        return new_second or (training and not calm) or self.below is not None
+        return (training and not calm) or self.below is not None
 
     def play(self) -> None:
         """Draw, if a recording is played."""
