@@ -94,12 +94,12 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
     watched = hooks.around(_trains_on_batch)(own)
 
     def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        bundle, rows = watcher.bundle, None
+        bundle, rows = watcher.bundle, 0
         try:
             if args and bundle.calls(model):
                 with hooks:
-                    rows = rows_of_part(args[0])
-            if rows is None or rows < LEAST_NOTED:
+                    rows = rows_of_part(args[0]) or 0
+            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(map(rows_of_part, args[:2]))):
                 return watched(model, *args, **kwargs)
             bundle.next_function, bundle.busy = nothing, True
             try:

@@ -108,7 +108,13 @@ class EagerHooks:
         def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             bundle = watcher.bundle
             try:
-                if not args or not bundle.calls(args[0]) or len(bundle.given) == len(bundle.begun_ns):
+                if (
+                    not args
+                    or args[0] is not bundle.next_function()
+                    or len(bundle.given) == len(bundle.begun_ns)
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                ):
                     return watched(*args, **kwargs)
                 bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
                 self._depth += 1
