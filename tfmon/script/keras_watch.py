@@ -94,12 +94,15 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
     watched = hooks.around(_trains_on_batch)(own)
 
     def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        bundle, rows = watcher.bundle, 0
+        bundle = watcher.bundle
         try:
-            if args and bundle.calls(model):
-                with hooks:
-                    rows = rows_of_part(args[0]) or 0
-            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(map(rows_of_part, args[:2]))):
+            if not args or not bundle.calls(model):
+                return watched(model, *args, **kwargs)
+            dims: list[int | None] = [None]
+            with hooks:
+                dims = [rows_of_part(part) for part in args[:2]]
+            rows = dims[0] or 0
+            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(dims)):
                 return watched(model, *args, **kwargs)
             bundle.next_function, bundle.busy = nothing, True
             try:
@@ -108,9 +111,8 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
                 with hooks:
                     watcher.update_fails()
                 raise
-            with hooks:
-                bundle.given.append(rows)
-                bundle.update(loss_of(result))
+            bundle.given.append(rows)
+            bundle.update(loss_of(result))
             return result
         except BaseException as error:
             unseen(error)
@@ -136,6 +138,8 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
         _one_sample("train_on_batch", time.monotonic_ns() - began_ns)
     watcher.gradient(tuple(rows))
     watcher.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
+    if watched.tensorflow is not None:
+        watched.tensorflow.optimizer_trains(updater)
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401
