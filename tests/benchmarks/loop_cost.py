@@ -1,6 +1,6 @@
 """Runs in a lane for scripts.py: the same work with tfmon's hooks and without, in many short alternations.
 
-    loop_cost.py step|eager|call|fit PAIRS UNITS
+    loop_cost.py step|eager|batch|call|fit PAIRS UNITS
 
 prints a line for each pair, with the seconds without hooks and with them.
 """
@@ -52,6 +52,11 @@ def eager() -> None:
         eager_step(x_batch, y_batch)
 
 
+def batches() -> None:
+    for first in range(0, 32 * EAGER_STEPS, 32):
+        model.train_on_batch(x[first : first + 32], y[first : first + 32])
+
+
 def calls() -> None:
     for _ in range(CALLS):
         untrained(ONE)
@@ -61,8 +66,10 @@ def switched(work: Callable[[], None]) -> Callable[[bool], None]:
     """Return the work, done with the hooks or with the methods that they replaced."""
     from tfmon.script.watching import hooks
 
+    installed = [each for each in hooks._replaced if each[0].__dict__.get(each[1]) is each[3]]
+
     def run(on: bool) -> None:
-        for owner, name, own, hook in hooks._replaced:
+        for owner, name, own, hook in installed:
             setattr(owner, name, hook if on else own)
         work()
 
@@ -82,8 +89,8 @@ def fits() -> Callable[[bool], None]:
 
 
 def main() -> None:
-    (eager if WHAT == "eager" else epoch)()
-    works = {"step": epoch, "eager": eager, "call": calls}
+    works = {"step": epoch, "eager": eager, "batch": batches, "call": calls}
+    (works[WHAT] if WHAT in ("eager", "batch") else epoch)()
     run = fits() if WHAT == "fit" else switched(works[WHAT])
     for number in range(-WARM_UP, PAIRS):
         took = {}

@@ -1,13 +1,14 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,eager,call,fit] [--pairs 40] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,eager,batch,call,fit] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
-with a tf.function, `eager` one without, `call` the call of a function that trains nothing, `fit` a step of
-Keras, on one model with two train functions. A value is the median of a block of pairs, since neighbours in time
-are alike; printed is the mean of all blocks of all starts, with a 95 % interval of Student's t.
+with a tf.function, `eager` one without, `batch` a `train_on_batch`, `call` the call of a function that trains
+nothing, `fit` a step of Keras, on one model with two train functions. A value is the median of a block of pairs,
+since neighbours in time are alike; printed is the mean of all blocks of all starts, with a 95 % interval of
+Student's t.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
-UNITS_OF_WORK = {"step": 400, "eager": 200, "call": 2_000, "fit": 400}
+UNITS_OF_WORK = {"step": 400, "eager": 200, "batch": 200, "call": 2_000, "fit": 400}
 """As in loop_cost.py."""
 BLOCK = 10
 """Pairs whose median is one value."""
 LIMITS = {
-    "step": "10 µs", "eager": "at least 99 % of the speed", "call": "0.3 µs", "fit": "at least 99 % of the speed",
+    "step": "10 µs", "eager": "at least 99 % of the speed", "batch": "at least 99 % of the speed",
+    "call": "0.3 µs", "fit": "at least 99 % of the speed",
 }  # fmt: skip
 Pairs = list[tuple[float, float]]
 

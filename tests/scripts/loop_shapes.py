@@ -379,6 +379,26 @@ def train_on_batch_with_half_a_batch_at_times():
             net.model.train_on_batch(x[:half], y[:half])
 
 
+@shape(41, 41, 1296, loss=True)
+def train_on_batch_of_slices():
+    net, x = Net(), np.ones((BATCH * 20 + BATCH // 2, 4), "float32")
+    net.model.compile("sgd", "mse")
+    for first in (*range(0, len(x), BATCH), *range(0, BATCH * 20, BATCH)):
+        net.model.train_on_batch(x[first : first + BATCH], x[first : first + BATCH, :1])
+
+
+@shape(30, 30, 960)
+def slices_with_an_error_and_a_trace_at_times():
+    net, x = Net(), tf.ones((BATCH, 4))
+    for number in range(30):
+        if number == 20:
+            with contextlib.suppress(tf.errors.InvalidArgumentError, ValueError):
+                net.step(x, tf.ones((BATCH, 7, 3)))
+        if number == 25:
+            tf.function(lambda value: net.step(value, value[:, :1])).get_concrete_function(x)
+        net.step(x, x[:, :1])
+
+
 @shape(40, 40, 1280, loss=True)
 def train_on_batch_eagerly():
     net, batches = Net(), data(20)

@@ -57,7 +57,8 @@ def test_a_loop_is_counted_exactly(counted, name):
 def test_steps_that_are_alike_were_told_together(counted):
     assert sum(found["bundled"] for _, found in counted.values()) > LEAST_BUNDLED
     assert counted["eager"][1]["bundled"]
-    assert counted["train_on_batch_eagerly"][1]["bundled"]
+    for name in ("train_on_batch_eagerly", "train_on_batch_of_slices", "constants"):
+        assert counted[name][1]["bundled"], name
 
 
 # ---------------------------------------------------------------- drawn loops

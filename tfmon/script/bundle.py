@@ -1,10 +1,10 @@
 """Steps of a loop that are all alike: noted while they run, and told to the lane together.
 
 A step is alike if it pulls one batch, from the iterator that the loop reads first, and is updated once, by the
-same function or `train_on_batch` as the step before, or eagerly by the same optimizer. What runs between two
-training steps has left the CPU's caches by then: a call of a Python function takes 2 µs there, and 0.1 µs in a
-loop by itself. So the hooks call little to write such a step's times into this object, and the rest is done once
-a bundle.
+same function or `train_on_batch` as the step before, or eagerly by the same optimizer. A function's step may also
+pull none: it begins with the call. What runs between two training steps has left the CPU's caches by then: a call
+of a Python function takes 2 µs there, and 0.1 µs in a loop by itself. So the hooks call little to write such a
+step's times into this object, and the rest is done once a bundle.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
 from tfmon.script.looking import path_to
 from tfmon.script.loop_report import LoopReport
 from tfmon.script.marks import MARK
+from tfmon.script.meter import MOST
 from tfmon.script.rounds import Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, SeenStep, Sources, nothing
 
@@ -40,8 +41,10 @@ class Bundle:
 
     def __init__(self) -> None:
         """Note nothing until `follow`."""
+        self.source: BatchSource | None = None
+        """What the steps read; None where they read nothing."""
         self.next_pull: Callable[[], Any] | None = None
-        """Returns the iterator whose pull begins the next step; None while no step may begin."""
+        """Returns the iterator whose pull begins the next step; None while none may begin a step."""
         self.next_function: Callable[[], Any] = nothing
         """Returns the function whose call is the next update; `nothing` while none may be made."""
         self.eager = False
@@ -62,30 +65,46 @@ class Bundle:
     def follow(
         self,
         lane: Lane,
-        source: BatchSource,
+        source: BatchSource | None,
         function: Any,  # noqa: ANN401
         updater: Updater,
         rows: int,
         loss: object,
     ) -> None:
         """Note steps like the one just updated by `function`, until the lane's window is due."""
-        path = path_to(getattr(source.ref(), "element_spec", None), is_batch)
+        spec = getattr(source.ref(), "element_spec", None) if source is not None else None
+        path = path_to(spec, is_batch)
         mark = getattr(function, MARK, None)
         ranks = (one.shape.rank for one in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.meter.alike_until()
-        if path is None or (self.at is None and mark) or not self.until_ns:
-            return
-        self.source, self.pull = source, source.ref
-        self.function, self.mark = weakref.ref(function), mark or updater
         self.eager = not mark and not hasattr(function, "train_on_batch")
-        self.rows_path, self.loss, self.updater = path, loss, updater
-        self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
+        readable = not self.eager if source is None else path is not None
+        if not readable or (self.at is None and mark) or not self.until_ns:
+            return
+        self.source, self.pull = source, None if source is None else source.ref
+        self.function, self.mark = weakref.ref(function), mark or updater
+        self.rows_path, self.loss, self.updater = path or (), loss, updater
+        self.begun_ns, self.rows, self.given = [], [rows], [rows]
+        self.waits_ns = [0 if source is None else source.wait_ns]
         self.thread = threading.get_ident()
         self.waiting: Sized = lane.meter.waiting
         traces: Any = lane.control.traces
         self.traces, self.traced = traces, traces.count
-        self.next_pull, self.next_function = source.ref, nothing
+        self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
+
+    def begins(self, dims: Iterable[int | None]) -> bool:
+        """Note that a step begins which reads nothing, and is given parts of this first dimension.
+
+        Return False where it is not to be noted.
+        """
+        now_ns, (rows, *others) = time.monotonic_ns(), set(dims) or (0,)
+        if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+            return False
+        self.begun_ns.append(now_ns)
+        self.waits_ns.append(0)
+        self.rows.append(rows)
+        return True
 
     def calls(self, function: object) -> bool:
         """Return whether a call of `function` is the update that the step under way expects."""
@@ -107,9 +126,11 @@ class Bundle:
         return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
 
     def update(self, loss: object) -> None:
-        """Note an eager update."""
+        """Note the update that is under way: it has been made."""
         self.updated_ns, self.loss_before, self.loss = time.monotonic_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
+        if self.source is None:
+            self.next_function = self.function
 
     def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
         """Tell the lane of the noted steps that have ended; return how many."""
@@ -120,16 +141,18 @@ class Bundle:
             report.doubt(OTHER_ROWS, "examples")
         loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
         lane.meter.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
-        self.source.steps += steps
-        self.source.pulls += steps
+        if self.source is not None:
+            self.source.steps += steps
+            self.source.pulls += steps
         return steps
 
     def step_under_way(self, sources: Sources, number: int) -> SeenStep:
         """Return the step under way, and have it known what was read for it, as of one that is not noted."""
         source, step = self.source, SeenStep()
         step.begun, step.began_ns = True, self.begun_ns[-1]
-        source.began_ns = source.first_ns = step.began_ns
-        if self.received:
+        if source is not None:
+            source.began_ns = source.first_ns = step.began_ns
+        if self.received and source is not None:
             sources.pulled[source, frozenset(self.rows[-1:])] = 1
             source.wait_ns = self.waits_ns[-1]
         if self.updated:
@@ -143,7 +166,7 @@ class Bundle:
     @property
     def updated(self) -> bool:
         """Whether the step under way has its update."""
-        return self.next_pull is not None
+        return self.next_pull is not None or (self.source is None and not self.busy)
 
     @property
     def received(self) -> bool:

@@ -94,13 +94,16 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
     seen = hooks.around(_trains_on_batch)(own)
 
     def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        watcher, rows = watched.watcher, None
+        watcher = watched.watcher
         bundle = watcher.bundle
         try:
-            if args and bundle.calls(model):
-                with hooks:
-                    rows = rows_of_part(args[0])
-            if rows is None or rows < LEAST_NOTED:
+            if not args or not bundle.calls(model):
+                return seen(model, *args, **kwargs)
+            dims: list[int | None] = [None]
+            with hooks:
+                dims = [rows_of_part(part) for part in args[:2]]
+            rows = dims[0] or 0
+            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(dims)):
                 return seen(model, *args, **kwargs)
             bundle.next_function, bundle.busy = nothing, True
             try:
@@ -109,9 +112,8 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
                 with hooks:
                     watcher.update_fails()
                 raise
-            with hooks:
-                bundle.given.append(rows)
-                bundle.update(loss_of(result))
+            bundle.given.append(rows)
+            bundle.update(loss_of(result))
             return result
         except BaseException as error:
             unseen(error)
@@ -137,6 +139,8 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
         _one_sample("train_on_batch", time.monotonic_ns() - began_ns)
     watcher.gradient(tuple(rows))
     watcher.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
+    if watched.tensorflow is not None:
+        watched.tensorflow.optimizer_trains(updater)
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401

@@ -69,11 +69,15 @@ class SeenStep:
         return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return the one read of its one update, if that was one batch of the requested size; or None."""
+        """Return what made its one update, if it read one batch of the requested size; or None.
+
+        It may also have read nothing, where all that it was given has one size.
+        """
         read, given = [*pulled.elements()], [*self.given.elements()]
-        if self.in_graph or not self.updates == self.due == len(read) == len(self.fed) == len(given) == 1:
+        if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
             return None
-        return self.mark if given[0] and read[0][1] == {given[0][0]} else None
+        sizes = read[0][1] if len(read) == 1 else frozenset() if read else frozenset(given[0])
+        return self.mark if len(sizes) == 1 and given[0] and sizes == {given[0][0]} else None
 
 
 class Past:

@@ -278,8 +278,8 @@ class StepWatcher(Followed):
         self.report.updated(self.lane, step, self._steps, updater.name, read=step.in_graph or bool(pulled))
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
-            ((_, (rows,)),) = pulled
-            self.bundle.follow(self.lane, step.fed[0], function, updater, rows, loss)
+            ((rows, *_),) = step.given
+            self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
 
     def update_fails(self) -> None:
         """Record that an update raised an error; it may have been made all the same."""
@@ -301,7 +301,7 @@ class StepWatcher(Followed):
         """Tell the lane of the steps that were noted, and go on with the one under way."""
         bundle = self.bundle
         self.rounds.cut |= bundle.busy
-        if bundle.begun_ns or bundle.next_pull is not None:
+        if bundle.begun_ns or bundle.next_pull is not None or bundle.next_function is not nothing:
             self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
@@ -324,9 +324,11 @@ class StepWatcher(Followed):
             self.step.begun = False
 
     def _end_in_batch(self) -> None:
-        """End the step, and begin the next one, which is made of the same batch."""
+        """End the step, and begin the next one, which is made of the same batch, or of none as this one was."""
+        alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
         self._end(None, in_batch=True)
         self._begin()
+        self.step.alike = alike
 
     def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
         """End the step, now or with its last update, and tell the lane what it was; more may come of its batch."""

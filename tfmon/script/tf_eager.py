@@ -108,7 +108,13 @@ class EagerHooks:
         def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             bundle = watcher.bundle
             try:
-                if not args or not bundle.calls(args[0]) or len(bundle.given) == len(bundle.begun_ns):
+                if (
+                    not args
+                    or args[0] is not bundle.next_function()
+                    or len(bundle.given) == len(bundle.begun_ns)
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                ):
                     return watched(*args, **kwargs)
                 bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
                 self._depth += 1
@@ -182,13 +188,17 @@ class EagerHooks:
             self._depth -= 1
         loss, self._target, self._tape = self._target, None, 0
         self.watcher.update_ends(updater, None if alike is None else loss, function=alike)
-        if self._assigns_watched is None and self.watcher.bundle.eager and not updater.by_hand:
+        self.optimizer_trains(updater)
+
+    def optimizer_trains(self, updater: Updater) -> None:
+        """Watch assignments no more where an optimizer alone makes all updates."""
+        if self._assigns_watched is None and self.watcher.rounds.settled and not updater.by_hand:
             self._assigns_watched = False
             self.hooks.switch(ASSIGNMENTS, on=False)
 
     def gradients_begin(self) -> None:
-        """Watch assignments again where the last gradients were not used by an optimizer."""
-        if self._assigns_watched is False and self._sources:
+        """Watch assignments again where no optimizer has used the last gradients, or none trains any more."""
+        if self._assigns_watched is False and (self._sources or not self._optimized):
             self._assigns_watched = True
             self.hooks.switch(ASSIGNMENTS, on=True)
 

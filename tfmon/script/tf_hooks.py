@@ -60,7 +60,9 @@ class TensorFlowHooks(EagerHooks):
                 if mark is UNTRAINED:
                     return own(function, tensor_inputs, captured_inputs)
                 bundle = watcher.bundle
-                if bundle.calls(function):
+                if bundle.calls(function) and (
+                    bundle.source or (self._eager() and bundle.begins(rows_in(tensor_inputs)))
+                ):
                     bundle.next_function, bundle.busy = nothing, True
                     try:
                         result = own(function, tensor_inputs, captured_inputs)
@@ -68,13 +70,8 @@ class TensorFlowHooks(EagerHooks):
                         with hooks:
                             watcher.update_fails()
                         raise
-                    bundle.updated_ns = monotonic_ns()
                     bundle.given.append(tensor_inputs[bundle.at]._shape_tuple()[0])
-                    loss: Any = result if mark.loss_path is not None else None
-                    for key in mark.loss_path or ():
-                        loss = loss[key]
-                    bundle.loss_before, bundle.loss = bundle.loss, loss
-                    bundle.next_pull, bundle.busy = bundle.pull, False
+                    bundle.update(mark.loss_in(result))
                     return result
                 if bundle.busy and mark is not None and self._eager() and get_ident() == bundle.thread:
                     return own(function, tensor_inputs, captured_inputs)  # a part of the update that is noted
@@ -188,7 +185,7 @@ class TensorFlowHooks(EagerHooks):
                     hooks.failure(error)
                 return given
             except BaseException as error:
-                if noted:
+                if noted and bundle.source is not None:
                     with hooks:
                         watcher.catch_up()
                         watcher.pull_fails(bundle.source, ended=ends_data(error))
