@@ -47,7 +47,6 @@ def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -
         + [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
         + [Section("", (Lines(notes(first, second)),))],
         [Note(answer, VERDICT), *map(Note, more)],
-        keys=[(first.id, first.title), (second.id, second.title)],
         data={**head(), **to_json(first, second)},
     )
 
