@@ -158,6 +158,7 @@ def shape(told: object) -> object:
     """Return the keys of a JSON object and the kinds of its values; those that may be missing count as one."""
     if isinstance(told, dict):
         varies = {"missing", "discarded", "discarded_pct", "figures", "between_processes"}
+        varies |= {"peak_private_bytes_by_phase"}
         return {name: shape(value) for name, value in told.items() if name not in varies}
     if isinstance(told, list) and told and isinstance(told[0], dict):
         return [shape(one) for one in told]
