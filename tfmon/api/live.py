@@ -97,7 +97,12 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
 
     def start(say: Say) -> None:
         viewer.tell = say
-        for line in viewer.ask("begun"):
+        try:
+            begun = viewer.ask("begun")
+        except TfmonError as error:  # the run has ended before anything could be told
+            say(error.line)
+            return
+        for line in begun:
             if began_here:
                 say(line)
 

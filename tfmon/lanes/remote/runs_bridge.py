@@ -4,6 +4,7 @@ It lists the sockets of the user's runs with what each says first. Then it conne
 names, and passes bytes on, both ways. It needs no tfmon there but the one that runs, and any Python 3.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -51,8 +52,8 @@ def first_line(path: str) -> str:
 
 
 def pass_on(path: str) -> None:
-    """Pass bytes on between a run and stdin and stdout until one of them ends."""
-    with socket.socket(socket.AF_UNIX) as run:
+    """Pass bytes on between a run and stdin and stdout until one of them ends, or is reset as by a kill."""
+    with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as run:
         run.connect(path)
         targets = {0: run.fileno(), run.fileno(): 1}
         while True:
