@@ -132,7 +132,7 @@ model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbos
 def test_the_knobs_that_a_script_offers_are_swept(tfmon, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    words = ("--over", "learning_rate=1e-3,1e-4", "--slice", "0.2", "--until-ci", "99%")
+    words = ("--over", "learning_rate=1e-3,1e-4", "--slice", "0.2", "--until-ci", "99%", "--all")
     done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep", "--", sys.executable, script)
     assert done.code == 0, done.err
     found = json.loads(done.out)["combinations"]
