@@ -16,8 +16,10 @@ from tfmon.api.program import Program
 from tfmon.errors import EXIT_UNHEALTHY, TfmonError
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
+from tfmon.model.profile import NOT_COUNTED
 from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.readings import Estimate, Missing
+from tfmon.model.requests import TakeProfile
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
 
@@ -67,8 +69,9 @@ def test_two_lanes_are_profiled_in_turns_each_alone(mode, monkeypatch, tmp_path)
     names = [lane.spec.name for lane in racing.session.snapshot().lanes]
     monkeypatch.setattr(racing.lanes, "set_exclusive", lambda lane: calls.append(("alone", lane)))
 
-    def take(lane: str, folder: Path, steps: int, chrome: str) -> None:
-        calls.append((lane, str(folder.relative_to(tmp_path)), Path(chrome).name))
+    def take(lane: str, request: TakeProfile) -> None:
+        assert request.counters == NOT_COUNTED, "a lane without a process has nothing to count"
+        calls.append((lane, str(Path(request.folder).relative_to(tmp_path)), Path(request.chrome).name))
         if len([one for one in calls if one[0] != "alone"]) == 4:
             raise TfmonError("no profile could be taken")
 

@@ -31,6 +31,7 @@ from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
+from tfmon.model.requests import TakeProfile
 from tfmon.profile.breakdown import read_profile
 
 POINTS = 5.0
@@ -145,7 +146,7 @@ def _train(watch: Watch, seconds: float) -> None:
 def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
     """Have the lane take a profile; return the file."""
     start = watch.heard
-    lanes.profile(lane, folder, STEPS)
+    lanes.profile(lane, TakeProfile(folder=str(folder), steps=STEPS))
     answer = watch.wait(lambda event: isinstance(event, Profiled | ProfileFailed), start, PATIENCE_S)
     if isinstance(answer, Profiled):
         return Path(answer.path)

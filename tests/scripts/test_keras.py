@@ -16,6 +16,7 @@ from support.waiting import HANGS_S
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
+from tfmon.model.requests import TakeProfile
 from tfmon.model.script_events import Progressed
 
 from .conftest import SHAPES
@@ -152,7 +153,7 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
 
     folder = tmp_path / "profile"
     folder.mkdir()
-    race.lanes.profile(race.name, folder, STEPS)
+    race.lanes.profile(race.name, TakeProfile(folder=str(folder), steps=STEPS))
     profiled = race.until_event(Profiled)
     assert profiled.folder == str(folder)
     found = profiled.profile

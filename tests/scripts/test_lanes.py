@@ -24,7 +24,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
-from tfmon.model.requests import RunSlice
+from tfmon.model.requests import RunSlice, TakeProfile
 from tfmon.model.script_events import KnobOffered, NotMeasured, StackReported
 from tfmon.script.meter import NO_TENSORFLOW
 
@@ -341,7 +341,7 @@ while True:
     race.until(lambda: race.of(Window)[-1].examples == 16 * race.of(Window)[-1].steps, "batches of 16")
     race.lanes.set_knob(race.name, "rate", -1.0)
     assert "rate takes a number from 0" in race.until_event(KnobRefused).reason
-    race.lanes.profile(race.name, tmp_path, 6)
+    race.lanes.profile(race.name, TakeProfile(folder=str(tmp_path), steps=6))
     assert race.until_event(ProfileFailed).reason == NO_TENSORFLOW
 
 

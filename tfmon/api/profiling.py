@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.profile import Profile
+from tfmon.model.profile import NOT_COUNTED, CpuCounters, Profile
 from tfmon.model.race import interleaved
+from tfmon.model.readings import Missing
+from tfmon.model.requests import TakeProfile
 from tfmon.model.session import Session
+from tfmon.probes import cpu_counters
 
 STEPS, TIMES = 20, 3
 """Steps of a profile, and profiles of each lane that is compared with another one."""
@@ -22,9 +25,19 @@ class Profiling:
         self._session = session
         self._lanes = lanes
 
-    def take(self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "") -> Profile:
-        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
-        return self._lanes.take_profile(lane, folder, steps, chrome)
+    def take(
+        self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "", *, count: bool = True
+    ) -> Profile:
+        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError.
+
+        With `count`, the processor's counters are read first, of a CPU lane of this machine.
+        """
+        state = self._session.snapshot().lane(lane)
+        counters: CpuCounters | Missing = NOT_COUNTED
+        if count and state.spec.kind == "cpu" and not state.spec.host and state.process.pid is not None:
+            counters = cpu_counters.count(state.process.pid)
+        request = TakeProfile(folder=str(folder), steps=steps, chrome=chrome, counters=counters)
+        return self._lanes.take_profile(lane, request)
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
         """Have lanes profile some steps, one after the other and several times, each lane alone.
@@ -45,7 +58,7 @@ class Profiling:
                     target = folder / (spec.id or spec.name) / str(number)
                     target.mkdir(parents=True, exist_ok=True)
                     chrome = "" if spec.host or number > 1 else f"{target.parent}.json"
-                    self.take(name, target, steps, chrome)
+                    self.take(name, target, steps, chrome, count=number == 1)
         finally:
             if contended:
                 self._lanes.set_exclusive("")

@@ -118,26 +118,25 @@ class LaneGroup:
         with self._lock:
             self._scheduler.resume(lanes)
 
-    def profile(self, lane: str, folder: Path, steps: int, chrome: str = "") -> None:
+    def profile(self, lane: str, request: TakeProfile) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
         self._record_request("profile", [lane])
         on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
         with self._lock:
-            request = TakeProfile(folder=str(folder), steps=steps, on_gpu=on_gpu, chrome=chrome)
-            self._children.send(lane, request)
+            self._children.send(lane, replace(request, on_gpu=on_gpu))
 
-    def take_profile(self, lane: str, folder: Path, steps: int, chrome: str = "") -> Profile:
+    def take_profile(self, lane: str, request: TakeProfile) -> Profile:
         """Have a lane profile some steps, and return what it read in the trace; raises TfmonError for none."""
         answers: queue.Queue[Event] = queue.Queue()
 
         def hear(event: Event) -> None:
             over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
-            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == str(folder)):
+            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == request.folder):
                 answers.put(event)
 
         forget = self._session.listen(hear)
         try:
-            self.profile(lane, folder, steps, chrome)
+            self.profile(lane, request)
             answer = answers.get(timeout=PROFILE_TIMEOUT_S)
         except queue.Empty:
             raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None

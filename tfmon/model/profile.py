@@ -165,6 +165,18 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuCounters:
+    """What the processor counted in all threads of a CPU lane while it trained, shortly before its profile."""
+
+    instructions_per_cycle: float
+    stalled_share: Reading
+    """Of the cycles, from 0 to 1: in these the next instruction waited for a result, as a rule for memory."""
+
+
+NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this machine, shortly before a profile")
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileBottleneck:
     """What limits the lane."""
 
@@ -206,6 +218,7 @@ class Profile:
     """What else has to be said, a sentence each."""
     parts: tuple[Part, ...] = ()
     """The whole time of a step, the longest part first; empty in a recording of an older version."""
+    counters: CpuCounters | Missing = NOT_COUNTED
 
     @property
     def computing_share(self) -> float | None:

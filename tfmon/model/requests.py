@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
+from tfmon.model.profile import NOT_COUNTED, CpuCounters
+from tfmon.model.readings import Missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class TakeProfile:
     """The lane trains on a GPU, which should be in the trace."""
     chrome: str = ""
     """A file for the trace in Chrome's format; empty for none."""
+    counters: CpuCounters | Missing = NOT_COUNTED
+    """What the profile says of the processor, which the monitor has counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from tfmon.analysis.profile_diff import (
 )
 from tfmon.model import codec
 from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
+from tfmon.reports.steps import counted
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
@@ -84,6 +85,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
             took = sum(abs(row.difference.value_ns) for row in only)
             result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {time_text(took)} a step")
         said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
+        said |= dict.fromkeys(line for profile in side.profiles for line in counted(profile))
         result += [f"{side.id}: {note}" for note in said]
     numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
     counts = " and ".join(numbers)

@@ -11,7 +11,7 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.shares import Shares
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_state import LaneState
-from tfmon.model.profile import Call, GpuTime, Profile, Repeat
+from tfmon.model.profile import NOT_COUNTED, Call, CpuCounters, GpuTime, Profile, Repeat
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.reports import DASH, VERDICT, Block, Chart, Lines, Note, Report, Section, Table, charts, head, text
 from tfmon.reports.charts import Point, Series
@@ -179,8 +179,20 @@ def describe(profile: Profile) -> Report:
         [
             Note(f"{profile.steps} steps of {step} (the longest {longest}), {_MODES[profile.mode]}"),
             Note(limit, VERDICT),
+            *map(Note, counted(profile)),
         ],
     )
+
+
+def counted(profile: Profile) -> Iterator[str]:
+    """Yield what the processor counted, or why it did not; nothing where that was not tried."""
+    counters = profile.counters
+    if isinstance(counters, CpuCounters):
+        yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"
+        waits = units.reading(counters.stalled_share, lambda value: units.percent(100 * value))
+        yield f"cycles that waited for a result, as a rule for memory: {waits}"
+    elif counters != NOT_COUNTED:
+        yield f"instructions per cycle: {units.absent(counters)}"
 
 
 Share = tuple[str, Reading, str]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -292,6 +293,7 @@ class LaneControl:
         except TraceError as error:
             self.report_profile_failure(request, error.message)
         else:
+            profile = replace(profile, counters=request.counters)
             self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:

@@ -1,0 +1,117 @@
+"""The processor's counters by `perf`: what its answers mean, with programs of that name that give them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import replace
+
+import pytest
+from support.profiles import profile
+
+from tfmon.model.profile import NOT_COUNTED, CpuCounters
+from tfmon.model.readings import Missing
+from tfmon.probes import cpu_counters
+from tfmon.reports.steps import counted
+
+REFUSED = """\
+Error:
+Access to performance monitoring and observability operations is limited.
+Consider adjusting /proc/sys/kernel/perf_event_paranoid setting to open
+"""
+
+
+def said_of(counters: CpuCounters | Missing) -> list[str]:
+    return list(counted(replace(profile({}), counters=counters)))
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew():
+    cpu_counters._obstacle.cache_clear()
+    yield
+    cpu_counters._obstacle.cache_clear()
+
+
+@pytest.fixture
+def perf(tmp_path, monkeypatch):
+    """Make a program `perf` that prints some lines to its standard error; returns the file with its arguments."""
+
+    def make(*lines: str, code: int = 0):
+        answer = tmp_path / "answer"
+        answer.write_text("\n".join(lines))
+        program = tmp_path / "perf"
+        program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncat {answer} >&2\nexit {code}\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return tmp_path / "asked"
+
+    return make
+
+
+@pytest.mark.process
+def test_counts_become_shares_of_the_cycles_of_the_process_that_is_asked_for(perf):
+    asked = perf(
+        "3000000;;instructions:u;2000;100.00;1.50;insn per cycle",
+        "2000000;;cycles:u;2000;100.00;;",
+        "500000;;stalled-cycles-backend:u;2000;100.00;;",
+    )
+    assert cpu_counters.count(4321) == CpuCounters(1.5, 0.25)
+    assert cpu_counters.count(4321) == CpuCounters(1.5, 0.25)
+    attempts = asked.read_text().splitlines()
+    assert [" -p 4321 " in one for one in attempts] == [False, True, True], "the machine is asked once"
+
+
+@pytest.mark.process
+def test_the_lines_of_two_kinds_of_cores_are_added_up(perf):
+    perf(
+        "100;;cpu_core/instructions:u/;1;50.00;;",
+        "300;;cpu_atom/instructions:u/;1;50.00;;",
+        "200;;cpu_core/cycles:u/;1;50.00;;",
+        "<not counted>;;cpu_atom/cycles:u/;0;0.00;;",
+        "<not supported>;;stalled-cycles-backend:u;0;100.00;;",
+    )
+    counters = cpu_counters.count(1)
+    assert counters == CpuCounters(2.0, Missing(cpu_counters.NOT_BY_THIS))
+    assert said_of(counters) == [
+        "instructions per cycle: 2.00",
+        f"cycles that waited for a result, as a rule for memory: n/a ({cpu_counters.NOT_BY_THIS})",
+    ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("lines", "code", "reason"),
+    [
+        (
+            ["<not supported>;;instructions:u;0;100.00;;", "<not supported>;;cycles:u;0;100.00;;"],
+            0,
+            "NOT_SUPPORTED",
+        ),
+        (REFUSED.splitlines(), 255, "NOT_ALLOWED"),
+    ],
+)
+def test_where_nothing_is_counted_it_says_why_once_and_at_once(perf, lines, code, reason):
+    asked = perf(*lines, code=code)
+    why = Missing(getattr(cpu_counters, reason))
+    assert cpu_counters.count(1) == why
+    assert "-p" not in asked.read_text()
+    assert said_of(why) == [f"instructions per cycle: n/a ({why.reason})"]
+    assert not said_of(NOT_COUNTED), "where it was not tried"
+
+
+@pytest.mark.process
+def test_a_machine_without_perf_is_told_what_to_install(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert cpu_counters.count(1) == Missing(cpu_counters.NO_PERF)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_the_real_program_counts_or_says_why_not():
+    counters = cpu_counters.count(os.getpid())
+    if isinstance(counters, Missing):
+        reasons = (cpu_counters.NOT_SUPPORTED, cpu_counters.NOT_ALLOWED, cpu_counters.DID_NOT_RUN)
+        assert counters.reason in reasons
+    else:
+        assert 0 < counters.instructions_per_cycle < 16

@@ -1,0 +1,75 @@
+"""What the processor counts in the threads of a process, by Linux's `perf` where it is installed and allowed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+
+from tfmon.model.profile import CpuCounters
+from tfmon.model.readings import Missing
+
+COUNTED_S = 2
+"""Long enough for a slice of a lane that trains in turns with others."""
+INSTRUCTIONS, CYCLES, STALLED = EVENTS = ("instructions", "cycles", "stalled-cycles-backend")
+"""Names that `perf` has for every processor; the last one is not counted by all. Source: perf-list(1)."""
+NO_PERF = "the program perf is not installed (Debian: linux-perf)"
+NOT_SUPPORTED = "the processor's counters cannot be read here, as in most virtual machines"
+NOT_ALLOWED = "the system does not allow it: /proc/sys/kernel/perf_event_paranoid must be 2 or less"
+NOT_BY_THIS = "this processor does not count them by that name"
+DID_NOT_RUN = "the lane did not train while it was counted"
+
+
+def count(pid: int) -> CpuCounters | Missing:
+    """Return what is counted in the threads of a process for `COUNTED_S` seconds, or at once why nothing is."""
+    obstacle = _obstacle()
+    if obstacle:
+        return Missing(obstacle)
+    counted = _perf("-p", str(pid), "--", "sleep", str(COUNTED_S))
+    if isinstance(counted, Missing):
+        return counted
+    instructions, cycles = counted.get(INSTRUCTIONS), counted.get(CYCLES)
+    if not instructions or not cycles:
+        return Missing(DID_NOT_RUN)
+    stalled = counted[STALLED] / cycles if STALLED in counted else Missing(NOT_BY_THIS)
+    return CpuCounters(instructions / cycles, stalled)
+
+
+@functools.cache
+def _obstacle() -> str:
+    """Return why nothing can be counted on this machine, found by counting in a program that ends at once."""
+    counted = _perf("--", "true")
+    return counted.reason if isinstance(counted, Missing) else "" if CYCLES in counted else NOT_SUPPORTED
+
+
+def _perf(*words: str) -> dict[str, float] | Missing:
+    """Return the count of each event that was counted outside of the kernel."""
+    program = shutil.which("perf")
+    if program is None:
+        return Missing(NO_PERF)
+    events = ",".join(f"{event}:u" for event in EVENTS)
+    try:
+        answer = subprocess.run(
+            [program, "stat", "-x", ";", "-e", events, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COUNTED_S + 10,
+            check=False,
+            text=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Missing(f"perf could not be run: {type(error).__name__}")
+    result: dict[str, float] = {}
+    for line in answer.stderr.splitlines():
+        value, _unit, name = (*line.split(";"), "", "")[:3]
+        event = next((one for one in reversed(EVENTS) if one in name), None)  # "cycles" is in the last one, too
+        if event is not None and value.isdecimal():  # a processor with two kinds of cores has a line for each
+            result[event] = result.get(event, 0.0) + float(value)
+    if answer.returncode and not result:
+        first = next(filter(None, answer.stderr.splitlines()), f"exit code {answer.returncode}")
+        return Missing(
+            NOT_ALLOWED if "perf_event_paranoid" in answer.stderr else f"perf says: {first.strip()[:100]}"
+        )
+    return result
