@@ -4,8 +4,7 @@
 
 A Keras script trains under `tfmon watch --detach`. Terminals run `tfmon attach`, some at the same time, and end by
 `q` and `d`, by SIGHUP, by SIGKILL or by closing; one viewer stays from the first moment to the last. In the end
-the script's exit code, steps and weights must be those without tfmon, and the recording must replay to what the viewer
-that stayed has.
+exit code, steps and weights must be those without tfmon, and the recording must replay to what that viewer has.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def main() -> None:
     import tensorflow as tf
 
     found = find_scenario(name)
-    scenario = load(found.path)(found.defaults)
+    scenario = load(found.path)(found.defaults())
     data, model = scenario.data(), scenario.model()
     dataset = data if isinstance(data, tf.data.Dataset) else tf.data.Dataset.from_tensor_slices(data)
     dataset = scenario.batches(dataset, scenario.batch_size)
