@@ -2,7 +2,7 @@
 
     python tests/benchmarks/crosscheck.py [--rounds 5] [--only examples,wall] [--page docs/crosscheck.md]
 
-It takes about 20 minutes on two cores with nothing beside it. hyperfine, GNU time and pidstat (sysstat) must be
+It takes about half an hour on two cores with nothing beside it. hyperfine, GNU time and pidstat (sysstat) must be
 installed; `make crosscheck` installs them where it may. Each difference has an interval of 95 % from the rounds,
 by Student's t on the logarithms of ours over theirs; those of one round were measured one after the other.
 """
@@ -29,6 +29,7 @@ from typing import Any
 import psutil
 from common import options_of
 from scipy.stats import t as student
+from verdicts import load
 
 import tfmon
 from tfmon import units
@@ -43,10 +44,10 @@ PYTHON = sys.executable
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 SCENARIOS = ("small-dense", "large-dense", "slow-preprocess", "sequential-rnn", "text-conv")
 SECONDS = 5.0
-BATCHES = (64, 1024)
-EXAMPLES = 65_536
-"""In an epoch of the script."""
-EPOCHS = {64: 8, 1024: 32}
+STEPS_PER_EXECUTION = (1, 32)
+"""The two settings of the script, which knows nothing of tfmon."""
+STEPS_AN_EPOCH, EPOCHS = 1024, 12
+BATCH = 64
 CLOSE = 0.03
 """A difference beyond which one of the two must be wrong, or measure something else."""
 
@@ -105,9 +106,9 @@ def raced_alone(name: str, *settings: str, seconds: float = SECONDS) -> dict[str
     return race(name, "--lane", ",".join(("cpu", *settings)), "--seconds", f"{seconds:g}")
 
 
-def script(batch: int, epochs: int | None = None) -> list[str]:
+def script(setting: int = 1, epochs: int = EPOCHS) -> list[str]:
     """Return the command of the user's script."""
-    return [PYTHON, SCRIPT, "--batch", str(batch), "--epochs", str(EPOCHS[batch] if epochs is None else epochs)]
+    return [PYTHON, SCRIPT, "--steps-per-execution", str(setting), "--epochs", str(epochs)]
 
 
 # ------------------------------------------------------------ the rows
@@ -126,27 +127,25 @@ def examples(rounds: int) -> Iterator[Row]:
 
 def wall(rounds: int) -> Iterator[Row]:
     """Compare step times of a script in two settings, and their ratio, with hyperfine's of whole commands."""
-    steps: dict[int, list[tuple[float, float]]] = {batch: [] for batch in BATCHES}
+    times: dict[int, list[tuple[float, float]]] = {setting: [] for setting in STEPS_PER_EXECUTION}
     ratios = []
     for _ in range(rounds):
-        for batch in BATCHES:
+        for setting, pairs in times.items():
             with tempfile.TemporaryDirectory() as folder:
                 kept = Path(folder) / "hyperfine.json"
-                commands = [" ".join(script(batch, count)) for count in (1, EPOCHS[batch])]
+                commands = [" ".join(script(setting, epochs)) for epochs in (1, EPOCHS)]
                 run("hyperfine", "-N", "--runs", "1", "--export-json", str(kept), *commands)
                 short, whole = (one["mean"] for one in json.loads(kept.read_text())["results"])
-            theirs = (whole - short) * batch / EXAMPLES / (EPOCHS[batch] - 1)
-            lane = watched(*script(batch))
-            steps[batch].append((batch / lane["examples_per_s"], theirs))
-        lanes = [option for batch in BATCHES for option in ("--lane", f"cpu,batch_size={batch}")]
-        raced = race(*lanes, "--seconds", "12", "--", *script(64, 10**7))
+            theirs = (whole - short) / STEPS_AN_EPOCH / (EPOCHS - 1)
+            pairs.append((BATCH / watched(*script(setting))["examples_per_s"], theirs))
+        lanes = [option for one in times for option in ("--lane", f"cpu,steps_per_execution={one}")]
+        raced = race(*lanes, "--seconds", "12", "--", *script(epochs=10**7))
         rates = [lane["examples_per_s"] for lane in raced["lanes"]]
-        truth = [batch / steps[batch][-1][1] for batch in BATCHES]
-        ratios.append((rates[1] / rates[0], truth[1] / truth[0]))
-    for batch, pairs in steps.items():
-        yield Row(
-            f"step time of a script, batch {batch}", "hyperfine, less a run of one epoch", pairs, _milliseconds
-        )
+        slow, fast = (pairs[-1][1] for pairs in times.values())
+        ratios.append((rates[1] / rates[0], slow / fast))
+    for setting, pairs in times.items():
+        what = f"time of a batch of a script, steps_per_execution={setting}"
+        yield Row(what, "hyperfine, less a run of one epoch", pairs, _milliseconds)
     yield Row("ratio of a race of both settings", "hyperfine", ratios, units.ratio)
 
 
@@ -156,10 +155,10 @@ def machine(rounds: int) -> Iterator[Row]:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder) / "time.txt"
-            run("/usr/bin/time", "-v", "-o", str(kept), *script(64))
+            run("/usr/bin/time", "-v", "-o", str(kept), *script())
             peak = next(line for line in kept.read_text().splitlines() if "Maximum resident" in line)
         with _pidstat() as theirs:
-            lane = watched(*script(64))
+            lane = watched(*script())
         cpu.append((lane["cpu_pct"], theirs["cpu"]))
         memory.append((lane["peak_private_bytes"] + theirs["shared"], 1024 * float(peak.split()[-1])))
     yield Row("CPU of a script", "pidstat", cpu, units.percent)
@@ -187,8 +186,7 @@ def _pidstat() -> Iterator[dict[str, float]]:
                 if len(fields) > 8 and fields[2] == str(process.pid):
                     shares.append(float(fields[7]))
                 with contextlib.suppress(psutil.Error):
-                    full = process.memory_full_info()
-                    result["shared"] = float(full.rss - full.uss)
+                    result["shared"] = float(process.memory_info().shared)  # of files, such as libraries
         result["cpu"] = statistics.mean(shares[_START_S:-1])
 
     thread = threading.Thread(target=look)
@@ -287,7 +285,38 @@ def trace(rounds: int) -> Iterator[Row]:
         yield Row(f"{what} of a trace", "XProf", pairs, _milliseconds)
 
 
-MEASURED = {"examples": examples, "wall": wall, "trace": trace, "machine": machine, "gate": gate, "best": best}
+def handicaps(rounds: int) -> Iterator[Row]:
+    """Compare the ratio of two lanes with a known one, and count the intervals that cover it, quiet and loaded."""
+    command = [PYTHON, str(HERE / "handicap.py")]
+    for busy in (False, True):
+        for percent in (3, 5, 10):
+            truth, covered, pairs = 1 + percent / 100, 0, []
+            for _ in range(rounds):
+                lanes = [option for own in (0, percent) for option in ("--lane", f"cpu,handicap={own}")]
+                with load(busy):
+                    verdict = race(*lanes, "--seconds", "10", "--", *command)["verdict"]
+                (first, *_), ends = verdict["ranking"], verdict["ratio_ci95"]
+                low, ratio, high = (
+                    one if first["id"] == "A" else 1 / one for one in (ends[0], verdict["ratio"], ends[1])
+                )
+                covered += min(low, high) <= truth <= max(low, high)
+                pairs.append((ratio, truth))
+            how = "beside a busy process" if busy else "quiet"
+            note = f"its interval of 95 % covers the truth in {covered} of {rounds}"
+            yield Row(
+                f"ratio of steps of {percent} % more, {how}", "known by construction", pairs, units.ratio, note
+            )
+
+
+MEASURED = {
+    "examples": examples,
+    "wall": wall,
+    "trace": trace,
+    "machine": machine,
+    "gate": gate,
+    "best": best,
+    "handicaps": handicaps,
+}
 
 
 def _milliseconds(seconds: float) -> str:
