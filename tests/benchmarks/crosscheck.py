@@ -242,7 +242,9 @@ def gate(rounds: int) -> Iterator[Row]:
 def best(rounds: int) -> Iterator[Row]:
     """Compare the best of a sweep with brute force: each combination raced by itself."""
     sizes = (32, 256, 2048)
-    found = tfmon.sweep("large-dense", {"batch_size": list(sizes)}, on="cpu", limit_s=30, record=False)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "sweep.jsonl.gz"
+        found = tfmon.sweep("large-dense", {"batch_size": list(sizes)}, on="cpu", limit_s=30, record=kept)
     speeds: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(rounds):
         for size in sizes:
