@@ -60,10 +60,10 @@ def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missin
 
 
 def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
-    """Return what the peaks of a side are made of, each after its name, or why that is not known."""
+    """Return what the peaks of a side are made of, each after its name; or why that is not known."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
-        return [f"{name}{units.absent(peaks)}"]
+        return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
     lines = [f"{name}{memory_sentence(peak)}" for peak in peaks]
     first = peaks[0]
     reached = f"{name}reached in {first.reached_in}" if first.reached_in else f"{name}at the beginning"

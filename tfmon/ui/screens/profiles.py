@@ -176,8 +176,8 @@ def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
     entries = []
     for parts in memory_beside(sides):
         name, *texts = memory_cells(parts)
-        sizes = [-1 if part is None else part.allocated_bytes for part in parts for _ in ("memory", "share")]
-        entries.append(Entry(name, ((name, TEXT), *((text.rjust(9), TEXT) for text in texts)), (name, *sizes)))
+        sizes = [None if part is None else part.allocated_bytes for part in parts for _ in ("memory", "share")]
+        entries.append(Entry(name, ((name, TEXT), *((text.rjust(8), TEXT) for text in texts)), (name, *sizes)))
     return entries
 
 
