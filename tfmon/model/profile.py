@@ -184,7 +184,7 @@ class MemoryPeak:
     """The most that an allocator had handed out at once during the captured steps, and for what."""
 
     place: str
-    """The device, such as GPU:0 or CPU; for any other memory TensorFlow's name of its allocator."""
+    """The device, such as GPU:0, and which blocks unless all; TensorFlow's name of any other allocator."""
     allocated_bytes: int
     before_bytes: int
     """Of that, allocated before the capture: as a rule weights, and the state of the optimizer."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from tfmon.model.profile import Allocated, MemoryPeak
@@ -27,7 +28,7 @@ NO_CPU_EVENTS = Missing(
 """Source: `kSmallAllocationsThreshold` in `mkl_cpu_allocator.h`; blocks of 256,000 and of 262,144 bytes traced."""
 NO_GPU_EVENTS = Missing("the GPU's allocator reports nothing; TensorFlow's BFC allocator would")
 _GPU = re.compile(r"GPU_(\d+)_bfc")
-_ON_CPU = ("mklcpu", "cpu", "bfc_cpu_allocator_for_gpu")
+_ON_CPU = {"mklcpu": f"{CPU} in blocks from 256 KiB on", "cpu": CPU, "bfc_cpu_allocator_for_gpu": CPU}
 _FUNCTION = re.compile(r"__inference_(.+)_\d+")
 """What XLA compiled allocates under the name of its function, whose number differs between processes."""
 
@@ -41,8 +42,16 @@ class _Change(NamedTuple):
     after_bytes: int
     """What the allocator has handed out then."""
     address: int
-    operation: str
+    feeds: bool
+    """Whether the input pipeline did it."""
     stats: Mapping[str, Stat]
+
+    @property
+    def operation(self) -> str:
+        """What allocated it."""
+        name = PIPELINE_NAME if self.feeds else str(self.stats.get("tf_op") or NAMELESS)[:LONGEST_NAME]
+        function = _FUNCTION.fullmatch(name)
+        return function[1] if function else name
 
 
 def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[MemoryPeak, ...] | Missing:
@@ -52,7 +61,7 @@ def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[Memor
         changes.setdefault(allocator, []).append(change)
     every = [_peak(_place(name), own, loop.window[0]) for name, own in changes.items()]
     peaks = [peak for peak in every if peak is not None]
-    peaks.sort(key=lambda peak: (not _is_gpu(peak), peak.place != CPU, -peak.allocated_bytes))
+    peaks.sort(key=lambda peak: (not _is_gpu(peak), not peak.place.startswith(CPU), -peak.allocated_bytes))
     if on_gpu and not any(map(_is_gpu, peaks)):
         return NO_GPU_EVENTS
     return tuple(peaks) or NO_CPU_EVENTS
@@ -65,23 +74,25 @@ def _is_gpu(peak: MemoryPeak) -> bool:
 def _place(allocator: str) -> str:
     """Return the device of an allocator; its own name for any other, as that of memory for copies to a GPU."""
     gpu = _GPU.fullmatch(allocator)
-    return f"GPU:{gpu[1]}" if gpu else CPU if allocator in _ON_CPU else allocator[:LONGEST_NAME]
+    return f"GPU:{gpu[1]}" if gpu else _ON_CPU.get(allocator, allocator[:LONGEST_NAME])
 
 
 def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
     """Yield the allocator and what it handed out or got back; events that lack a number are skipped."""
     lines = host_lines(space)
-    of_pipeline = {event.stats.get("id") for line in lines for event in line.events if event.name == RUN_ASYNC}
+    started = {event.stats.get("id", "") for line in lines for event in line.events if event.name == RUN_ASYNC}
     for line in lines:
+        of_pipeline = line.name.startswith(PIPELINE)
         for event in line.events:
-            if event.name in (ALLOCATION, DEALLOCATION):
-                sign, stats = 1 if event.name == ALLOCATION else -1, event.stats
-                feeds = line.name.startswith(PIPELINE) or stats.get("id") in of_pipeline
-                size, after = (_number(stats, name) for name in ("allocation_bytes", "bytes_allocated"))
-                if size > 0 and after >= 0:
-                    name = PIPELINE_NAME if feeds else _operation(stats.get("tf_op"))
-                    change = _Change(event.start_ps, sign * size, after, _number(stats, "addr"), name, stats)
-                    yield str(stats.get("allocator_name", "")), change
+            if event.name not in (ALLOCATION, DEALLOCATION):
+                continue
+            stats = event.stats
+            size, after = _number(stats, "allocation_bytes"), _number(stats, "bytes_allocated")
+            if size > 0 and after >= 0:
+                size = size if event.name == ALLOCATION else -size
+                feeds = of_pipeline or stats.get("id") in started
+                change = _Change(event.start_ps, size, after, _number(stats, "addr"), feeds, stats)
+                yield str(stats.get("allocator_name", "")), change
 
 
 def _number(stats: Mapping[str, Stat], name: str) -> int:
@@ -90,15 +101,9 @@ def _number(stats: Mapping[str, Stat], name: str) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _operation(name: Stat | None) -> str:
-    text = str(name or NAMELESS)[:LONGEST_NAME]
-    function = _FUNCTION.fullmatch(text)
-    return function[1] if function else text
-
-
 def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | None:
     """Return the last peak in the window, most of which has a name; None where the allocator did nothing then."""
-    changes.sort(key=lambda change: change.at_ps)
+    changes.sort(key=attrgetter("at_ps"))
     within = [
         (change.after_bytes + max(0, -change.bytes), number)
         for number, change in enumerate(changes)
@@ -108,11 +113,10 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
         return None
     peak_bytes, number = max(within)
     present: dict[int, _Change] = {}
-    before_bytes, reached_in = changes[0].after_bytes - changes[0].bytes, ""
+    before_bytes, latest = changes[0].after_bytes - changes[0].bytes, None
     for change in changes[: number + (changes[number].bytes > 0)]:
         if change.bytes > 0:
-            present[change.address] = change
-            reached_in = change.operation
+            present[change.address] = latest = change
         elif present.pop(change.address, None) is None:
             before_bytes += change.bytes
     stats = changes[number].stats
@@ -123,7 +127,7 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
         before_bytes=before_bytes,
         unknown_bytes=peak_bytes - before_bytes - named_bytes,
         operations=_by_operation(present.values()),
-        reached_in=reached_in,
+        reached_in="" if latest is None else latest.operation,
         highest_bytes=max(peak_bytes, _number(stats, "peak_bytes_in_use")),
     )
 

@@ -43,7 +43,7 @@ class ProfilesPage(ListPage):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "profile both"),
-        bound("move.next", word="operations, types, layers, memory"),
+        bound("move.next", word="types, layers, memory"),
         bound("move.previous"),
         bound("move.right", "pair(1)"),
         bound("move.left", "pair(-1)"),
