@@ -117,7 +117,7 @@ def test_the_report_of_a_race_has_the_memory_of_a_single_lane_that_was_profiled(
         demo.session.accept(Profiled(lane=demo.names[0], at_ns=demo.clock(), folder="x", profile=one))
     described = report(analyse(demo.session.snapshot()))
     headings = [section.heading for section in described.sections if section.shown]
-    assert "memory at its peak, by layer" in headings and "What explains the difference" not in headings
+    assert "Memory at its peak, by layer" in headings and "What explains the difference" not in headings
     page = visible(html.write(described, html.keep, NO_SCRIPT))
     assert "60 % net/large, 30 % allocated before the profile" in page
 
@@ -126,7 +126,7 @@ def test_profiles_of_an_older_version_have_no_section_of_memory():
     headings = [
         section.heading for section in report(analyse(raced_and_profiled().snapshot())).sections if section.shown
     ]
-    assert "What explains the difference" in headings and "memory at its peak, by layer" not in headings
+    assert "What explains the difference" in headings and "Memory at its peak, by layer" not in headings
 
 
 def test_profiles_under_other_settings_are_not_compared():

@@ -68,16 +68,15 @@ def section(first: ProfiledSide, second: ProfiledSide) -> Section:
     return Section("What explains the difference", (said, chart), long=True)
 
 
-def memory_section(sides: Sequence[ProfiledSide]) -> Section:
+def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its peak, by layer") -> Section:
     """Return what the peak of memory of each side is made of; of a single side, in which operations, too."""
     alone, beside = len(sides) == 1, memory_beside(sides)
     rows = [[*memory_heads(sides), *(["most of it in"] if alone else [])]]
     for parts in beside[: MOST_ROWS["layer"]]:
         rows.append([*memory_cells(parts), *(part.largest for part in parts if alone and part is not None)])
     lines = [line for side in sides for line in memory_lines(side, "" if alone else f"{side.id}: ")]
-    return Section(
-        "memory at its peak, by layer", (Lines(lines), Table(rows, left=(0, 3)[: 1 + alone]) if beside else None)
-    )
+    table = Table(rows, left=(0, 3)[: 1 + alone]) if beside else None
+    return Section(heading, (Lines(lines), table))
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:

@@ -94,7 +94,7 @@ def report(
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
             *((profile_diff.section(*profiled),) if profiled is not None else ()),
-            *((profile_diff.memory_section(sides),) if sides else ()),
+            *((profile_diff.memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
             *(() if analysis.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(analysis))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
