@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_lanes import calling, each_step, gpu, mark, marker, trace, waiting
+from made_memory import Allocator, one_step, traced
 from made_xspace import write_xspace
 
 from tfmon.model.profile import Profile
+from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread
 from tfmon.profile.breakdown import read_profile
+from tfmon.profile.memory import NAMELESS
 from tfmon.profile.trace import STEP, both, read_space, total
 
 HERE = Path(__file__).parent
@@ -34,14 +39,18 @@ for tool in sys.argv[2:]:
 """
 
 
-def by_xprof(path: Path) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
-    """Return its steps by their number, and its operations on the host or the device by their type and name."""
-    tools = ("input_pipeline_analyzer", "framework_op_stats")
+def converted(path: Path, *tools: str) -> list[Any]:
+    """Return what XProf's tools make of a trace."""
     command = [sys.executable, "-c", CONVERT, str(path), *tools]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lines = [line.removeprefix("xprof:") for line in done.stdout.splitlines() if line.startswith("xprof:")]
     assert len(lines) == len(tools), done.stderr[-2000:]
-    analyzer, operations = map(json.loads, lines)
+    return [json.loads(line) for line in lines]
+
+
+def by_xprof(path: Path) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
+    """Return its steps by their number, and its operations on the host or the device by their type and name."""
+    analyzer, operations = converted(path, "input_pipeline_analyzer", "framework_op_stats")
     (steps,) = (one for one in map(rows, analyzer) if one and "stepTimeMs" in one[0])
     numbered = {int(str(one["stepnum"]).split()[-1]): one for one in steps}
     return numbered, {(one["type"], one["operation"]): one for one in rows(operations[0])}
@@ -128,3 +137,45 @@ def test_a_made_trace_of_a_gpu(tmp_path, kernels, copies):
     assert worked == pytest.approx(works_us)
     assert [one["deviceComputeTimeMs"] * 1000 for one in steps.values()] == [close(works_us)] * len(steps)
     assert len(steps) >= 3
+
+
+def peak_by_xprof(path: Path, allocator: str) -> tuple[int, dict[str, int]]:
+    """Return the peak, and what each operation of the step in which it is has allocated then, in bytes."""
+    (memory,) = converted(path, "memory_profile")
+    own = memory["memoryProfilePerAllocator"][allocator]
+    named: Counter[str] = Counter()
+    for one in own["activeAllocations"]:
+        if (place := int(one["snapshotIndex"])) >= 0:
+            block = own["memoryProfileSnapshots"][place]["activityMetadata"]
+            named[block["tfOpName"] or NAMELESS] += int(block["allocationBytes"]) * int(one["numOccurrences"])
+    return int(own["profileSummary"]["peakStats"]["heapAllocatedBytes"]), dict(named)
+
+
+def agree(path: Path, allocator: str) -> dict[str, int]:
+    """Assert that the peak agrees, and what is named of its step; return what is of some size."""
+    peaks = read_profile(path).memory
+    assert not isinstance(peaks, Missing), peaks.reason
+    ours = {one.name: one.allocated_bytes for one in peaks[0].operations}
+    peak_bytes, named = peak_by_xprof(path, allocator)
+    assert peaks[0].allocated_bytes == peak_bytes and peaks[0].unknown_bytes == 0
+    assert {name: ours.get(name) for name in named} == named
+    return {name: size for name, size in named.items() if size > 1 << 20}
+
+
+@pytest.mark.parametrize(("variable", "value", "allocator"), [
+    ("TF_ENABLE_ONEDNN_OPTS", "1", "mklcpu"), ("TF_CPU_ALLOCATOR_USE_BFC", "true", "bfc_cpu_allocator_for_gpu")
+])  # fmt: skip
+def test_the_peak_of_memory_of_a_net(tmp_path, variable, value, allocator):
+    command = [sys.executable, str(HERE / "record_dense.py"), str(tmp_path)]
+    environment = {**os.environ, variable: value}
+    subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+    (path,) = tmp_path.glob("**/*.xplane.pb")
+    large = "sequential_1/large_1/Relu"
+    assert agree(path, allocator)[large] >= 4096 * 2048 * 4
+
+
+def test_the_peak_of_memory_of_a_made_trace_of_a_gpu(tmp_path):
+    pool = Allocator(before=30)
+    path = tmp_path / "made.xplane.pb"
+    write_xspace(traced(*one_step(pool), *one_step(pool, 1000), steps=2), path)
+    assert len(agree(path, "GPU_0_bfc")) == 3

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from support.profiles import profile, two_sides
+from support.profiles import memory_peak, profile, two_sides
 from support.ui import racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import KnobApplied, Profiled
+from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.reports import Chart, html
 from tfmon.reports.profile_diff import WIDTH, describe, to_json, to_text
@@ -18,6 +20,10 @@ from tfmon.reports.race_json import to_json as race_json
 
 from .pages import NO_SCRIPT, visible
 
+PEAKS = (
+    memory_peak({"net/large/Relu": 60, "net/small/Relu": 10}, "GPU:0", before=30),
+    memory_peak({"input pipeline": 5}),
+)
 TEXT = """\
 A (cpu batch_size=16) takes 3.54 ms a step, B (cpu batch_size=256) 15.8 ms: 12.2 ms more (11.9 ms to
 12.6 ms)
@@ -80,6 +86,47 @@ def test_the_report_of_a_race_whose_lanes_were_profiled_has_a_section_with_bars(
     page = html.write(described, html.keep, NO_SCRIPT)
     assert "these 2 explain 99 % of it" in visible(page)
     assert race_json(analysis)["profiles"]["difference"]["value_ns"] == pytest.approx(12.22e6, rel=0.01)
+
+
+def test_memory_of_both_sides_stands_beside_each_other():
+    first, second = (
+        replace(side, profiles=(replace(side.profiles[0], memory=memory),))
+        for side, memory in zip(two_sides(1), (PEAKS, Missing("no allocator reports anything")), strict=True)
+    )
+    text = to_text(first, second)
+    start = text.index("memory at its peak, by layer")
+    assert text[start:].splitlines()[1:9] == [
+        "  A: the peak of 100 MiB on GPU:0: 60 % net/large, 30 % allocated before the profile, 10 % net/small",
+        "  A: reached in net/large/Relu",
+        "  A: the peak of 5.0 MiB on CPU: 100 % input pipeline",
+        "  B: n/a (no allocator reports anything)",
+        "",
+        "  layer                              A  share  B  share",
+        "  net/large                     60 MiB   60 %  –",
+        "  allocated before the profile  30 MiB   30 %  –",
+    ]
+    sides = to_json(first, second)["sides"]
+    assert [one["allocated_bytes"] >> 20 for one in sides[0]["memory"]] == [100, 5]
+    assert sides[1]["memory"] is None and sides[1]["memory_missing"] == "no allocator reports anything"
+
+
+def test_the_report_of_a_race_has_the_memory_of_a_single_lane_that_was_profiled():
+    demo = racing_demo()
+    for peaks in (PEAKS[1:], PEAKS):
+        one = replace(two_sides(1)[0].profiles[0], memory=peaks)
+        demo.session.accept(Profiled(lane=demo.names[0], at_ns=demo.clock(), folder="x", profile=one))
+    described = report(analyse(demo.session.snapshot()))
+    headings = [section.heading for section in described.sections if section.shown]
+    assert "Memory at its peak, by layer" in headings and "What explains the difference" not in headings
+    page = visible(html.write(described, html.keep, NO_SCRIPT))
+    assert "60 % net/large, 30 % allocated before the profile" in page
+
+
+def test_profiles_of_an_older_version_have_no_section_of_memory():
+    headings = [
+        section.heading for section in report(analyse(raced_and_profiled().snapshot())).sections if section.shown
+    ]
+    assert "What explains the difference" in headings and "Memory at its peak, by layer" not in headings
 
 
 def test_profiles_under_other_settings_are_not_compared():

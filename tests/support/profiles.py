@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfmon.analysis.profile_diff import ProfiledSide
-from tfmon.model.profile import Input, Part, Profile
+from tfmon.model.profile import NO_MEMORY, Allocated, Input, MemoryPeak, Part, Profile
 from tfmon.model.readings import Missing
 
 INPUT = ("waiting for input", "")
 NOT_HERE = Missing("not in this test")
 
 
-def profile(times: Mapping[tuple[str, str], float], *, device: str = "CPU", steps: int = 20) -> Profile:
+def memory_peak(layers: Mapping[str, int], place: str = "CPU", before: int = 0) -> MemoryPeak:
+    """Return a peak of memory, of which each operation has so many MiB."""
+    operations = tuple(Allocated(name, size << 20, 1, "[64,128]") for name, size in layers.items())
+    whole = (sum(layers.values()) + before) << 20
+    return MemoryPeak(place, whole, before << 20, 0, operations, next(iter(layers)), whole)
+
+
+def profile(
+    times: Mapping[tuple[str, str], float],
+    *,
+    device: str = "CPU",
+    steps: int = 20,
+    memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY,
+) -> Profile:
     """Return a profile of parts, by their names and types, with their time of a step in ns."""
     parts = [
         Part(name, kind, device if kind else "", time, time if kind else 0.0, steps if kind else 0)
@@ -37,6 +50,7 @@ def profile(times: Mapping[tuple[str, str], float], *, device: str = "CPU", step
         host_only=False,
         notes=(),
         parts=tuple(parts),
+        memory=memory,
     )
 
 

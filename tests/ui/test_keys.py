@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from support.profiles import memory_peak, profile
 from support.ui import CPU_MACHINE, WIDTH, Demo, FakeRuns, hosts_demo, racing_demo
 from textual import events
 from textual.binding import Binding
@@ -210,7 +211,9 @@ def test_every_line_of_a_pane_is_explained(machine):
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
-    lane = replace(snapshot.lane("gpu:0"), step=StepFacts(computing_share=0.5), process=ProcessInfo(number=2))
+    peaks = (memory_peak({"net/dense/Relu": 1100}, "GPU:0"),)
+    step = StepFacts(computing_share=0.5, profiles=(profile({("net/dense/MatMul", "MatMul"): 1e6}, memory=peaks),))
+    lane = replace(snapshot.lane("gpu:0"), step=step, process=ProcessInfo(number=2))
     gpu = replace(snapshot.gpus[0], activity=Missing("not told"))
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     remote = hosts_demo().session.snapshot()

@@ -6,20 +6,21 @@ from dataclasses import replace
 
 import pytest
 from support.events import reread
+from support.profiles import memory_peak, profile
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.gpu import ClockReason, SlowReading
-from tfmon.model.lane_events import Hello, LibrariesLoaded
+from tfmon.model.lane_events import Hello, LibrariesLoaded, Profiled
 from tfmon.model.lane_state import ProcessInfo
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.reports.race import to_text
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.lane import lane_rows
+from tfmon.ui.screens.lane import _of_lane, lane_rows
 
 from .pilot import app_of, frame, press, shown, text, until
 
@@ -191,6 +192,16 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         assert "no message for 25" in text and "while racing" in text
         await press(pilot, "K")
         assert demo.controls.calls[-1] == ("kill", "gpu:0")
+
+
+async def test_what_a_profile_tells_of_memory_is_on_the_page():
+    demo = racing_demo()
+    peaks = (memory_peak({"net/dense/Relu": 1100, "net/out/Relu": 92}, "GPU:0", before=308),)
+    one = profile({("net/dense/MatMul", "MatMul"): 1e6}, memory=peaks)
+    demo.session.accept(Profiled(lane="gpu:0", at_ns=demo.clock(), folder="x", profile=one))
+    lines = dict(_of_lane(demo.session.snapshot().lane("gpu:0")))
+    assert lines["profiled"].startswith("the peak of 1.5 GiB on GPU:0: 73 % net/dense")
+    assert "profiled" not in dict(_of_lane(demo.session.snapshot().lane("cpu")))
 
 
 async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from support.profiles import INPUT, profile
+import pytest
+from support.profiles import INPUT, memory_peak, profile
 from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.errors import TfmonError
 from tfmon.model.lane_events import Profiled
+from tfmon.model.readings import Missing
 
 from .pilot import app_of, press, shown, until
 
@@ -15,13 +17,19 @@ CAST = ("net/dense/Cast", "Cast")
 CPU = {MATMUL: 30e6, RELU: 8e6, INPUT: 1e6}
 GPU = {MATMUL: 2e6, RELU: 1e6, INPUT: 3e6, CAST: 0.5e6}
 
+MEMORY = {
+    "CPU": Missing("no allocator reports anything"),
+    "GPU:0": (memory_peak({"net/dense/Relu": 1100, "net/out/Relu": 92}, "GPU:0", before=308),),
+}
+
 
 def profiled(demo: Demo, first: str, second: str, times: int = 3) -> str:
     """Have the demo's lanes profiled."""
     for number in range(times):
         for lane, parts, device in ((first, CPU, "CPU"), (second, GPU, "GPU:0")):
             noise = {key: time * (1 + 0.01 * number) for key, time in parts.items()}
-            event = Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=profile(noise, device=device))
+            one = profile(noise, device=device, memory=MEMORY[device])
+            event = Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=one)
             demo.session.accept(event)
     return ""
 
@@ -69,6 +77,31 @@ async def test_a_small_terminal_has_the_table_without_the_columns_that_are_least
         assert "MatMul net/dense" in text and "-28.3 ms" in text and "86 %" in text
         assert "runs a step" not in text.split("MatMul net/dense")[0]
         assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_the_peak_of_memory_is_the_last_table_and_the_first_one_comes_again(size):
+    app, _ = make(racing_demo())
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "P")
+        await until(pilot, lambda: "explains" in shown(pilot))
+        await press(pilot, "tab", "tab", "tab")
+        text = shown(pilot)
+        assert "C: n/a (no allocator reports anything)" in text and "G: the peak of 1.5 GiB on GPU:0: 73 %" in text
+        assert ["net/dense", "–", "1.1", "GiB", "73", "%"] in [line.split() for line in text.splitlines()]
+        await press(pilot, "tab")
+        assert "by operation" in shown(pilot)
+
+
+async def test_memory_is_sorted_by_its_amount_and_not_by_its_text():
+    app, _ = make(racing_demo())
+    async with app.run_test(size=(200, 50)) as pilot:
+        await press(pilot, "P")
+        await until(pilot, lambda: "explains" in shown(pilot))
+        await press(pilot, "tab", "tab", "tab")
+        await press(pilot, *"oooo")
+        amounts = [line.split()[-4:-2] for line in shown(pilot).splitlines() if "%" in line and ":" not in line]
+        assert amounts == [["92", "MiB"], ["308", "MiB"], ["1.1", "GiB"]]
 
 
 async def test_a_profile_that_cannot_be_taken_says_why():

@@ -26,6 +26,8 @@ BottleneckKind: TypeAlias = Literal[
 """`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
 where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
 
+NO_MEMORY = Missing("a profile of an older version does not tell it")
+
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
 """How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
 
@@ -177,6 +179,38 @@ NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this m
 
 
 @dataclass(frozen=True, slots=True)
+class Allocated:
+    """Memory of an operation that was not given back before the peak."""
+
+    name: str
+    """Of the operation; or what else is known, such as the input pipeline."""
+    allocated_bytes: int
+    """What the allocator took for it: up to twice what the tensors need."""
+    blocks: int
+    shape: str = ""
+    """Of the largest, such as [64,128]; empty where the trace does not tell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """The most that an allocator had handed out at once during the captured steps, and for what."""
+
+    place: str
+    """The device, such as GPU:0, and which blocks unless all; TensorFlow's name of any other allocator."""
+    allocated_bytes: int
+    before_bytes: int
+    """Of that, allocated before the capture: as a rule weights, and the state of the optimizer."""
+    unknown_bytes: int
+    """Of that, not in the trace, whose profiler lost events; negative where memory was given back unseen."""
+    operations: tuple[Allocated, ...]
+    """The rest, the most first."""
+    reached_in: str
+    """The operation whose block made it the peak; empty where memory was only given back."""
+    highest_bytes: int
+    """The peak since the process began."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileBottleneck:
     """What limits the lane."""
 
@@ -219,6 +253,8 @@ class Profile:
     parts: tuple[Part, ...] = ()
     """The whole time of a step, the longest part first; empty in a recording of an older version."""
     counters: CpuCounters | Missing = NOT_COUNTED
+    memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
+    """Of each allocator that did anything, that of the device that computes first."""
 
     @property
     def computing_share(self) -> float | None:

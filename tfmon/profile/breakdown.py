@@ -8,11 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
-from tfmon.model.profile import BottleneckKind, Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
+from tfmon.model.profile import (
+    NO_MEMORY,
+    BottleneckKind,
+    Call,
+    Input,
+    Mode,
+    Op,
+    Ops,
+    Profile,
+    ProfileBottleneck,
+    Repeat,
+)
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import GpuTrace
 from tfmon.profile.loop_thread import FunctionBuild, LoopThread
+from tfmon.profile.memory import memory_peaks
 from tfmon.profile.operations import OpRun, executed
 from tfmon.profile.parts import LONGEST_NAME, parts_of
 from tfmon.profile.trace import (
@@ -56,7 +68,7 @@ def read_profile(
 
 
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts: bool = False) -> Profile:
-    """Return the profile of the captured steps of a trace; with `parts`, the whole time of a step in parts, too.
+    """Return the profile of the captured steps of a trace; with `parts`, the whole step in parts, and memory.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
     Apple's, only what the host did is told. `marker` names the steps; empty for what marks most of them.
@@ -97,6 +109,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
         host_only=host_only,
         notes=_notes(space, len(devices), host_only),
         parts=parts_of(working, loop, _drain(loop), gpu.pending(space, gpus)) if parts else (),
+        memory=memory_peaks(space, loop, on_gpu=on_gpu or bool(gpus)) if parts else NO_MEMORY,
     )
     return replace(profile, bottleneck=_bottleneck(profile))
 

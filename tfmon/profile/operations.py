@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tfmon.model.profile import Stage
 from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
-from tfmon.profile.trace import PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine
+from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine
 
 Function: TypeAlias = Stat | None
 """The number by which the executor knows one call of a function."""
@@ -150,7 +150,8 @@ def hlo_type(name: str) -> str:
 
 # ---------------- the stages of the input pipeline, and how much work each of them had
 
-_ITERATOR, _RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
+_ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
+"""The second: a stage starts a function, whose number it has."""
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
 """Stages that hand on what other threads make: time in them is waiting; their work is seen there."""
 _PLAIN = re.compile(r"V\d+$")
@@ -159,11 +160,11 @@ _ROUND = re.compile(r"\[\d+\]")
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept what tells of the stages; of the executor only where a stage starts functions or they call Python."""
+    """Accept what tells of stages and memory; of the executor only where a stage starts functions or Python."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
-    runs = event in (PROCESS, RUN) and (_RUN_ASYNC in names or any(map(_is_python, names)))
-    return runs or event in (_RUN_ASYNC, TAKES_BATCH)
+    runs = event in (PROCESS, RUN) and (RUN_ASYNC in names or any(map(_is_python, names)))
+    return runs or event in (RUN_ASYNC, TAKES_BATCH, ALLOCATION, DEALLOCATION)
 
 
 def _is_python(event: str) -> bool:
@@ -210,7 +211,7 @@ def _read_stages(
     for event in line.events:
         if event.end_ps <= window[0] or event.start_ps >= window[1]:
             continue
-        if event.name == _RUN_ASYNC:
+        if event.name == RUN_ASYNC:
             while stack and stack[-1].end_ps <= event.start_ps:
                 stack.pop()
             # A parallel stage first takes an element of the stage before it, then starts its function on it.

@@ -18,6 +18,9 @@ STEP, CALL = "train", "step call"
 batch. These are the stretches of time that its clocks measure on every step."""
 
 
+ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
+"""What an allocator hands out, and gets back."""
+
 PIPELINE = "tf_data_"
 """Threads with such names work for the input pipeline alone: most of a trace may be theirs."""
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tfmon import units
+from tfmon.analysis.memory_peak import (
+    latest_peaks,
+    memory_beside,
+    memory_cells,
+    memory_heads,
+    memory_lines,
+    memory_sentence,
+)
 from tfmon.analysis.profile_diff import (
     GROUPINGS,
     Grouping,
@@ -18,6 +27,7 @@ from tfmon.analysis.profile_diff import (
     time_text,
 )
 from tfmon.model import codec
+from tfmon.model.readings import Missing
 from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
 from tfmon.reports.steps import counted
 
@@ -46,7 +56,7 @@ def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -
         f"Two profiles: {first.title} and {second.title}",
         [Section("", (chart,))]
         + [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
-        + [Section("", (Lines(notes(first, second)),))],
+        + [memory_section((first, second)), Section("", (Lines(notes(first, second)),))],
         [Note(answer, VERDICT), *map(Note, more)],
         data={**head(), **to_json(first, second)},
     )
@@ -57,6 +67,17 @@ def section(first: ProfiledSide, second: ProfiledSide) -> Section:
     chart = _chart(first, second)
     said = Lines([*answers(first, second), *notes(first, second)])
     return Section("What explains the difference", (said, chart), long=True)
+
+
+def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its peak, by layer") -> Section:
+    """Return what the peak of memory of each side is made of; of a single side, in which operations, too."""
+    alone, beside = len(sides) == 1, memory_beside(sides)
+    rows = [[*memory_heads(sides), *(["most of it in"] if alone else [])]]
+    for parts in beside[: MOST_ROWS["layer"]]:
+        rows.append([*memory_cells(parts), *(part.largest for part in parts if alone and part is not None)])
+    lines = [line for side in sides for line in memory_lines(side, "" if alone else f"{side.id}: ")]
+    table = Table(rows, left=(0, 3)[: 1 + alone]) if beside else None
+    return Section(heading, (Lines(lines), table))
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
@@ -141,6 +162,7 @@ def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
             "step_ns": step_ns,
             "profiled_step_ns": [profile.step_ns for profile in side.profiles],
             "step_ns_without_profiler": side.step_ns,
+            **_memory(side),
         }
         for side, step_ns in ((first, diff.first_ns), (second, diff.second_ns))
     ]
@@ -152,3 +174,11 @@ def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
         "notes": notes(first, second),
     }
     return dict(codec.plain(result))
+
+
+def _memory(side: ProfiledSide) -> dict[str, Any]:
+    """Return the peaks of memory with their parts, or why they are not known."""
+    peaks = latest_peaks(side.profiles)
+    if isinstance(peaks, Missing):
+        return {"memory": None, "memory_missing": peaks.reason}
+    return {"memory": [{**asdict(peak), "text": memory_sentence(peak)} for peak in peaks], "memory_missing": None}

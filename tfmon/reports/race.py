@@ -12,7 +12,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
-from tfmon.analysis.profile_diff import profiled_pair
+from tfmon.analysis.profile_diff import profiled_pair, side_of
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.model.knobs import show
@@ -80,6 +80,7 @@ def report(
     text = "" if analysis.is_series else f"{analysis.answer} {analysis.verdict.note}"
     limits = [line for one in analysis.lanes for line in _limits(snapshot, one, text)]
     profiled = profiled_pair(snapshot.lanes)
+    sides = [side for side in map(side_of, snapshot.lanes) if side.profiles]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
@@ -93,6 +94,7 @@ def report(
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
             *((profile_diff.section(*profiled),) if profiled is not None else ()),
+            *((profile_diff.memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
             *(() if analysis.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(analysis))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),

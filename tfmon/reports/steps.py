@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.profile_diff import ProfiledSide
 from tfmon.analysis.shares import Shares
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_state import LaneState
@@ -15,6 +16,7 @@ from tfmon.model.profile import NOT_COUNTED, Call, CpuCounters, GpuTime, Profile
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.reports import DASH, VERDICT, Block, Chart, Lines, Note, Report, Section, Table, charts, head, text
 from tfmon.reports.charts import Point, Series
+from tfmon.reports.profile_diff import memory_section
 
 PARTS = (
     "waiting for batches",
@@ -173,6 +175,7 @@ def describe(profile: Profile) -> Report:
             *(_split(device.name, profile, _device(device)) for device in profile.devices),
             Section("work of the input pipeline, on all threads", (_input(profile),)),
             Section("operations of the step, by their own time", list(_operations(profile))),
+            memory_section((ProfiledSide("memory", "", (profile,)),)),
             Section("built again during the capture", (Lines(repeats),)),
             *(Section("", (Note(note),)) for note in profile.notes),
         ],

@@ -253,6 +253,7 @@ ON_LANE_PAGE = (
     ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
     ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
      "is dispatch. From a profile of a few steps."),
+    ("profiled", "Which layers had allocated the memory at its peak; from a profile of a few steps."),
     ("round trip", "From tfmon to the agent on another machine and back: the quickest tenth of the pings."),
     ("clock offset", "What is added to the stamps of another machine to make them those of this one, and by how "
      "much that can be wrong."),

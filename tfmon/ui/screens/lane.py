@@ -15,6 +15,7 @@ from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, code_to_keep, setting_text
 from tfmon.analysis.health import concerns
+from tfmon.analysis.memory_peak import latest_peaks, memory_sentence
 from tfmon.analysis.others import gpu_others
 from tfmon.model.gpu import GpuActivity, GpuSample
 from tfmon.model.hosts import HISTORY_SAMPLES
@@ -234,6 +235,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "memory", _said(memory, units.memory, f" private, {peak} at most")
     if len(lane.tree.peaks) > 1:
         yield "at most", " · ".join(f"{phase} {units.memory(peak)}" for phase, peak in lane.tree.peaks.items())
+    if lane.step.profiles and not isinstance(peaks := latest_peaks(lane.step.profiles), Missing):
+        yield "profiled", memory_sentence(peaks[0])
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
 from tfmon.analysis.profile_diff import (
     GROUPINGS,
     DiffRow,
@@ -33,6 +34,8 @@ _NUMBERS, _MORE = 44, 34
 """Cells of the columns beside the name."""
 _PROFILING = "the lanes train 20 steps under TensorFlow's profiler, in turns, 3 times each; they do not count…"
 _IN_WORDS = {"operation": "by operation", "kind": "by type of operation", "layer": "by layer"}
+_MEMORY = len(GROUPINGS)
+"""The place of the table of memory, after those of time."""
 
 
 class ProfilesPage(ListPage):
@@ -40,7 +43,7 @@ class ProfilesPage(ListPage):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "profile both"),
-        bound("move.next", word="operations, types, layers"),
+        bound("move.next", word="types, layers, memory"),
         bound("move.previous"),
         bound("move.right", "pair(1)"),
         bound("move.left", "pair(-1)"),
@@ -102,8 +105,8 @@ class ProfilesPage(ListPage):
         self.redraw()
 
     def action_turn(self, direction: int) -> None:
-        """Group the parts in the next way."""
-        self._grouping = (self._grouping + direction) % len(GROUPINGS)
+        """Group the parts in the next way, or show those of memory."""
+        self._grouping = (self._grouping + direction) % (_MEMORY + 1)
         self.start_over()
         self.redraw()
 
@@ -117,14 +120,19 @@ class ProfilesPage(ListPage):
     # ------------------------------------------------------------ what is shown
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        sides, by = self._sides(), GROUPINGS[self._grouping]
+        sides, place = self._sides(), self._grouping
         lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
         self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        made_of = (by, width, *(side.profiles for side in sides))
+        made_of = (place, width, *(side.profiles for side in sides))
         if made_of != self._made_of:
             self._made_of, self._rows, self._told = made_of, (), []
-            if sides:
+            if sides and place == _MEMORY:
+                self._told = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
+                self.columns = tuple(Column(head) for head in memory_heads(sides))
+                self._rows = _memory_entries(sides)
+            elif sides:
                 first, second = sides
+                by = GROUPINGS[place]
                 name = max(16, width - _NUMBERS - (_MORE if width >= _WIDE else 0))
                 diff = compare(first.profiles, second.profiles, by)
                 self._told = sentences(compare(first.profiles, second.profiles), first.id, second.id)
@@ -136,6 +144,8 @@ class ProfilesPage(ListPage):
         return self._rows
 
     def note(self) -> str:
+        if self._grouping == _MEMORY:
+            return " of the memory at its peak, by layer"
         return f", {_IN_WORDS[GROUPINGS[self._grouping]]}; they add up to the difference of the step time"
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -159,6 +169,16 @@ def _broken(text: str, style: str, width: int) -> list[Row]:
 
 _NARROW = (0, 1, 2, 3, 5)
 """Columns for which a small terminal has room."""
+
+
+def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
+    """Return the parts of the peaks of memory as rows of the table."""
+    entries = []
+    for parts in memory_beside(sides):
+        name, *texts = memory_cells(parts)
+        sizes = [None if part is None else part.allocated_bytes for part in parts for _ in ("memory", "share")]
+        entries.append(Entry(name, ((name, TEXT), *((text.rjust(8), TEXT) for text in texts)), (name, *sizes)))
+    return entries
 
 
 def _columns(by: Grouping, name: int, first: str, second: str, *, wide: bool) -> tuple[Column, ...]:

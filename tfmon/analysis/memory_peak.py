@@ -1,0 +1,97 @@
+"""The peak of memory in a profile, by layers and in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.analysis.profile_diff import DASH, ProfiledSide, layer
+from tfmon.model.profile import NO_MEMORY, Allocated, MemoryPeak, Profile
+from tfmon.model.readings import Missing
+
+BEFORE, UNKNOWN, REST = "allocated before the profile", "not in the trace", "others"
+MOST_NAMED, LEAST_SHARE = 3, 0.05
+"""The sentence names at most so many, none with less than this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """A part of the memory at the peak; the parts add up to it."""
+
+    name: str
+    """A layer, whose gradients are part of it; or memory of no layer."""
+    allocated_bytes: int
+    share: float
+    largest: str = ""
+    """The operation that allocated most of it, and the shape of its largest block."""
+
+
+def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
+    """Return a peak by layers, the most memory first, with what was allocated before."""
+    layers: dict[str, list[Allocated]] = {}
+    for one in peak.operations:
+        layers.setdefault(layer(one.name), []).append(one)
+    whole = peak.allocated_bytes or 1
+    rows = []
+    for name, own in layers.items():
+        size = sum(one.allocated_bytes for one in own)
+        largest = f"{own[0].name.rpartition('/')[2]} {own[0].shape}" if own[0].shape else ""
+        rows.append(MemoryRow(name, size, size / whole, largest))
+    for name, size in ((BEFORE, peak.before_bytes), (UNKNOWN, peak.unknown_bytes)):
+        rows += [MemoryRow(name, size, size / whole)] if size else []
+    return sorted(rows, key=lambda row: (-row.allocated_bytes, row.name))
+
+
+def memory_sentence(peak: MemoryPeak) -> str:
+    """Return what the peak is made of: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    rows = memory_rows(peak)
+    named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
+    parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]
+    rest = 1 - sum(row.share for row in named)
+    if len(named) < len(rows):
+        parts.append(f"{units.percent(100 * rest)} {REST}")
+    return f"the peak of {units.memory(peak.allocated_bytes)} on {peak.place}: {', '.join(parts)}"
+
+
+def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missing:
+    """Return the peaks of the latest of at least one profile, that of the device that computes first."""
+    return profiles[-1].memory or NO_MEMORY
+
+
+def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
+    """Return what the peaks of a side are made of, each after its name; or why that is not known."""
+    peaks = latest_peaks(side.profiles)
+    if isinstance(peaks, Missing):
+        return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
+    lines = [f"{name}{memory_sentence(peak)}" for peak in peaks]
+    first = peaks[0]
+    reached = f"{name}reached in {first.reached_in}" if first.reached_in else f"{name}at the beginning"
+    higher = f"; before, the process had {units.memory(first.highest_bytes)}"
+    lines.insert(1, reached + (higher if first.highest_bytes > first.allocated_bytes else ""))
+    return lines
+
+
+def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None, ...]]:
+    """Return the parts of the first peak of each side beside each other, the largest parts first."""
+    peaks = [latest_peaks(side.profiles) for side in sides]
+    parts = [{} if isinstance(one, Missing) else {row.name: row for row in memory_rows(one[0])} for one in peaks]
+    beside = [
+        tuple(side.get(name) for side in parts) for name in dict.fromkeys(name for side in parts for name in side)
+    ]
+    return sorted(beside, key=lambda rows: -max(row.allocated_bytes for row in rows if row is not None))
+
+
+def memory_heads(sides: Sequence[ProfiledSide]) -> list[str]:
+    """Return the heads of the columns of `memory_cells`."""
+    return ["layer", *(text for side in sides for text in (side.id, "share"))]
+
+
+def memory_cells(rows: Sequence[MemoryRow | None]) -> list[str]:
+    """Return a part as a row of a table: its name, then how much it is on each side, and its share."""
+    name = next(row.name for row in rows if row is not None)
+    texts = [
+        (DASH, "") if row is None else (units.memory(row.allocated_bytes), units.percent(100 * row.share))
+        for row in rows
+    ]
+    return [name, *(text for side in texts for text in side)]
