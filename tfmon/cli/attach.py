@@ -39,7 +39,8 @@ RECORDED_S = 3.0
 def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
-    HOST/RUN is a run on another machine: one that ssh or the settings file knows.
+    HOST/RUN is a run on another machine: one that ssh or the settings file knows. The recording of one that is
+    over is copied here.
 
     A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
     --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
@@ -54,23 +55,30 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     """
     if not end and (why := options.why_no_screen()):
         raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
+    screen = configured.screen_settings(theme, mouse, readonly)
     meanwhile = int if end else partial(import_module, "tfmon.api.live")
-    viewer = _remote_viewer(run, meanwhile) or _local_viewer(run, meanwhile)
-    if viewer is None:
-        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+    host, slash, name = run.partition("/")
+    if host and slash and not Path(run).exists():
+        viewer = _remote_viewer(host, name or "last", meanwhile, screen, end=end)
+    else:
+        viewer = _local_viewer(run, meanwhile, screen, end=end)
     if end:
         _end(viewer)
-    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+    _show(viewer, screen, began_here=False)
 
 
-def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
-    """Return a viewer of the run under way on this machine that a word names; None for none."""
+def _local_viewer(word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool) -> Viewer:
+    """Return a viewer of the run under way on this machine that a word names; show one that is over."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
+    from tfmon.model.views import is_locked
+    from tfmon.recordings import library
 
     found = sockets.find(word)
     if found is None:
-        return None
+        path = library.find(word)
+        _check_over(library.run_id(path), running=is_locked(path), end=end)
+        _show_recording(path, screen)
     try:
         return Viewer(sockets.connect(found.path), meanwhile)
     except OSError as error:
@@ -79,17 +87,23 @@ def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
         ) from None
 
 
-def _remote_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
-    """Return a viewer of the run HOST/RUN of another machine; None for a word that names none."""
-    host, slash, name = word.partition("/")
-    if not (host and slash) or Path(word).exists():
-        return None
+def _remote_viewer(
+    host: str, word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool
+) -> Viewer:
+    """Return a viewer of the run under way on another machine that a word names; show one that is over."""
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
+    from tfmon.recordings import library
 
     remote = RemoteRuns(host)
     try:
-        return Viewer(remote.connect(name or "last"), meanwhile, remote)
+        if connection := remote.connect(word):
+            return Viewer(connection, meanwhile, remote)
+        run = remote.find(word)
+        _check_over(f"{host}/{library.run_id(run.path)}", running=run.running, end=end)
+        path = remote.fetch(run)
+        click.echo(f"copied from {host}: tfmon replay, diff and export take {path}", err=True)
+        _show_recording(path, screen)
     except BaseException:
         remote.close()
         raise
@@ -206,22 +220,23 @@ def _say_how_to_attach(viewer: Viewer) -> None:
     click.echo(f"{what} runs in the background: tfmon attach {name} shows it, and with --end it ends")
 
 
-def _show_recording(word: str, screen: ScreenSettings, *, end: bool) -> NoReturn:
-    """Show a run that is not under way as it ended; raises UsageError where that is impossible."""
-    from tfmon.api import live
-    from tfmon.model.views import is_locked
-    from tfmon.recordings import library
-    from tfmon.recordings.reader import Recording
-
-    path = library.find(word)
-    name = library.run_id(path)
-    if is_locked(path):
+def _check_over(name: str, *, running: bool, end: bool) -> None:
+    """Raise UsageError for a recorded run that is not over, or that is to be ended though it is over."""
+    if running:
         raise UsageError(
             f"{name} runs on the screen or in the foreground of its own tfmon", "start it with --detach"
         )
     if end:
         raise UsageError(f"{name} is over", "tfmon runs lists what is under way")
+
+
+def _show_recording(path: Path, screen: ScreenSettings) -> NoReturn:
+    """Show a run that is over as it ended."""
+    from tfmon.api import live
+    from tfmon.recordings.library import run_id
+    from tfmon.recordings.reader import Recording
+
     with Recording(path) as opened:
-        click.echo(f"{name} is over: this is its recording", err=True)
+        click.echo(f"{run_id(path)} is over: this is its recording", err=True)
         ended = live.replay(opened, screen, at_end=True)
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
