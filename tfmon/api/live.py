@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.sweep import Ranking, rank
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
 from tfmon.api.run import AnyRun, Interruption, closed_terminal, ended
-from tfmon.api.runs import RaceRun, SweepRun
+from tfmon.api.runs import RaceRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.api.viewer import ANSWER_S, Viewer
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -33,16 +34,12 @@ from tfmon.model.ports import Controls, Experiments, RunInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
-from tfmon.probes.machine import read_machine
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.source import Say, ScenarioRow, Source
-
-if TYPE_CHECKING:
-    from tfmon.api.sweep import SweepProgram
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 """What tfmon says when it is started for the first time."""
@@ -119,6 +116,8 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         leave=viewer.leave,
         lost=lambda: viewer.died,
     )
+    if viewer.session.snapshot().sweep is not None:
+        source = replace(source, **_sweep_of(viewer))
     return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
 
 
@@ -134,32 +133,32 @@ def _source_of(session: Session, controls: Controls, experiments: Experiments) -
     )
 
 
-def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
-    """Show a sweep until the user leaves; return why it was interrupted, or "".
+def _sweep_of(viewer: Viewer) -> dict[str, Any]:
+    """Return what the source of a sweep has in place of that of a race."""
+    known: Ranking | None = None
 
-    Thread: the main thread, for the signals.
-    Raises: TfmonError where the screen failed; the lanes have ended.
-    """
-    file, run = program.file, SweepRun(program)
+    def ranking() -> Ranking | None:
+        nonlocal known
+        state = viewer.session.snapshot().sweep
+        if state is not None and (known is None or known.state is not state):
+            known = rank(state, None if state.over else known)
+        return known
 
-    def start(say: Say) -> None:
-        if run.beside:
-            say(run.beside)
-        run.begin()
+    def unsaved() -> str:
+        recording = viewer.session.snapshot().recording
+        return recording.reason if recording is not None else ""
 
-    source = Source(
-        Session(read_machine(), time.monotonic_ns).snapshot,  # of no race: the machine and the time
-        refusal="a sweep chooses its settings itself: no key changes its lanes",
-        sweep=lambda: program.sweep.ranking,
-        unsaved=lambda: file.failure if file is not None else "",
-        name=program.title,
-        file=str(file.path) if file is not None else "",
-        tabs=(),
-        runs=RecordedRuns(),
-        start=start,
-        stop=run.close,
-    )
-    return _run(source, screen, run)
+    return {
+        "controls": None,
+        "experiments": None,
+        "refusal": "a sweep chooses its settings itself: no key changes its lanes",
+        "sweep": ranking,
+        "unsaved": unsaved,
+        "tabs": (),
+        "scenarios": tuple,
+        "table": str,
+        "repeat": str,
+    }
 
 
 def _run(

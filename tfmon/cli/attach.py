@@ -23,7 +23,7 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import RaceOptions
+    from tfmon.api.options import RaceOptions, SweepOptions
     from tfmon.api.runner import Series
     from tfmon.api.viewer import Viewer
     from tfmon.catalog import ScenarioInfo
@@ -110,8 +110,8 @@ def _remote_viewer(
 
 
 def start(
-    info: ScenarioInfo,
-    race_options: RaceOptions,
+    info: ScenarioInfo | None,
+    chosen: RaceOptions | SweepOptions,
     screen: ScreenSettings | None,
     *,
     detach: bool,
@@ -122,10 +122,10 @@ def start(
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, race_options, series, as_json=as_json)
+    connection = runner.start(info, chosen, series, as_json=as_json, detach=detach)
     try:
         with options.errors_as_json(as_json):
-            _watch_start(connection, race_options, screen, detach=detach, as_json=as_json)
+            _watch_start(connection, chosen, screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
@@ -133,34 +133,36 @@ def start(
 
 def _watch_start(
     connection: socket.socket,
-    race_options: RaceOptions,
+    chosen: RaceOptions | SweepOptions,
     screen: ScreenSettings | None,
     *,
     detach: bool,
     as_json: bool,
 ) -> NoReturn:
+    from tfmon.api.options import SweepOptions
     from tfmon.api.run import run_until_over, show_progress, tell_changes
     from tfmon.api.runs import connecting
     from tfmon.api.viewer import Viewer
 
-    silent = detach or screen is None
-    viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
-    # What the command line names must be there, or no screen is drawn; the default lanes can wait.
-    if silent or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
-        viewer.tell = tell_changes()
-        with connecting(race_options.lanes):
+    race, named = (chosen.race, chosen.places) if isinstance(chosen, SweepOptions) else (chosen, chosen.lanes)
+    silent, notes = detach or screen is None, list[str]()
+    with connecting(named):
+        viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
+        # What the command line names must be there, or no screen is drawn; the default lanes can wait.
+        if silent or named or race.settings or race.wait_idle_s is not None:
+            viewer.tell = tell_changes()
             notes = viewer.ask("begun")
-        show_progress("")
-        viewer.tell = str  # until the screen shows what it is told
-        for note in notes if silent else ():
-            click.echo(f"tfmon: {note}", err=True)
+    show_progress("")
+    viewer.tell = str  # until the screen shows what it is told
+    for note in notes if silent else ():
+        click.echo(f"tfmon: {note}", err=True)
     if screen is not None and not detach:
         _show(viewer, screen, began_here=True)
     if not detach:
         run_until_over(viewer)
         _leave(viewer, as_json=as_json)
     until_s = time.monotonic() + RECORDED_S
-    while race_options.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
+    while race.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
         viewer.join(0.05)
     viewer.leave()
     _say_how_to_attach(viewer)
@@ -208,10 +210,12 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     from tfmon.reports.race import to_text
 
     snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
-    if snapshot.lanes:
+    if snapshot.lanes or result:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
             options.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
+    if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
+        raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
     sys.exit(viewer.ended.exit_code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
       tfmon runs --files last --keep-files A out
     """
     from tfmon.api import sockets
-    from tfmon.recordings import library
+    from tfmon.recordings import library, sweeps
     from tfmon.reports.text import fitted
 
     if listing is not None or keeping is not None:
@@ -143,7 +143,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         ]
         click.echo(json.dumps(rows, indent=2, allow_nan=False))
         return
-    lines = _run_lines(listed, live, host)
+    lines = _run_lines(listed, [run for run in live if host or not run.name.endswith(sweeps.SUFFIX)], host)
     if host is not None:
         more = f"tfmon attach {host}/RUN shows one; of one that is over, the recording is copied here"
         lines = [*lines, "", more] if lines else [f"no race was recorded on {host} yet, and none is under way"]
@@ -152,7 +152,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         if listed:
             used = f"{units.memory(sum(run.size for run in listed))} of {units.memory(library.LIMIT_BYTES)}"
             lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
-        lines += _sweep_lines()
+        lines += _sweep_lines({run.name for run in live})
     for line in lines:
         click.echo(fitted(line))
 
@@ -173,7 +173,7 @@ def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str
     return lines
 
 
-def _sweep_lines() -> list[str]:
+def _sweep_lines(attachable: Container[str]) -> list[str]:
     """Return a line for each of the latest sweeps, with its answer, and where they are."""
     from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep import OPEN, rank
@@ -186,7 +186,9 @@ def _sweep_lines() -> list[str]:
         try:
             ranking = rank(sweeps.read(path))
             text = answer(ranking)[0]
-            if any(row.outcome == OPEN for row in ranking.rows):
+            if path.name in attachable:
+                text += f"; under way: tfmon attach {path.name} shows it"
+            elif any(row.outcome == OPEN for row in ranking.rows):
                 text += "; under way" if is_locked(path) else f"; tfmon sweep --resume {path} continues it"
         except TfmonError as error:
             text = error.message

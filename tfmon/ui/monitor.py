@@ -14,6 +14,7 @@ from textual.screen import Screen
 
 from tfmon import units
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.series_tables import progress_text
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
@@ -229,12 +230,14 @@ class Monitor:
         """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
         leaves = key == "quit" and self.source.leave is not None
         own = [lane for lane in lanes if lane.script.command or leaves]
-        if not own:
+        sweeps = leaves and self.sweep is not None and not self.sweep.state.over
+        if not own and not sweeps:
             return True
         now_ns, confirmed = self.source.snapshot().at_ns, self.asks(key)
         ends = [(lane.process.started_ns, lane.end.event) for lane in own]
-        ran_s = max((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends) / 1e9
-        again, ran = key_of(key, self.view.keys), f"{units.clock(ran_s)} of training"
+        ran_ns = max(((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends), default=0)
+        again = key_of(key, self.view.keys)
+        ran = progress_text(self.sweep) if sweeps and self.sweep else f"{units.clock(ran_ns / 1e9)} of training"
         if not confirmed and leaves:
             goes_on = f"leave {self.snapshot.race.scenario} running ({key_of(LEAVE, self.view.keys)})"
             self.say(f"{goes_on}, or end it ({again})? {ran}")
