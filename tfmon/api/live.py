@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.sweep import Ranking, rank
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
@@ -117,7 +116,16 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         lost=lambda: viewer.died,
     )
     if viewer.session.snapshot().sweep is not None:
-        source = replace(source, **_sweep_of(viewer))
+        source = replace(
+            source,
+            controls=None,
+            experiments=None,
+            refusal="a sweep chooses its settings itself: no key changes its lanes",
+            tabs=(),
+            scenarios=tuple,
+            table=str,
+            repeat=str,
+        )
     return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
 
 
@@ -131,34 +139,6 @@ def _source_of(session: Session, controls: Controls, experiments: Experiments) -
         scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
         table=lambda: _table(session.snapshot()),
     )
-
-
-def _sweep_of(viewer: Viewer) -> dict[str, Any]:
-    """Return what the source of a sweep has in place of that of a race."""
-    known: Ranking | None = None
-
-    def ranking() -> Ranking | None:
-        nonlocal known
-        state = viewer.session.snapshot().sweep
-        if state is not None and (known is None or known.state is not state):
-            known = rank(state, None if state.over else known)
-        return known
-
-    def unsaved() -> str:
-        recording = viewer.session.snapshot().recording
-        return recording.reason if recording is not None else ""
-
-    return {
-        "controls": None,
-        "experiments": None,
-        "refusal": "a sweep chooses its settings itself: no key changes its lanes",
-        "sweep": ranking,
-        "unsaved": unsaved,
-        "tabs": (),
-        "scenarios": tuple,
-        "table": str,
-        "repeat": str,
-    }
 
 
 def _run(
