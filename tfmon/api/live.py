@@ -32,7 +32,6 @@ from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.ports import Controls, Experiments, RunInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.model.views import describe
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
@@ -61,13 +60,12 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
     def start(say: Say) -> None:
         if first:
             say(FIRST_START)
-        planned = plan or program.plan(info)
-        for line in (*filter(None, [run.beside]), *planned.race.differs, *describe(planned.race.views)):
+        for line in (*filter(None, [run.beside]), *run.notes):
             say(line)
         program.say = say
-        program.begin(planned)
+        run.begin()
 
-    lanes, run = program.lanes, RaceRun(program)
+    lanes, run = program.lanes, RaceRun(program, plan, info)
     source = replace(
         _source_of(program.session, lanes, program.experiments),
         repeat=program.repeat,
