@@ -20,6 +20,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.api import followers, sockets
 from tfmon.api.followers import MOST_WAITING, Followers
+from tfmon.api.program import Program
 from tfmon.api.run import Interruption
 from tfmon.api.sockets import Ended, Follow, FromRunner, RunnerGreeting, Told
 from tfmon.api.viewer import Viewer
@@ -35,6 +36,12 @@ from tfmon.recordings.header import SCHEMA, Known
 def known(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot as it is at any time."""
     return replace(snapshot, at_ns=0)
+
+
+class FakeProgram(SimpleNamespace):
+    """What a viewer may request of a program, with other parts."""
+
+    quick, slow, all_over = Program.quick, Program.slow, Program.all_over
 
 
 @dataclass
@@ -53,7 +60,7 @@ class Run:
         )
         self.demo.controls.running = SimpleNamespace(suspension=suspension, all_over=False)
         self.demo.controls.calls = []
-        program = SimpleNamespace(
+        program = FakeProgram(
             session=self.demo.session,
             lanes=self.demo.controls,
             experiments=self.experiments,

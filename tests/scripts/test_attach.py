@@ -223,31 +223,69 @@ def test_a_tuning_on_a_terminal_tells_its_result_there_and_ends_the_script(start
 
 def test_ctrl_c_ends_a_tuning_on_a_terminal_with_what_it_has(start, folder):
     terminal = start("tune", "--in-place", "--", sys.executable, "train.py")
-    wait_for(lambda: Path("starting").exists(), what="starting")
+    terminal.wait_for(lambda shown: "get ready" in shown)
     terminal.process.send("\x03")
     assert terminal.wait_for_exit() == 130
     assert "ended early: stopped" in terminal.raw and not list(sockets.under_way())
 
 
+SWEEP = ("sweep", "--over", "pause=0.003,0.004", "--slice", "0.2", "--limit", "4", "--all")
+
+
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal"])
-def test_a_sweep_ends_with_its_terminal_and_goes_on_from_its_file(start, folder, how):
+def test_the_sweep_of_a_script_goes_on_whatever_ends_its_screen(start, folder, how):
     Path("loop.py").write_text(LOOP)
-    words = ("--over", "pause=0.003,0.004", "--slice", "0.2", "--limit", "4")
-    terminal = start("sweep", *words, "--", sys.executable, "loop.py")
+    terminal = start(*SWEEP, "--", sys.executable, "loop.py")
     terminal.wait_for(lambda shown: re.search(r"measuring, \d pairs", shown))
-    assert "; under way" in run_python("-m", "tfmon", "runs").stdout
-    lanes = [psutil.Process(terminal.process.pid), *terminal.children()]
+    run, screen = sockets.find("last"), psutil.Process(terminal.process.pid)
     end_viewer(terminal, how)
-    assert gone(lanes)
+    assert gone([screen])
+    listed = " ".join(run_python("-m", "tfmon", "runs").stdout.split())
+    assert f"; under way: tfmon attach {run.name} shows it" in listed
+    again = start("attach", run.name)
+    again.wait_for(lambda shown: "Sweep of" in shown and "2 of 2 settled" in shown)
+    again.process.send("q")
+    assert "the nearest is pause=0.00" in again.leave(0)
+    assert not list(sockets.under_way())
+    assert all(one.pairs for one in sweeps.read(Path(run.greeting.recording)).combinations)
+
+
+def test_a_sweep_is_left_and_ended_from_anywhere_and_goes_on_from_its_file(start, folder):
+    Path("loop.py").write_text(LOOP)
+    begun = run_python("-m", "tfmon", *SWEEP, "--detach", "--", sys.executable, "loop.py")
+    (run,) = sockets.under_way()
+    assert (begun.returncode, begun.stdout.splitlines()[-1]) == (
+        0,
+        f"loop.py runs in the background: tfmon attach {run.name} shows it, and with --end it ends",
+    )
+    terminal = start("attach")
+    terminal.wait_for(lambda shown: re.search(r"measuring, \d pairs", shown))
+    lanes = psutil.Process(run.greeting.pid).children(recursive=True)
+    terminal.process.send("q")
+    terminal.wait_for(lambda shown: "leave loop.py running (d), or end it (q)?" in shown)
+    terminal.process.send("d")
+    assert f"tfmon attach {run.name} shows it" in terminal.leave(0)
+    ended = run_python("-m", "tfmon", "attach", "--end")
+    assert ended.returncode in (0, 5) and f"--resume {run.greeting.recording} continues it" in ended.stdout, ended
+    assert gone(lanes) and not list(sockets.under_way())
     (file,) = Path("sweeps").glob("*.sweep")
     before = sweeps.read(file).combinations[0].pairs
-    assert len(before) > 1
     listed = run_python("-m", "tfmon", "runs").stdout
     assert f"tfmon sweep --resume {file.absolute()} continues it" in " ".join(listed.split())
-    if how == "SIGKILL":
-        run_python("-m", "tfmon", "sweep", "--resume", file, "--headless")
-        first, second = sweeps.read(file).combinations
-        assert first.pairs[: len(before)] == before and second.pairs
+    run_python("-m", "tfmon", "sweep", "--resume", file, "--headless")
+    first, second = sweeps.read(file).combinations
+    assert first.pairs[: len(before)] == before and second.pairs
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "closed terminal"])
+def test_the_sweep_of_a_scenario_ends_with_its_screen(start, folder, how):
+    terminal = start("sweep", "small-dense", "--over", "batch_size=16,64")
+    terminal.wait_for(lambda shown: "Sweep of" in shown)
+    runner = psutil.Process(sockets.find("last").greeting.pid)
+    wait_for(lambda: runner.children(recursive=True), what="it has lanes")
+    lanes = [runner, *runner.children(recursive=True)]
+    end_viewer(terminal, how)
+    assert gone(lanes) and not list(sockets.under_way())
 
 
 def test_attach_shows_it_takes_keys_and_the_other_viewer_sees_who_pressed_them(start, folder):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,9 +20,12 @@ pytest.importorskip("pexpect")
 from support.terminal import Terminal, gone, racing
 
 from tfmon.api import sockets
+from tfmon.api.remote_runs import RemoteRuns
 from tfmon.api.sockets import RunnerGreeting
+from tfmon.errors import TfmonError
 from tfmon.model import codec
 from tfmon.recordings.header import SCHEMA
+from tfmon.recordings.library import EXAMPLE
 
 __all__ = ["sshd"]
 pytestmark = [pytest.mark.pty, needs_sshd]
@@ -40,7 +46,7 @@ def there(sshd: Sshd, tmp_path: Path, monkeypatch) -> Iterator[Path]:
     """Be on a machine that ssh calls gpu2, until nothing runs there. Return a folder for sockets here."""
     monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path / "recordings"))
+    monkeypatch.setenv("TFMON_RECORDINGS", str(sshd.folder / "state" / "tfmon" / "recordings"))
     monkeypatch.setenv("TFMON_RUNTIME", str(sshd.folder / "run"))
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(TRAINS)
@@ -54,11 +60,11 @@ def tfmon(here: Path, *words: object):
 
 
 def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd):
-    assert "is under way on gpu2" in tfmon(there, "runs", "gpu2").stdout
+    assert "no race was recorded on gpu2 yet, and none is under way" in tfmon(there, "runs", "gpu2").stdout
     assert run_python("-m", "tfmon", "watch", "--detach", "--", "python3", "train.py").returncode == 0
     (run,) = sockets.under_way()
     listed = tfmon(there, "runs", "gpu2").stdout
-    assert listed == f"gpu2/{run.name}  train.py is under way: tfmon attach gpu2/{run.name}\n"
+    assert listed.startswith(f"gpu2/{run.name}  ") and f"under way: tfmon attach gpu2/{run.name}\n" in listed
     (row,) = json.loads(tfmon(there, "runs", "gpu2", "--json").stdout)
     assert (row["id"], row["host"], row["pid"]) == (run.name, "gpu2", run.greeting.pid)
     terminal = Terminal("attach", "gpu2/last", TFMON_RUNTIME=str(there))
@@ -80,6 +86,38 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
     again.process.send("q")
     assert again.wait_for_exit() == CODE
     again.close()
+    wait_for(lambda: not sshd.sessions(), what="the connection is closed")
+
+
+def test_what_is_over_there_is_listed_as_here_and_its_recording_is_copied_and_shown(there, sshd, tmp_path):
+    store = Path(os.environ["TFMON_RECORDINGS"])
+    store.mkdir(parents=True)
+    shutil.copy(EXAMPLE, store / "20260101-000000-small.jsonl.gz")
+    (store / "20260102-000000-bad.jsonl").write_text("nonsense")
+    own = [line.removesuffix("\n") for line in tfmon(there, "runs").stdout.splitlines()[:2]]
+    here = {"TFMON_RUNTIME": str(there), "TFMON_RECORDINGS": str(tmp_path / "recordings")}
+    listed = run_python("-m", "tfmon", "runs", "gpu2", **here).stdout.splitlines()
+    assert listed[:2] == [f"gpu2/{line}" for line in own] and "faster than" in listed[0], listed
+    rows = json.loads(run_python("-m", "tfmon", "runs", "gpu2", "--json", **here).stdout)
+    assert [(row["id"], row["host"], row.get("pid")) for row in rows] == [
+        ("20260101-000000-small", "gpu2", None),
+        ("20260102-000000-bad", "gpu2", None),
+    ]
+    ended = run_python("-m", "tfmon", "attach", "gpu2/20260101", "--end", **here)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (2, "tfmon: gpu2/20260101-000000-small is over")
+    terminal = Terminal("attach", "gpu2/20260101", **here)
+    terminal.wait_for(lambda shown: "event 508 of 508" in shown and "faster" in shown)
+    terminal.process.send("q")
+    assert terminal.wait_for_exit() == 0
+    copy = tmp_path / "copies" / "gpu2-20260101-000000-small.jsonl.gz"
+    assert copy.read_bytes() == EXAMPLE.read_bytes() and str(copy) in terminal.raw.replace("\r\n", "")
+    terminal.close()
+    (store / "20260102-000000-bad.jsonl").unlink()
+    remote = RemoteRuns("gpu2")
+    (run,) = remote.recorded()
+    with pytest.raises(TfmonError, match="the connection to gpu2 is lost: ssh said: FileNotFoundError"):
+        remote.fetch(replace(run, path=store / "gone.jsonl", size=7))
+    remote.close()
     wait_for(lambda: not sshd.sessions(), what="the connection is closed")
 
 
@@ -111,7 +149,7 @@ def test_what_ends_there_with_what(there, sshd, how):
 
 def test_what_cannot_be_watched_there_is_said_in_a_line(there, sshd):
     nothing = tfmon(there, "attach", "gpu2/20261126", "--end")
-    assert (nothing.returncode, nothing.stderr.splitlines()[0]) == (2, "tfmon: 20261126 is not under way on gpu2")
+    assert (nothing.returncode, nothing.stderr.splitlines()[0]) == (2, "tfmon: there is no recording 20261126")
     unknown = tfmon(there, "runs", "gpu9")
     assert unknown.returncode == 3 and unknown.stderr.startswith("tfmon: there is no host gpu9")
     with sockets.listen() as listening:

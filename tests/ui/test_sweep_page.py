@@ -11,7 +11,7 @@ import pytest
 from support.sweeps import planned
 from support.ui import GPU_MACHINE, Clock, FakeRuns
 
-from tfmon.analysis.sweep import rank
+from tfmon.model.race import RecordingState
 from tfmon.model.series import Figures, Pair, PairMeasured, SweepState, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp
@@ -40,12 +40,17 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
     return replace(state, visits_s=(20.0,))
 
 
-def app(state: SweepState | None = None, **more) -> MonitorApp:
+def app(state: SweepState | None = None, unsaved: str = "", **more) -> MonitorApp:
     """Return the app over a sweep that stands still; what the app does not take, the source has."""
-    found = rank(state or half_way())
+    state, at = state or half_way(), RecordingState("night.sweep", reason=unsaved)
     taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
-    snapshot = Session(GPU_MACHINE, Clock()).snapshot
-    source = Source(snapshot, sweep=lambda: found, refusal="a sweep chooses its settings itself", tabs=(), **more)
+    session = Session(GPU_MACHINE, Clock())
+    source = Source(
+        lambda: replace(session.snapshot(), sweep=state, recording=at),
+        refusal="a sweep chooses its settings itself",
+        tabs=(),
+        **more,
+    )
     return MonitorApp(source, **{"characters": "braille", **taken})
 
 
@@ -81,14 +86,14 @@ async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_lea
 
 async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
     state = replace(half_way(), lost={"gpu2/gpu": "gpu2 did not answer"})
-    async with app(state, unsaved=lambda: "night.sweep cannot be written: No space left").run_test() as pilot:
+    async with app(state, unsaved="night.sweep cannot be written: No space left").run_test() as pilot:
         await until(pilot, lambda: "gpu2/gpu is not used any more: gpu2 did not answer" in shown(pilot))
         assert "night.sweep cannot be written: No space left" in shown(pilot)
 
 
 async def test_a_report_is_made_of_the_file_that_the_sweep_is_written_into():
     runs = FakeRuns()
-    async with app(runs=runs, file="night.sweep").run_test(size=(120, 36)) as pilot:
+    async with app(runs=runs).run_test(size=(120, 36)) as pilot:
         await press(pilot, "W")
         await until(pilot, lambda: "saved race.html" in shown(pilot))
     assert runs.calls == [("report", "night.sweep")]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tfmon.api.program import Program
 from tfmon.api.run import Interruption
@@ -29,10 +30,13 @@ from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.recordings.header import Known
+
+if TYPE_CHECKING:
+    from tfmon.api.sweep import SweepProgram
 
 MOST_WAITING = 2_000
 """Events that wait for a viewer; one that is further behind gets what is known instead."""
@@ -53,7 +57,7 @@ class Followers:
     Thread: any. Its lock is taken while the session is locked: who has it must not call the session.
     """
 
-    def __init__(self, program: Program, interrupted: Interruption) -> None:
+    def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
         self.lock = threading.Lock()
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
@@ -66,26 +70,18 @@ class Followers:
         """Why no viewer can connect any more; empty where one can."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
-        self._quick: dict[str, Callable[..., object]] = {
-            **_methods("controls", Controls, program.lanes),
-            **_methods("experiments", Experiments, program.experiments),
-            "repeat": program.repeat,
-            "end": self._end,
-            "end_now": program.lanes.end_now,
-            "suspend": program.lanes.running.suspension.suspend_lanes,
-            "continue": program.lanes.running.suspension.continue_lanes,
-        }
-        self._slow: dict[str, Callable[..., object]] = {
-            "controls.race": program.lanes.race,
-            "begun": self._wait_for_begin,
-            "examine": program.examine,
-            "profile": program.profiles.text,
-            "profile_pair": program.profiles.pair,
-            "watch_gpus": program.watch_gpus,
-        }
+        self._quick: dict[str, Callable[..., object]] = {"end": self._end, **program.quick()}
+        self._slow: dict[str, Callable[..., object]] = {"begun": self._wait_for_begin, **program.slow()}
         """What may block: each call has a thread of its own."""
         self.known = program.session.keep_journal(self._take)
         """What is known after the last event that the followers got."""
+
+    def show(self, known: Snapshot) -> None:
+        """Have all viewers told what is known, in place of events."""
+        with self.lock:
+            self.known = known
+            for one in self._all:
+                one.fall_behind()
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self.lock:
@@ -123,10 +119,10 @@ class Followers:
                         continue
                 connection.close()
 
-    def add(self, connection: socket.socket) -> None:
+    def add(self, connection: socket.socket) -> _Follower:
         """Greet one who connected."""
-        recording = self._program.session.snapshot().recording
-        scenario = self._program.session.snapshot().race.scenario
+        with self.lock:
+            recording, scenario = self.known.recording, self.known.race.scenario
         path = recording.path if recording is not None else ""
         greeting = RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path, clock_ns=time.monotonic_ns())
         connection.sendall(codec.encode(greeting))
@@ -134,6 +130,7 @@ class Followers:
         with self.lock:
             self._connected += 1
         start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
+        return follower
 
     def _serve(self, follower: _Follower) -> None:
         """Do what a viewer requests until it is gone."""
@@ -161,14 +158,14 @@ class Followers:
         lanes = self._program.session.snapshot().lanes
         paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
         if watched and not follower.left:
-            self.lost = True
+            self.lost = follower.lost = True
             if paused and not self._all:  # nobody has chosen to leave them so: the terminal is gone
-                self._program.lanes.resume(paused)
+                self._quick["controls.resume"](paused)
 
     def all_done(self) -> bool:
         """Return whether the race is over, or could not begin, and nobody watches."""
         failed = isinstance(self._beginning, TfmonError)
-        return not self._connected and (failed or self._program.lanes.running.all_over)
+        return not self._connected and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
         """Tell all that the run has ended, and the result of a series, once what happened before is sent."""
@@ -210,7 +207,8 @@ class Followers:
             self._interrupted.take(name)
 
     def _call(self, follower: _Follower, call: ViewerCall) -> None:
-        if call.method == "end" and not self._began.is_set():
+        planned = self._began.is_set() or self._program.session.snapshot().lanes
+        if call.method == "end" and not planned:
             with contextlib.suppress(OSError):
                 follower.connection.sendall(codec.encode(Ended(exit_code=EXIT_INTERRUPTED)))
             os._exit(EXIT_INTERRUPTED)  # nothing runs that could be lost; what waits for a host or GPU would go on
@@ -247,16 +245,6 @@ class Followers:
         print(line, file=sys.stderr, flush=True)  # noqa: T201 - into the log
 
 
-def _methods(part: str, protocol: type, target: object) -> dict[str, Callable[..., object]]:
-    """Return the methods of a protocol that are quick and do not end the run."""
-    names = [name for name in vars(protocol) if not name.startswith("_")]
-    return {f"{part}.{name}": getattr(target, name) for name in names if f"{part}.{name}" not in ENDING}
-
-
-ENDING = {"controls.stop", "controls.end_now"}
-"""In their place a viewer calls `end` and `end_now`, which also write the recording's end."""
-
-
 def _words(call: ViewerCall) -> str:
     """Say what a viewer requested: `set knob cpu, batch_size, 64`."""
     values = [", ".join(one) if isinstance(one, tuple) else str(one) for one in call.arguments if one is not None]
@@ -270,7 +258,7 @@ class _Follower:
         self.connection, self._followers = connection, followers
         self.pid = peer(connection)[0]
         self.terminal = ""
-        self.suspends = self.left = False
+        self.suspends = self.left = self.lost = False
         self.written = threading.Event()
         self._ready, self._urgent, self._ends = threading.Event(), threading.Event(), False
         self.called_s = time.monotonic()
@@ -293,8 +281,13 @@ class _Follower:
             return
         self._events.append(event)
         if len(self._events) > MOST_WAITING:
-            self._events.clear()
-            self._behind = True
+            self.fall_behind()
+        self._ready.set()
+
+    def fall_behind(self) -> None:
+        """Have what is known sent in place of the events that wait."""
+        self._events.clear()
+        self._behind = True
         self._ready.set()
 
     def say(self, message: Answer | Told | Ended) -> None:

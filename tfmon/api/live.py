@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
 from tfmon.api.run import AnyRun, Interruption, closed_terminal, ended
-from tfmon.api.runs import RaceRun, SweepRun
+from tfmon.api.runs import RaceRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.api.viewer import ANSWER_S, Viewer
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -32,17 +32,12 @@ from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.ports import Controls, Experiments, RunInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.model.views import describe
-from tfmon.probes.machine import read_machine
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.source import Say, ScenarioRow, Source
-
-if TYPE_CHECKING:
-    from tfmon.api.sweep import SweepProgram
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 """What tfmon says when it is started for the first time."""
@@ -65,13 +60,12 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
     def start(say: Say) -> None:
         if first:
             say(FIRST_START)
-        planned = plan or program.plan(info)
-        for line in (*filter(None, [run.beside]), *planned.race.differs, *describe(planned.race.views)):
+        for line in (*filter(None, [run.beside]), *run.notes):
             say(line)
         program.say = say
-        program.begin(planned)
+        run.begin()
 
-    lanes, run = program.lanes, RaceRun(program)
+    lanes, run = program.lanes, RaceRun(program, plan, info)
     source = replace(
         _source_of(program.session, lanes, program.experiments),
         repeat=program.repeat,
@@ -119,6 +113,17 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         leave=viewer.leave,
         lost=lambda: viewer.died,
     )
+    if viewer.session.snapshot().sweep is not None:
+        source = replace(
+            source,
+            controls=None,
+            experiments=None,
+            refusal="a sweep chooses its settings itself: no key changes its lanes",
+            tabs=(),
+            scenarios=tuple,
+            table=str,
+            repeat=str,
+        )
     return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
 
 
@@ -132,34 +137,6 @@ def _source_of(session: Session, controls: Controls, experiments: Experiments) -
         scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
         table=lambda: _table(session.snapshot()),
     )
-
-
-def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
-    """Show a sweep until the user leaves; return why it was interrupted, or "".
-
-    Thread: the main thread, for the signals.
-    Raises: TfmonError where the screen failed; the lanes have ended.
-    """
-    file, run = program.file, SweepRun(program)
-
-    def start(say: Say) -> None:
-        if run.beside:
-            say(run.beside)
-        run.begin()
-
-    source = Source(
-        Session(read_machine(), time.monotonic_ns).snapshot,  # of no race: the machine and the time
-        refusal="a sweep chooses its settings itself: no key changes its lanes",
-        sweep=lambda: program.sweep.ranking,
-        unsaved=lambda: file.failure if file is not None else "",
-        name=program.title,
-        file=str(file.path) if file is not None else "",
-        tabs=(),
-        runs=RecordedRuns(),
-        start=start,
-        stop=run.close,
-    )
-    return _run(source, screen, run)
 
 
 def _run(

@@ -39,6 +39,7 @@ from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
+from tfmon.model.ports import Controls, Experiments
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
@@ -180,6 +181,32 @@ class Program:
         self._read_gpus = {gpu.uuid for gpu in gpus}
         for probe in choose_probes(self.lanes.running.processes, gpus):
             self._tick(probe)
+
+    def quick(self) -> dict[str, Callable[..., object]]:
+        """Return what a viewer may request and is answered at once, by name."""
+        return {
+            **_methods("controls", Controls, self.lanes),
+            **_methods("experiments", Experiments, self.experiments),
+            "repeat": self.repeat,
+            "end_now": self.lanes.end_now,
+            "suspend": self.lanes.running.suspension.suspend_lanes,
+            "continue": self.lanes.running.suspension.continue_lanes,
+        }
+
+    def slow(self) -> dict[str, Callable[..., object]]:
+        """Return what a viewer may request and what may block, by name."""
+        return {
+            "controls.race": self.lanes.race,
+            "examine": self.examine,
+            "profile": self.profiles.text,
+            "profile_pair": self.profiles.pair,
+            "watch_gpus": self.watch_gpus,
+        }
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every lane has ended."""
+        return self.lanes.running.all_over
 
     def watch_gpus(self) -> str:
         """Have all GPUs read from now on, hidden ones too; return why there are none, or ""; may take seconds."""
@@ -326,3 +353,13 @@ class Program:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
             return self._search
+
+
+def _methods(part: str, protocol: type, target: object) -> dict[str, Callable[..., object]]:
+    """Return the methods of a protocol that are quick and do not end the run."""
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    return {f"{part}.{name}": getattr(target, name) for name in names if f"{part}.{name}" not in ENDING}
+
+
+ENDING = {"controls.stop", "controls.end_now"}
+"""In their place a viewer calls `end` and `end_now`, which also write the recording's end."""

@@ -1,4 +1,4 @@
-"""The runs under way on another machine: listed and watched over ssh, or whatever reaches it for lanes."""
+"""The runs of another machine: listed, watched and fetched over ssh, or whatever reaches it for lanes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ import secrets
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from tfmon.api.settings import find_host
 from tfmon.api.sockets import LONGEST_BYTES, LiveRun, choose, read_greeting
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
-from tfmon.lanes.remote import runs_bridge, wire
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.lanes.remote import wire
 from tfmon.lanes.remote.trouble import ended_early, no_agent, no_launcher, no_python, too_slow, why_ended
+from tfmon.model.codec import clean
+from tfmon.recordings import library, runs_bridge
+from tfmon.recordings.library import RecordedRun
+from tfmon.recordings.runs_bridge import CHUNK_BYTES, Outline
 
 EXIT_S = 5.0
 """How long ssh may take to end after its pipe."""
 
 
+def copies() -> Path:
+    """Return the folder of the recordings that were copied from other machines; it may not exist yet."""
+    return library.folder().with_name("copies")
+
+
 class RemoteRuns:
-    """The runs under way on a host, and one connection there, over which one of them is watched."""
+    """The runs of a host, and one connection there, over which one that is under way may be watched."""
 
     def __init__(self, name: str) -> None:
         """Connect to the host, and ask; raises TfmonError where it cannot be reached."""
@@ -41,7 +51,7 @@ class RemoteRuns:
         finally:
             theirs.close()
         self.runs = list(self._ask())
-        """The oldest first."""
+        """Those under way, the oldest first."""
 
     def _ask(self) -> Sequence[LiveRun]:
         marker, printed = f"tfmon-{secrets.token_hex(8)}", b""
@@ -76,25 +86,87 @@ class RemoteRuns:
                 runs.append(LiveRun(path, read_greeting(line), self.host.name))
         return runs
 
-    def connect(self, word: str) -> socket.socket:
-        """Return the connection to the run that a word names; raises UsageError where there is none."""
+    def connect(self, word: str) -> socket.socket | None:
+        """Return the connection to the run under way that a word names; None where there is none."""
         run = choose(self.runs, word)
         if run is None:
-            name = self.host.name
-            raise UsageError(f"{word} is not under way on {name}", f"tfmon runs {name} lists the runs that are")
+            return None
         self.connection.sendall(os.fsencode(run.path) + b"\n")
         return self.connection
+
+    def recorded(self) -> list[RecordedRun]:
+        """Return the recordings there, the oldest first; raises TfmonError where the connection is lost."""
+        with self._answer(b"") as rows:
+            return library.runs_of(
+                Outline(
+                    path=clean(row[0]),
+                    size=int(row[1]),
+                    modified_s=float(row[2]),
+                    first=str(row[3]),
+                    last=str(row[4]),
+                    locked=bool(row[5]),
+                    problem=clean(row[6]),
+                )
+                for row in json.loads(self._line(rows))
+            )
+
+    def find(self, word: str) -> RecordedRun:
+        """Return the recording there that a word names; raises RecordingError for none."""
+        known = self.recorded()
+        path = library.choose(
+            word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
+        )
+        return next(run for run in known if run.path == path)
+
+    def fetch(self, run: RecordedRun) -> Path:
+        """Return a copy of a recording; raises TfmonError where the connection is lost, or its folder is full."""
+        target = copies() / f"{self.host.name}-{run.path.name}"
+        part = target.with_name(target.name + library.PART)
+        if target.exists() and target.stat().st_size == run.size:  # what is over does not change
+            return target
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._answer(os.fsencode(run.path)) as source, part.open("wb") as file:
+                left = int(self._line(source))
+                while left:
+                    chunk = source.read(min(left, CHUNK_BYTES))
+                    if not chunk:
+                        raise ConnectionError
+                    left -= file.write(chunk)
+            part.replace(target)
+        except OSError as error:
+            raise TfmonError(f"{target} cannot be written: {error.strerror}", "free some space") from None
+        library.make_room(target)
+        return target
+
+    def _line(self, source: BinaryIO) -> bytes:
+        line = source.readline(LONGEST_BYTES)
+        if not line:
+            raise ConnectionError
+        return line
+
+    @contextlib.contextmanager
+    def _answer(self, request: bytes) -> Iterator[BinaryIO]:
+        """Request something and yield what is answered; raises TfmonError where that ends early or is not read."""
+        try:
+            self.connection.sendall(request + b"\n")
+            with self.connection.makefile("rb") as answer:
+                yield answer
+        except (ValueError, TypeError, LookupError):
+            raise no_agent(self.host, "its word cannot be read") from None
+        except (ConnectionError, TimeoutError):
+            raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
         """Return the error to report where the connection to a run broke; None where the run has ended there."""
         code = self._exit_code()
         if code == 0:
             return None
+        return self._lost(code, f"the run goes on if the machine does: tfmon attach {name} shows it again")
+
+    def _lost(self, code: int | None, hint: str) -> TfmonError:
         why = why_ended(self.host, code, self._errors())
-        failed = TfmonError(
-            f"the connection to {self.host.name} is lost: {why}",
-            f"the run goes on if the machine does: tfmon attach {name} shows it again",
-        )
+        failed = TfmonError(f"the connection to {self.host.name} is lost: {why}", hint)
         failed.exit_code = EXIT_LANE_FAILED
         return failed
 

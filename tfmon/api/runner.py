@@ -11,22 +11,24 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from tfmon.api.followers import Followers
-from tfmon.api.options import RaceOptions
+from tfmon.api.options import RaceOptions, SweepOptions
 from tfmon.api.program import Program
-from tfmon.api.run import ended
-from tfmon.api.runs import RaceRun, SeriesRun
+from tfmon.api.run import HANGUP, ended
+from tfmon.api.runs import RaceRun, SeriesRun, SweepRun
 from tfmon.api.sockets import LOG, Ended
-from tfmon.api.state import state_folder
+from tfmon.api.state import Tell, state_folder
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.model import codec
 from tfmon.model.series import Experiment
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import describe
+
+if TYPE_CHECKING:
+    from tfmon.api.sweep import SweepProgram
 
 Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
 """Returns the series to measure on the lanes of a race."""
@@ -35,12 +37,22 @@ LOOK_S = 2.0
 
 
 def start(
-    info: ScenarioInfo, options: RaceOptions, series: Series | None = None, *, as_json: bool = False
+    info: ScenarioInfo | None,
+    options: RaceOptions | SweepOptions,
+    series: Series | None = None,
+    *,
+    as_json: bool = False,
+    detach: bool = False,
 ) -> socket.socket:
-    """Start a process that runs a race, or a series on its lanes; return the connection of its first viewer.
+    """Start a process that runs a race, a series on its lanes or a sweep; return its first viewer's connection.
 
-    It ends by itself when the race is over and nobody watches any more, or when the series is over; a user's
-    command whose terminal was lost trains on then. `as_json` says how the result of a series is written.
+    It ends by itself when the race or sweep is over and nobody watches any more, or when the series is over; a
+    user's command whose terminal was lost trains on then.
+
+    Args:
+        info: What is raced; None for a sweep, whose options say it.
+        as_json: How the result of a series is written.
+        detach: Whether the sweep of a scenario goes on when its first viewer is lost.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
@@ -50,7 +62,7 @@ def start(
     try:
         if os.fork() == 0:
             ours.close()
-            _be_runner(theirs, lambda: _run(theirs, info, options, series, as_json=as_json))
+            _be_runner(theirs, lambda: _run(theirs, info, options, series, as_json=as_json, detach=detach))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
@@ -88,45 +100,74 @@ def _leave_terminal(kept: int) -> None:
         os.close(fd)
 
 
+def _wired(
+    info: ScenarioInfo | None, options: RaceOptions | SweepOptions, series: Series | None, tell: Tell
+) -> tuple[Program | SweepProgram, RaceRun | SweepRun]:
+    if isinstance(options, SweepOptions):
+        from tfmon.api.sweep import SweepProgram  # late: a race needs none of it
+
+        sweep = SweepProgram(options)
+        return sweep, SweepRun(sweep)
+    assert info is not None
+    program = Program(options, tell=tell)
+    program.announce(info)
+    return program, RaceRun(program, info=info) if series is None else SeriesRun(program, series, info=info)
+
+
 def _run(
-    first: socket.socket, info: ScenarioInfo, options: RaceOptions, series: Series | None, *, as_json: bool
+    first: socket.socket,
+    info: ScenarioInfo | None,
+    options: RaceOptions | SweepOptions,
+    series: Series | None,
+    *,
+    as_json: bool,
+    detach: bool,
 ) -> int:
-    """Run the race until it is over and nobody watches, or until it is to end; return its exit code."""
+    """Run it until it is over and nobody watches, or until it is to end; return its exit code."""
     told: list[Callable[[str], None]] = []
     try:
-        program = Program(options, tell=lambda line: told[0](line) if told else None)
+        program, run = _wired(info, options, series, lambda line: told[0](line) if told else None)
     except TfmonError as error:
         first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
         return error.exit_code
     yield_to_lanes()
-    program.announce(info)
-    run = RaceRun(program) if series is None else SeriesRun(program, series)
-    began = False
+    own, began = info is not None and bool(info.command), False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         followers = Followers(program, interrupted)
+        _show_sweep(run, followers)
         told.append(followers.tell)
-        followers.add(first)
+        beginner = followers.add(first)
         followers.look_for_viewers()
         try:
-            plan = run.plan = program.plan(info)
             run.begin()
         except TfmonError as error:
             followers.begin(error)
         else:
             began = True
-            notes = filter(None, [run.beside, followers.unreachable])
-            followers.begin((*notes, *plan.race.differs, *describe(plan.race.views)))
+            followers.begin((*filter(None, [run.beside, followers.unreachable]), *run.notes))
         gc.freeze()  # what is loaded by now stays
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
-            if series is not None and run.join(0) and not (info.command and followers.lost):
+            _show_sweep(run, followers)
+            if isinstance(run, SweepRun):
+                if beginner.lost and not (detach or program.trains_command):
+                    interrupted.take(HANGUP.name)
+            elif series is not None and run.join(0) and not (own and followers.lost):
                 break
         if began:
             run.settle(interrupted=bool(interrupted.count))
-    code, result = program.exit_code_of_race(interrupted.reason), ""
-    if began and isinstance(run, SeriesRun) and not (info.command and followers.lost):
-        printed, code = run.outcome(as_json=as_json)
-        result = json.dumps(printed, indent=2, allow_nan=False) if as_json else str(printed)
-        code = EXIT_INTERRUPTED if interrupted.reason else code
+    if isinstance(run, RaceRun):
+        run.alone = own and followers.lost
+    _show_sweep(run, followers)
+    printed, code = run.outcome(interrupted.reason, as_json=as_json)
+    result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
     followers.close(code, result.splitlines())
     return code
+
+
+def _show_sweep(run: RaceRun | SweepRun, followers: Followers) -> None:
+    """Have viewers told what is known of a sweep, if there is anything new; it is no series of events of lanes."""
+    if isinstance(run, SweepRun):
+        known, before = run.program.known(), followers.known
+        if known.sweep is not before.sweep or known.recording != before.recording:
+            followers.show(known)

@@ -21,7 +21,7 @@ from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
 from tfmon.api.run import AnyRun, show_progress
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.codec import clean
@@ -29,6 +29,7 @@ from tfmon.model.lane_state import PAUSED
 from tfmon.model.profile import Profile
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.model.views import describe
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
@@ -72,16 +73,32 @@ class RaceRun(AnyRun):
     alone = False
     """Whether a user's command trains on to its end, because its terminal is gone."""
 
-    def __init__(self, program: Program, plan: RacePlan | None = None) -> None:
-        """Take the plan of the race; None where it is set later, or another one begins it."""
+    def __init__(self, program: Program, plan: RacePlan | None = None, info: ScenarioInfo | None = None) -> None:
+        """Take the plan, or what is to be planned when it begins; neither where another one begins it."""
         self.program = program
         self.plan = plan
+        self._info = info
         self._analysis: Analysis | None = None
 
     def begin(self) -> None:
         """Start the lanes."""
-        assert self.plan is not None
-        self.program.begin(self.plan)
+        self.program.begin(self._planned())
+
+    def _planned(self) -> RacePlan:
+        if self.plan is None:
+            assert self._info is not None
+            self.plan = self.program.plan(self._info)
+        return self.plan
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How lanes differ besides what was asked for, and how they see the working folder."""
+        race = self._planned().race
+        return *race.differs, *describe(race.views)
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return what is printed once it is closed, as text or for JSON, "" for nothing; and the exit code."""
+        return "", self.program.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
         """Wait that long; return whether it is over."""
@@ -133,16 +150,19 @@ class SeriesRun(RaceRun):
     """How it ended: before the lanes got back their settings."""
 
     def __init__(
-        self, program: Program, make: Callable[[Sequence[LaneSpec]], Experiment], plan: RacePlan | None = None
+        self,
+        program: Program,
+        make: Callable[[Sequence[LaneSpec]], Experiment],
+        plan: RacePlan | None = None,
+        info: ScenarioInfo | None = None,
     ) -> None:
         """Take what returns the series for lanes; it raises TfmonError where that is not possible."""
-        super().__init__(program, plan)
+        super().__init__(program, plan, info)
         self._make = make
 
     def begin(self) -> None:
         """Start the lanes and the series."""
-        assert self.plan is not None
-        self._state = self._make([lane.spec for lane in self.plan.lanes])
+        self._state = self._make([lane.spec for lane in self._planned().lanes])
         super().begin()
         self.program.experiments.run(self._state)
 
@@ -172,14 +192,16 @@ class SeriesRun(RaceRun):
         if hasattr(self, "result"):
             self.result = replace(self.result, recording=self.program.session.snapshot().recording)
 
-    def outcome(self, *, as_json: bool) -> tuple[object, int]:
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return what is printed once it is closed, as text or for JSON, and the exit code."""
+        if self.alone or not hasattr(self, "result"):  # without a terminal, or it could not begin
+            return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race import to_text
         from tfmon.reports.series_json import series_to_json
 
         result = analyse(self.result)
         code = self.program.exit_code() or (EXIT_FINE if result.answered else EXIT_CANNOT_TELL)
-        return (series_to_json if as_json else to_text)(result), code
+        return (series_to_json if as_json else to_text)(result), EXIT_INTERRUPTED if interrupted else code
 
 
 class ProfileRun(RaceRun):
@@ -225,43 +247,61 @@ class SweepRun(AnyRun):
     """A sweep, which is over when each combination is settled."""
 
     def __init__(self, program: SweepProgram) -> None:
-        self._program = program
+        self.program = program
         self._known = program.sweep.ranking
         self._unsaved = ""
 
     def begin(self) -> None:
         """Start the workers."""
-        self._program.sweep.start()
+        self.program.sweep.start()
 
     def join(self, timeout_s: float) -> bool:
         """Wait at most that long; return whether it is over."""
-        return self._program.sweep.join(timeout_s)
+        return self.program.sweep.join(timeout_s)
 
     def line(self) -> str:
         """Return how far it is, what is measured, and the best so far."""
         from tfmon.reports.series import progress_line
 
-        return progress_line(self._program.sweep.ranking)
+        return progress_line(self.program.sweep.ranking)
 
     def news(self) -> Iterator[str]:
         """Yield which combinations are settled, what is lost, and whether the file can be written."""
         from tfmon.reports.series import happened
 
-        before, self._known = self._known, self._program.sweep.ranking
+        before, self._known = self._known, self.program.sweep.ranking
         yield from happened(before, self._known)
-        file = self._program.file
+        file = self.program.file
         if file is not None and file.failure != self._unsaved:
             self._unsaved = file.failure
             yield self._unsaved or f"{file.path} has all again"
 
     def close(self, reason: str = "") -> None:
         """End the sweep and every process."""
-        self._program.close(reason or "stopped by the user")
+        self.program.close(reason or "stopped by the user")
 
     @property
     def suspensions(self) -> list[Suspender]:
         """What suspends the lanes along with tfmon."""
-        return self._program.suspensions
+        return self.program.suspensions
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How the lanes see the working folder."""
+        return describe(self.program.views)
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return what is printed once it is closed, as text or for JSON, and the exit code."""
+        from tfmon.analysis.sweep import FAILED
+        from tfmon.reports.series import to_text
+        from tfmon.reports.series_json import sweep_to_json
+
+        result, file = self.program.sweep.ranking, self.program.file
+        lost = result.state.lost or any(row.outcome == FAILED for row in result.rows)
+        fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
+        code = EXIT_LANE_FAILED if self.program.sweep.failure or lost else fine
+        printed = (sweep_to_json if as_json else to_text)(result, str(file.path) if file is not None else "")
+        return printed, EXIT_INTERRUPTED if interrupted else code
 
 
 def pass_on(stream: TextIO) -> Callable[[bytes], None]:

@@ -23,7 +23,7 @@ from tfmon.model import codec
 from tfmon.model.codec import CodecError
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue
-from tfmon.recordings import library
+from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import SCHEMA, Known
 from tfmon.version import __version__
 
@@ -123,7 +123,8 @@ class LiveRun(NamedTuple):
     def name(self) -> str:
         """What a command calls it: the id of its recording, or the number of its process."""
         recording = Path(self.greeting.recording)
-        listed = bool(self.host) or recording.parent.resolve() == library.folder().resolve()
+        folders = [library.folder().resolve(), sweeps.folder().resolve()]
+        listed = bool(self.host) or recording.parent.resolve() in folders
         return library.run_id(recording) if self.greeting.recording and listed else str(self.greeting.pid)
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,12 @@ from tfmon.experiments.sweep import Station, Sweep
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
+from tfmon.model.race import RecordingState
 from tfmon.model.series import SweepPlan, SweepState
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.model.views import View
+from tfmon.probes.machine import read_machine
 from tfmon.recordings import sweeps
 
 
@@ -35,6 +39,8 @@ class SweepProgram:
         Raises: TfmonError where it cannot be swept.
         """
         self._stations: list[PlaceStation] = []
+        self.session = Session(read_machine(), time.monotonic_ns)
+        """Of no race: it has the machine and the time."""
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
@@ -83,6 +89,40 @@ class SweepProgram:
     def suspensions(self) -> list[Suspender]:
         """What suspends the lanes along with tfmon."""
         return [station.suspension for station in self._stations]
+
+    @property
+    def trains_command(self) -> bool:
+        """Whether it is the user's own command that is swept."""
+        return bool(self._info.command)
+
+    @property
+    def all_over(self) -> bool:
+        """Whether nothing is measured any more."""
+        return self.sweep.join(0)
+
+    def known(self) -> Snapshot:
+        """Return all that a viewer needs to know."""
+        assert self.file is not None, "it is there once the places are"
+        recording = RecordingState(str(self.file.path), reason=self.file.failure)
+        snapshot = self.session.snapshot()
+        race = replace(snapshot.race, scenario=self.title)
+        return replace(snapshot, race=race, recording=recording, sweep=self.sweep.ranking.state)
+
+    def quick(self) -> dict[str, Callable[..., object]]:
+        """Return what a viewer may request and is answered at once, by name."""
+        return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
+
+    def _suspend(self) -> None:
+        for one in self.suspensions:
+            one.suspend_lanes()
+
+    def _continue(self) -> None:
+        for one in self.suspensions:
+            one.continue_lanes()
+
+    def slow(self) -> dict[str, Callable[..., object]]:
+        """Return what a viewer may request and what may block: nothing."""
+        return {}
 
     def close(self, reason: str = "stopped by the user") -> None:
         """End the sweep and every process; what was measured is in the file."""

@@ -23,7 +23,7 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import RaceOptions
+    from tfmon.api.options import RaceOptions, SweepOptions
     from tfmon.api.runner import Series
     from tfmon.api.viewer import Viewer
     from tfmon.catalog import ScenarioInfo
@@ -39,7 +39,8 @@ RECORDED_S = 3.0
 def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
-    HOST/RUN is a run on another machine: one that ssh or the settings file knows.
+    HOST/RUN is a run on another machine: one that ssh or the settings file knows. The recording of one that is
+    over is copied here.
 
     A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
     --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
@@ -54,23 +55,30 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     """
     if not end and (why := options.why_no_screen()):
         raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
+    screen = configured.screen_settings(theme, mouse, readonly)
     meanwhile = int if end else partial(import_module, "tfmon.api.live")
-    viewer = _remote_viewer(run, meanwhile) or _local_viewer(run, meanwhile)
-    if viewer is None:
-        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+    host, slash, name = run.partition("/")
+    if host and slash and not Path(run).exists():
+        viewer = _remote_viewer(host, name or "last", meanwhile, screen, end=end)
+    else:
+        viewer = _local_viewer(run, meanwhile, screen, end=end)
     if end:
         _end(viewer)
-    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+    _show(viewer, screen, began_here=False)
 
 
-def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
-    """Return a viewer of the run under way on this machine that a word names; None for none."""
+def _local_viewer(word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool) -> Viewer:
+    """Return a viewer of the run under way on this machine that a word names; show one that is over."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
+    from tfmon.model.views import is_locked
+    from tfmon.recordings import library
 
     found = sockets.find(word)
     if found is None:
-        return None
+        path = library.find(word)
+        _check_over(library.run_id(path), running=is_locked(path), end=end)
+        _show_recording(path, screen)
     try:
         return Viewer(sockets.connect(found.path), meanwhile)
     except OSError as error:
@@ -79,25 +87,31 @@ def _local_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
         ) from None
 
 
-def _remote_viewer(word: str, meanwhile: Callable[[], object]) -> Viewer | None:
-    """Return a viewer of the run HOST/RUN of another machine; None for a word that names none."""
-    host, slash, name = word.partition("/")
-    if not (host and slash) or Path(word).exists():
-        return None
+def _remote_viewer(
+    host: str, word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool
+) -> Viewer:
+    """Return a viewer of the run under way on another machine that a word names; show one that is over."""
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
+    from tfmon.recordings import library
 
     remote = RemoteRuns(host)
     try:
-        return Viewer(remote.connect(name or "last"), meanwhile, remote)
+        if connection := remote.connect(word):
+            return Viewer(connection, meanwhile, remote)
+        run = remote.find(word)
+        _check_over(f"{host}/{library.run_id(run.path)}", running=run.running, end=end)
+        path = remote.fetch(run)
+        click.echo(f"copied from {host}: tfmon replay, diff and export take {path}", err=True)
+        _show_recording(path, screen)
     except BaseException:
         remote.close()
         raise
 
 
 def start(
-    info: ScenarioInfo,
-    race_options: RaceOptions,
+    info: ScenarioInfo | None,
+    chosen: RaceOptions | SweepOptions,
     screen: ScreenSettings | None,
     *,
     detach: bool,
@@ -108,10 +122,10 @@ def start(
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, race_options, series, as_json=as_json)
+    connection = runner.start(info, chosen, series, as_json=as_json, detach=detach)
     try:
         with options.errors_as_json(as_json):
-            _watch_start(connection, race_options, screen, detach=detach, as_json=as_json)
+            _watch_start(connection, chosen, screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
@@ -119,34 +133,36 @@ def start(
 
 def _watch_start(
     connection: socket.socket,
-    race_options: RaceOptions,
+    chosen: RaceOptions | SweepOptions,
     screen: ScreenSettings | None,
     *,
     detach: bool,
     as_json: bool,
 ) -> NoReturn:
+    from tfmon.api.options import SweepOptions
     from tfmon.api.run import run_until_over, show_progress, tell_changes
     from tfmon.api.runs import connecting
     from tfmon.api.viewer import Viewer
 
-    silent = detach or screen is None
-    viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
-    # What the command line names must be there, or no screen is drawn; the default lanes can wait.
-    if silent or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
-        viewer.tell = tell_changes()
-        with connecting(race_options.lanes):
+    race, named = (chosen.race, chosen.places) if isinstance(chosen, SweepOptions) else (chosen, chosen.lanes)
+    silent, notes = detach or screen is None, list[str]()
+    with connecting(named):
+        viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
+        # What the command line names must be there, or no screen is drawn; the default lanes can wait.
+        if silent or named or race.settings or race.wait_idle_s is not None:
+            viewer.tell = tell_changes()
             notes = viewer.ask("begun")
-        show_progress("")
-        viewer.tell = str  # until the screen shows what it is told
-        for note in notes if silent else ():
-            click.echo(f"tfmon: {note}", err=True)
+    show_progress("")
+    viewer.tell = str  # until the screen shows what it is told
+    for note in notes if silent else ():
+        click.echo(f"tfmon: {note}", err=True)
     if screen is not None and not detach:
         _show(viewer, screen, began_here=True)
     if not detach:
         run_until_over(viewer)
         _leave(viewer, as_json=as_json)
     until_s = time.monotonic() + RECORDED_S
-    while race_options.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
+    while race.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
         viewer.join(0.05)
     viewer.leave()
     _say_how_to_attach(viewer)
@@ -194,10 +210,12 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     from tfmon.reports.race import to_text
 
     snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
-    if snapshot.lanes:
+    if snapshot.lanes or result:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
             options.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
+    if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
+        raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
     sys.exit(viewer.ended.exit_code)
 
 
@@ -206,22 +224,23 @@ def _say_how_to_attach(viewer: Viewer) -> None:
     click.echo(f"{what} runs in the background: tfmon attach {name} shows it, and with --end it ends")
 
 
-def _show_recording(word: str, screen: ScreenSettings, *, end: bool) -> NoReturn:
-    """Show a run that is not under way as it ended; raises UsageError where that is impossible."""
-    from tfmon.api import live
-    from tfmon.model.views import is_locked
-    from tfmon.recordings import library
-    from tfmon.recordings.reader import Recording
-
-    path = library.find(word)
-    name = library.run_id(path)
-    if is_locked(path):
+def _check_over(name: str, *, running: bool, end: bool) -> None:
+    """Raise UsageError for a recorded run that is not over, or that is to be ended though it is over."""
+    if running:
         raise UsageError(
             f"{name} runs on the screen or in the foreground of its own tfmon", "start it with --detach"
         )
     if end:
         raise UsageError(f"{name} is over", "tfmon runs lists what is under way")
+
+
+def _show_recording(path: Path, screen: ScreenSettings) -> NoReturn:
+    """Show a run that is over as it ended."""
+    from tfmon.api import live
+    from tfmon.recordings.library import run_id
+    from tfmon.recordings.reader import Recording
+
     with Recording(path) as opened:
-        click.echo(f"{name} is over: this is its recording", err=True)
+        click.echo(f"{run_id(path)} is over: this is its recording", err=True)
         ended = live.replay(opened, screen, at_end=True)
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 MOST_SWEEPS = 5
 
 if TYPE_CHECKING:
+    from tfmon.api.sockets import LiveRun, RunnerGreeting
     from tfmon.recordings.figures import RaceFigures
     from tfmon.recordings.library import RecordedRun
 
@@ -97,7 +98,7 @@ def replay(
 def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[str, str] | None) -> None:
     """List the recorded races by their start, the latest last, and the latest sweeps.
 
-    With HOST, one that ssh or the settings file knows, list the runs that are under way there.
+    With HOST, one that ssh or the settings file knows, list those there.
 
     The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for
     the race before it; a race that still runs is not the last.
@@ -110,7 +111,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
       tfmon runs --files last --keep-files A out
     """
     from tfmon.api import sockets
-    from tfmon.recordings import library
+    from tfmon.recordings import library, sweeps
     from tfmon.reports.text import fitted
 
     if listing is not None or keeping is not None:
@@ -118,53 +119,61 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
             raise UsageError("--files and --keep-files exclude --json and HOST", "leave it out")
         _files(library.find(listing or "last"), keeping)
         return
-    if host is not None:
-        _list_remote(host, as_json=as_json)
-        return
-    listed, attachable = library.runs(), {run.name: run.greeting.scenario for run in sockets.under_way()}
+    if host is None:
+        listed, live = library.runs(), list(sockets.under_way())
+    else:
+        from tfmon.api.remote_runs import RemoteRuns
+
+        remote = RemoteRuns(host)
+        listed, live = remote.recorded(), remote.runs
+        remote.close()
     if as_json:
-        click.echo(json.dumps([_run_json(run, attachable) for run in listed], indent=2, allow_nan=False))
+        attachable = {run.name: run.greeting for run in live}
+        rows = [_run_json(run, host, attachable.pop(library.run_id(run.path), None)) for run in listed]
+        rows += [
+            {
+                "id": name,
+                "host": host,
+                "pid": said.pid,
+                "scenario": said.scenario,
+                "tfmon": said.tfmon,
+                "attachable": True,
+            }
+            for name, said in attachable.items()
+        ]
+        click.echo(json.dumps(rows, indent=2, allow_nan=False))
         return
-    infos = [run.info() for run in listed]
+    lines = _run_lines(listed, [run for run in live if host or not run.name.endswith(sweeps.SUFFIX)], host)
+    if host is not None:
+        more = f"tfmon attach {host}/RUN shows one; of one that is over, the recording is copied here"
+        lines = [*lines, "", more] if lines else [f"no race was recorded on {host} yet, and none is under way"]
+    else:
+        lines = lines or [f"no race was recorded in {library.folder()} yet"]
+        if listed:
+            used = f"{units.memory(sum(run.size for run in listed))} of {units.memory(library.LIMIT_BYTES)}"
+            lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
+        lines += _sweep_lines({run.name for run in live})
+    for line in lines:
+        click.echo(fitted(line))
+
+
+def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str | None) -> list[str]:
+    """Return a line for each recorded run, and for each under way whose recording is not among these."""
+    infos, place = [run.info() for run in listed], f"{host}/" if host is not None else ""
+    attachable = {run.name: run.greeting.scenario for run in live}
     width = max((len(info.id) for info in infos), default=0)
     lines = []
     for info in infos:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-        under_way = f"under way: tfmon attach {info.id}" if attachable.pop(info.id, "") else ""
+        under_way = f"under way: tfmon attach {place}{info.id}" if attachable.pop(info.id, "") else ""
         text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {under_way or info.outcome}"
-        lines.append(f"{info.id:{width}}  {info.problem or text}")
-    lines += [_under_way_line(name, scenario) for name, scenario in attachable.items()]
-    lines = lines or [f"no race was recorded in {library.folder()} yet"]
-    if infos:
-        used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
-        lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
-    for line in (*lines, *_sweep_lines()):
-        click.echo(fitted(line))
+        lines.append(f"{place}{info.id:{width}}  {info.problem or text}")
+    for name, scenario in attachable.items():
+        lines.append(f"{place}{name}  {scenario} is under way: tfmon attach {place}{name}")
+    return lines
 
 
-def _under_way_line(name: str, scenario: str) -> str:
-    return f"{name}  {scenario} is under way: tfmon attach {name}"
-
-
-def _list_remote(host: str, *, as_json: bool) -> None:
-    """List the runs that are under way on another machine."""
-    from tfmon.api.remote_runs import RemoteRuns
-
-    remote = RemoteRuns(host)
-    remote.close()
-    if as_json:
-        rows = [
-            {"id": run.name, "host": host, "pid": said.pid, "scenario": said.scenario, "tfmon": said.tfmon}
-            for run in remote.runs
-            for said in [run.greeting]
-        ]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    lines = [_under_way_line(run.full_name, run.greeting.scenario) for run in remote.runs]
-    click.echo("\n".join(lines) or f"nothing that can be attached to is under way on {host}")
-
-
-def _sweep_lines() -> list[str]:
+def _sweep_lines(attachable: Container[str]) -> list[str]:
     """Return a line for each of the latest sweeps, with its answer, and where they are."""
     from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep import OPEN, rank
@@ -177,7 +186,9 @@ def _sweep_lines() -> list[str]:
         try:
             ranking = rank(sweeps.read(path))
             text = answer(ranking)[0]
-            if any(row.outcome == OPEN for row in ranking.rows):
+            if path.name in attachable:
+                text += f"; under way: tfmon attach {path.name} shows it"
+            elif any(row.outcome == OPEN for row in ranking.rows):
                 text += "; under way" if is_locked(path) else f"; tfmon sweep --resume {path} continues it"
         except TfmonError as error:
             text = error.message
@@ -212,12 +223,13 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
-def _run_json(run: RecordedRun, attachable: Container[str]) -> dict[str, Any]:
+def _run_json(run: RecordedRun, host: str | None, live: RunnerGreeting | None) -> dict[str, Any]:
     info, header, closed = run.info(), run.header, run.closed
     if header is None:
-        return {"id": info.id, "path": info.path, "unreadable": info.problem}
+        return {"id": info.id, "host": host, "path": info.path, "unreadable": info.problem}
     return {
         "id": info.id,
+        "host": host,
         "path": info.path,
         "bytes": info.bytes,
         "started": info.started,
@@ -230,7 +242,8 @@ def _run_json(run: RecordedRun, attachable: Container[str]) -> dict[str, Any]:
         "tensorflow": (closed.tensorflow if closed else None) or header.tensorflow,
         "closed": closed is not None,
         "running": info.running,
-        "attachable": info.id in attachable,
+        "pid": live.pid if live is not None else None,
+        "attachable": live is not None,
         "seconds": info.seconds,
         "ratio": info.ratio,
         "verdict": info.verdict or None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from tfmon.api import settings as configured
 from tfmon.api.rules import SWEEP_RULES, number
 from tfmon.cli import options
-from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import TfmonError, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.options import RaceOptions
@@ -135,10 +134,9 @@ def _run(
     for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
     run = SeriesRun(program, planned, plan)
-    interrupted = run_until_over(run)
-    result, code = run.outcome(as_json=as_json)
+    result, code = run.outcome(run_until_over(run), as_json=as_json)
     options.print_result(result, run.result.recording.path if run.result.recording is not None else "")
-    sys.exit(EXIT_INTERRUPTED if interrupted else code)
+    sys.exit(code)
 
 
 @click.command(cls=options.TakesCommand)
@@ -184,6 +182,7 @@ def _run(
     flag_value="last",
     help="Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
 )
+@options.detach
 @options.headless
 @options.as_json
 @options.looks
@@ -191,6 +190,7 @@ def _run(
 @options.ray
 def sweep(
     scenario: str | None,
+    detach: bool,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -203,7 +203,8 @@ def sweep(
 
     Each combination is raced in turns against the baseline (the scenario's settings, and --set) on the same
     device, so that its ratio compares with those from other machines. What cannot be the best is stopped early.
-    Ctrl+C keeps what there is; --resume goes on with it.
+    Ctrl+C keeps what there is; --resume goes on with it. Where the terminal is closed, the sweep of a script goes
+    on: `tfmon attach` shows it.
 
     \b
     For example:
@@ -212,37 +213,29 @@ def sweep(
       tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
-    from tfmon.analysis.sweep import FAILED
     from tfmon.api.options import sweep_options
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import SweepRun
     from tfmon.api.sweep import SweepProgram
-    from tfmon.model.views import describe
-    from tfmon.reports.series import to_text
-    from tfmon.reports.series_json import sweep_to_json
 
+    if detach and (headless or as_json):
+        raise UsageError("--detach excludes --headless and --json", "leave one of them out")
     chosen = sweep_options(given, scenario, options.own_command())
-    headless = headless or as_json
     screen = configured.screen_settings(theme, mouse, None)
-    if not headless and (why := options.why_no_screen()):
+    if not (headless or as_json or detach) and (why := options.why_no_screen()):
         click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
         headless = True
+    if not (headless or as_json):
+        from tfmon.cli.attach import start
+
+        start(None, chosen, screen, detach=detach)
     with options.errors_as_json(as_json):
         program = SweepProgram(chosen)
-    for line in describe(program.views):
+    run, file = SweepRun(program), program.file
+    for line in run.notes:
         click.echo(f"tfmon: {line}", err=True)
-    if headless:
-        interrupted = run_until_over(SweepRun(program))
-    else:
-        from tfmon.api import live
-
-        interrupted = live.sweep(program, screen)
-    result, file = program.sweep.ranking, program.file
-    path = str(file.path) if file else ""
-    with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-        options.print_result((sweep_to_json if as_json else to_text)(result, path), path)
+    result, code = run.outcome(run_until_over(run), as_json=as_json)
+    options.print_result(result, str(file.path) if file is not None else "")
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")
-    failed = program.sweep.failure or result.state.lost or any(row.outcome == FAILED for row in result.rows)
-    fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
-    sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else fine)
+    sys.exit(code)

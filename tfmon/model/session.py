@@ -47,7 +47,7 @@ from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import KnobOffered, PathsUsed
-from tfmon.model.series import Experiment, TuneState
+from tfmon.model.series import Experiment, SweepState, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import History
 
@@ -74,6 +74,8 @@ class Snapshot:
     """Where this race is recorded, and whether it still is; None for a race that is not."""
     charted: bool = True
     """Whether the history of the lanes is kept for the charts."""
+    sweep: SweepState | None = None
+    """The sweep that a process of its own runs; None for a race."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; KeyError if there is none."""

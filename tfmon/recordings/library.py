@@ -7,14 +7,15 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.model.ports import RunInfo
 from tfmon.model.views import KEPT, is_locked, lock, remove
 from tfmon.recordings.header import Closed, Header, RecordingError
-from tfmon.recordings.reader import peek
+from tfmon.recordings.reader import peek, read_outline
+from tfmon.recordings.runs_bridge import Outline, outline, recordings_in
 
 LIMIT_BYTES = 512 * 2**20
 FOLDER_VARIABLE = "TFMON_RECORDINGS"
@@ -114,13 +115,18 @@ def runs() -> list[RecordedRun]:
     result = []
     for path in _files(folder()):
         with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
-            result.append(_run(path))
+            result.append(outline(path))
+    return runs_of(result)
+
+
+def runs_of(outlines: Iterable[Outline]) -> list[RecordedRun]:
+    """Return recordings by their start, the oldest first."""
 
     def began(run: RecordedRun) -> tuple[float, str]:
         header = run.header
         return run.modified_s if header is None else header.wall_s(header.started_ns), run.path.name
 
-    return sorted(result, key=began)
+    return sorted(map(_run, outlines), key=began)
 
 
 def run_id(path: Path) -> str:
@@ -141,18 +147,25 @@ def find(word: str) -> Path:
         return Path(word)
     if os.sep in word:
         raise RecordingError(f"there is no recording {word}", "tfmon runs lists those that are here")
+    return choose(word, _files(folder()), runs, str(folder()), "tfmon runs")
+
+
+def choose(
+    word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RecordedRun]], where: str, command: str
+) -> Path:
+    """Return the one of some recordings that a word names, as `find` does; `command` lists those, and `where`."""
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
-        over = [run for run in runs() if not run.running]
+        known = runs()
+        over = [run for run in known if not run.running]
         back = int(match[1] or 0) + 1
         if back > len(over):
-            ended = " that ended" if any(run.running for run in runs()) else ""
-            raise RecordingError(f"there are {len(over)} recordings{ended} in {folder()}, so there is no {word}")
+            ended = " that ended" if len(known) > len(over) else ""
+            raise RecordingError(f"there are {len(over)} recordings{ended} in {where}, so there is no {word}")
         return over[-back].path
-    known = sorted(_files(folder()))
-    exact = [path for path in known if run_id(path) == word]
-    result = exact or [path for path in known if path.name.startswith(word)]
+    exact = [path for path in paths if run_id(path) == word]
+    result = exact or [path for path in paths if path.name.startswith(word)]
     if not result:
-        raise RecordingError(f"there is no recording {word}", f"tfmon runs lists those in {folder()}")
+        raise RecordingError(f"there is no recording {word}", f"{command} lists those in {where}")
     if len(result) > 1:
         raise RecordingError(
             f"{len(result)} recordings begin with {word!r}", ", ".join(run_id(path) for path in result[-4:])
@@ -180,24 +193,19 @@ def _remove(path: Path) -> None:
         remove(store)
 
 
-def _run(path: Path) -> RecordedRun:
-    """Return the run of one file; raises FileNotFoundError."""
-    status = path.stat()
-    run = RecordedRun(path, status.st_size, status.st_mtime)
+def _run(found: Outline) -> RecordedRun:
+    run = RecordedRun(Path(found.path), found.size, found.modified_s)
     try:
-        header, closed = peek(path)
+        header, closed = read_outline(found)
     except RecordingError as error:
-        path.stat()
         return replace(run, problem=error.message)
-    return replace(run, header=header, closed=closed, running=closed is None and is_locked(path))
+    return replace(run, header=header, closed=closed, running=closed is None and found.locked)
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _files(place: Path) -> list[Path]:
     try:
-        paths = list(place.iterdir())
+        return recordings_in(place)
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         raise RecordingError(f"{place} cannot be read: {error.strerror}") from error
-    named = (path for path in paths if path.name.endswith((PLAIN, PACKED)) and not path.name.startswith("."))
-    yield from (path for path in named if path.is_file())  # who opens a named pipe waits

@@ -32,13 +32,12 @@ from tfmon.recordings.header import (
     RecordingError,
     mark_of,
 )
+from tfmon.recordings.runs_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 
 LARGEST_BYTES = 4 * 2**30
 """Largest recording that is read, uncompressed: eight lanes for some forty hours."""
 MOST_MARKS = 5_000
-_GZIP = b"\x1f\x8b"
-_MEMBER = _GZIP + b"\x08" + bytes(5)
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
@@ -142,7 +141,7 @@ class Recording:
                 raise RecordingError(f"{self.path} is not a file")
             with contextlib.ExitStack() as opened:
                 file = opened.enter_context(self.path.open("rb"))
-                packed = file.read(2) == _GZIP
+                packed = file.read(2) == GZIP
                 file.seek(0)
                 if packed:
                     return self._unpacked(file)
@@ -165,7 +164,7 @@ class Recording:
         except EOFError:
             self.torn = True
         except (zlib.error, gzip.BadGzipFile) as error:
-            packed.seek(-len(_MEMBER), os.SEEK_END)
+            packed.seek(-len(MEMBER), os.SEEK_END)
             self.torn = not any(packed.read())  # a power cut leaves zeros
             if not self.torn:
                 file.close()
@@ -271,24 +270,19 @@ def guard(path: Path) -> Iterator[None]:
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
     """Read only the header of a recording and, where it was closed, how it ended; raises RecordingError."""
-    tail = 65_536
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-            raw.seek(0)
-            source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
-            first = source.readline(LONGEST_LINE_BYTES)
-            raw.seek(max(0, path.stat().st_size - tail))
-            last = raw.read(tail)
-        if packed:
-            with contextlib.suppress(zlib.error):
-                last = zlib.decompress(last[max(0, last.rfind(_MEMBER)) :], 16 + zlib.MAX_WBITS)
-        last = last.removesuffix(b"\n").rpartition(b"\n")[2]
-    except (OSError, EOFError, zlib.error) as error:
+        return read_outline(outline(path))
+    except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error}") from None
-    header = _header(path, first)
+
+
+def read_outline(found: Outline) -> tuple[Header, Closed | None]:
+    """Return the header of a recording and, where it was closed, how it ended; raises RecordingError."""
+    if found.problem:
+        raise RecordingError(found.problem)
+    header = _header(Path(found.path), found.first.encode())
     try:
-        closed: Closed | None = codec.read(codec.parse(last), Closed)
+        closed: Closed | None = codec.read(codec.parse(found.last.encode()), Closed)
     except CodecError:
         closed = None
     return header, closed

@@ -14,6 +14,8 @@ from textual.screen import Screen
 
 from tfmon import units
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.series_tables import progress_text
+from tfmon.analysis.sweep import Ranking, rank
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
@@ -56,7 +58,7 @@ class Monitor:
         self._make = make
         self.analysis = analyse(source.snapshot())
         """What is known, and what follows from it; computed once for each snapshot."""
-        self.sweep = source.sweep()
+        self.sweep = self._ranked()
         self.lane = 0
         """Place of the lane that the pages show."""
         self.said = 0
@@ -122,14 +124,21 @@ class Monitor:
         if self.source.playback is not None and self.source.playback.state().playing:
             self.pull()
 
+    def _ranked(self, before: Ranking | None = None) -> Ranking | None:
+        """Return the results of a sweep; None for a race."""
+        state = self.snapshot.sweep
+        if state is None or (before is not None and before.state is state):
+            return before
+        return rank(state, None if state.over else before)  # at its end as when its file is read
+
     def pull(self) -> None:
         """Play on, read the source, and draw what changed."""
         if self.source.playback is not None:
             now_s = time.monotonic()
             self.source.playback.tick(0.0 if self._played_s is None else now_s - self._played_s)
             self._played_s = now_s
-        self.sweep = self.source.sweep()
         self.analysis = analyse(self.source.snapshot(), self.analysis)
+        self.sweep = self._ranked(self.sweep)
         if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
             fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
             self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
@@ -229,12 +238,14 @@ class Monitor:
         """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
         leaves = key == "quit" and self.source.leave is not None
         own = [lane for lane in lanes if lane.script.command or leaves]
-        if not own:
+        sweeps = leaves and self.sweep is not None and not self.sweep.state.over
+        if not own and not sweeps:
             return True
         now_ns, confirmed = self.source.snapshot().at_ns, self.asks(key)
         ends = [(lane.process.started_ns, lane.end.event) for lane in own]
-        ran_s = max((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends) / 1e9
-        again, ran = key_of(key, self.view.keys), f"{units.clock(ran_s)} of training"
+        ran_ns = max(((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends), default=0)
+        again = key_of(key, self.view.keys)
+        ran = progress_text(self.sweep) if sweeps and self.sweep else f"{units.clock(ran_ns / 1e9)} of training"
         if not confirmed and leaves:
             goes_on = f"leave {self.snapshot.race.scenario} running ({key_of(LEAVE, self.view.keys)})"
             self.say(f"{goes_on}, or end it ({again})? {ran}")
@@ -290,7 +301,7 @@ class Monitor:
     def save_report(self) -> None:
         """Write a report of what is recorded, and say where."""
         recording, runs = self.snapshot.recording, self.source.runs
-        path = self.source.file or (recording.path if recording is not None else "")
+        path = recording.path if recording is not None else ""
         if runs is None or not path:
             self.say("no report: this is not recorded")
             return
@@ -299,9 +310,7 @@ class Monitor:
 
     def save_picture(self, table: str) -> None:
         """Save the screen as SVG and a table as text in the working directory, and say where."""
-        stem = (
-            f"tfmon-{self.source.name or self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
+        stem = f"tfmon-{self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
             said = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
             if table:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
-from tfmon.analysis.sweep import Ranking
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
@@ -123,14 +122,6 @@ class Source:
     """Why no key can change anything; empty where keys can."""
     playback: ReplayControls | None = None
     """Moves through a recording; None where nothing is played."""
-    sweep: Callable[[], Ranking | None] = lambda: None
-    """Returns what is known of a sweep; None for a race."""
-    unsaved: Callable[[], str] = str
-    """Returns why what a sweep measured is not saved; empty while all is well."""
-    name: str = ""
-    """After which files are named; empty for the scenario of the race."""
-    file: str = ""
-    """Where it is recorded; empty for where the snapshot says."""
     tabs: tuple[str, ...] = tuple(TABS)
     runs: Runs | None = None
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple

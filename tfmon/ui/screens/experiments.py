@@ -217,8 +217,8 @@ class SweepPage(SeriesPage):
 
     def lead(self, width: int) -> list[Row]:
         """Return that what was measured is not saved, if so."""
-        unsaved = self.monitor.source.unsaved()
-        return [((f" {unsaved}", WARN),)] if unsaved else []
+        recording = self.monitor.snapshot.recording
+        return [((f" {recording.reason}", WARN),)] if recording is not None and recording.reason else []
 
     def _title(self, width: int) -> Row:
         title: Row = ((f" Sweep of {self.ranking.state.plan.scenario}", STRONG),)
