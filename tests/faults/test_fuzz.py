@@ -16,9 +16,9 @@ from tfmon.model.codec import CodecError, decode_event, plain
 from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.readings import SliceLoad
+from tfmon.reports.profile import to_text as profile_text
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
-from tfmon.reports.steps import to_text as profile_text
 from tfmon.ui.render.race import draw
 from tfmon.ui.screens.lane import lane_rows
 from tfmon.ui.source import Display

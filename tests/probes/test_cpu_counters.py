@@ -13,7 +13,7 @@ from support.profiles import profile
 from tfmon.model.profile import NOT_COUNTED, CpuCounters
 from tfmon.model.readings import Missing
 from tfmon.probes import cpu_counters
-from tfmon.reports.steps import counted
+from tfmon.reports.profile import counted
 
 REFUSED = """\
 Error:

@@ -18,7 +18,7 @@ from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import RUN_ASYNC, tells
 from tfmon.profile.parts import MOST_PARTS, SMALLER
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, Space
-from tfmon.reports.steps import to_json, to_text
+from tfmon.reports.profile import to_json, to_text
 
 
 def peak_of(space_: Space) -> MemoryPeak:

@@ -71,7 +71,7 @@ class Profiling:
 
     def text(self, lane: str) -> str:
         """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
-        from tfmon.reports.steps import to_text  # late: few races need it
+        from tfmon.reports.profile import to_text  # late: few races need it
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             return to_text(self.take(lane, Path(folder)))

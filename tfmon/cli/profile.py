@@ -86,7 +86,7 @@ def profile(
         else:
             run = _profiled(scenario, folder, chrome, local=bool(chrome or keep), **given)
             if run.sides is None:
-                from tfmon.reports.steps import to_json, to_text
+                from tfmon.reports.profile import to_json, to_text
 
                 if run.result is None:
                     sys.exit(EXIT_INTERRUPTED)

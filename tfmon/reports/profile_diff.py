@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tfmon import units
 from tfmon.analysis.memory_peak import (
     latest_peaks,
-    memory_beside,
-    memory_cells,
-    memory_heads,
-    memory_lines,
     memory_sentence,
 )
 from tfmon.analysis.profile_diff import (
@@ -29,7 +24,7 @@ from tfmon.analysis.profile_diff import (
 from tfmon.model import codec
 from tfmon.model.readings import Missing
 from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
-from tfmon.reports.steps import counted
+from tfmon.reports.profile import counted, memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
@@ -67,17 +62,6 @@ def section(first: ProfiledSide, second: ProfiledSide) -> Section:
     chart = _chart(first, second)
     said = Lines([*answers(first, second), *notes(first, second)])
     return Section("What explains the difference", (said, chart), long=True)
-
-
-def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its peak, by layer") -> Section:
-    """Return what the peak of memory of each side is made of; of a single side, in which operations, too."""
-    alone, beside = len(sides) == 1, memory_beside(sides)
-    rows = [[*memory_heads(sides), *(["most of it in"] if alone else [])]]
-    for parts in beside[: MOST_ROWS["layer"]]:
-        rows.append([*memory_cells(parts), *(part.largest for part in parts if alone and part is not None)])
-    lines = [line for side in sides for line in memory_lines(side, "" if alone else f"{side.id}: ")]
-    table = Table(rows, left=(0, 3)[: 1 + alone]) if beside else None
-    return Section(heading, (Lines(lines), table))
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:

@@ -46,6 +46,7 @@ from tfmon.reports import (
 from tfmon.reports import course as over_time
 from tfmon.reports.gather import Course
 from tfmon.reports.html import other_processes
+from tfmon.reports.profile import memory_section
 from tfmon.reports.steps import full_name
 from tfmon.version import __version__
 
@@ -94,7 +95,7 @@ def report(
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
             *((profile_diff.section(*profiled),) if profiled is not None else ()),
-            *((profile_diff.memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
+            *((memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
             *(() if analysis.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(analysis))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
