@@ -151,31 +151,43 @@ def peak_by_xprof(path: Path, allocator: str) -> tuple[int, dict[str, int]]:
     return int(own["profileSummary"]["peakStats"]["heapAllocatedBytes"]), dict(named)
 
 
-def agree(path: Path, allocator: str) -> dict[str, int]:
-    """Assert that the peak agrees, and what is named of its step; return what is of some size."""
+LARGE = 8 << 20
+"""Larger than the weights: XProf names none of those that an earlier step wrote, and that are there, too."""
+
+
+def agree(path: Path, allocator: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Assert that the peak agrees, and all that XProf names; return what is large, ours and XProf's."""
     peaks = read_profile(path).memory
     assert not isinstance(peaks, Missing), peaks.reason
     ours = {one.name: one.allocated_bytes for one in peaks[0].operations}
     peak_bytes, named = peak_by_xprof(path, allocator)
     assert peaks[0].allocated_bytes == peak_bytes and peaks[0].unknown_bytes == 0
-    assert {name: ours.get(name) for name in named} == named
-    return {name: size for name, size in named.items() if size > 1 << 20}
+    assert all(ours.get(name, 0) >= size for name, size in named.items())
+    large, theirs = ({name: size for name, size in side.items() if size > LARGE} for side in (ours, named))
+    assert {name: large.get(name) for name in theirs} == theirs
+    return large, theirs
 
 
 @pytest.mark.parametrize(("variable", "value", "allocator"), [
     ("TF_ENABLE_ONEDNN_OPTS", "1", "mklcpu"), ("TF_CPU_ALLOCATOR_USE_BFC", "true", "bfc_cpu_allocator_for_gpu")
 ])  # fmt: skip
 def test_the_peak_of_memory_of_a_net(tmp_path, variable, value, allocator):
-    command = [sys.executable, str(HERE / "record_dense.py"), str(tmp_path)]
     environment = {**os.environ, variable: value}
-    subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
-    (path,) = tmp_path.glob("**/*.xplane.pb")
-    large = "sequential_1/large_1/Relu"
-    assert agree(path, allocator)[large] >= 4096 * 2048 * 4
+    for number in range(4):  # now and then XProf counts the peak to a step that has allocated nothing large yet
+        folder = tmp_path / str(number)
+        command = [sys.executable, str(HERE / "record_dense.py"), str(folder)]
+        subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
+        (path,) = folder.glob("**/*.xplane.pb")
+        ours, theirs = agree(path, allocator)
+        assert ours["sequential_1/large_1/Relu"] >= 4096 * 2048 * 4
+        if theirs:
+            return
+    pytest.fail("XProf named nothing large in any of the traces")
 
 
 def test_the_peak_of_memory_of_a_made_trace_of_a_gpu(tmp_path):
     pool = Allocator(before=30)
     path = tmp_path / "made.xplane.pb"
     write_xspace(traced(*one_step(pool), *one_step(pool, 1000), steps=2), path)
-    assert len(agree(path, "GPU_0_bfc")) == 3
+    ours, theirs = agree(path, "GPU_0_bfc")
+    assert ours == theirs and len(ours) == 3
