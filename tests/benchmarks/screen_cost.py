@@ -8,26 +8,32 @@ after it has settled; not its lanes. With several runs a figure is the median, w
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), keys, pages, eight, script (a user's command, which has a process of its own:
-counted are that and its viewer, then that alone), peers (htop, btop, nvitop). A key counts as echoed, and a page
-as open, when the terminal has been given the words that it changes.
+PARTS: two (with paused, help), six, eight, keys, pages, script (a user's command, which has a process of its own:
+counted are that and its viewer, then that alone), peers (htop, btop, nvitop; one that does not run is named with
+what it says). `goals` stands for two,six,keys,peers. Each figure that has a goal is printed with it. A key counts
+as echoed, and a page as open, when the terminal has been given the words that it changes.
+
+With `two`, what the status line says is read after ten seconds, and held against what was counted in them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import shutil
 import signal
 import statistics
 import sys
 import tempfile
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
-from common import options_of
+from common import met, options_of
 from support.link import Link
 from support.terminal import racing
 
@@ -40,6 +46,21 @@ KEY_S = 5.0
 ESCAPE = "\x1b[27u"
 TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
 EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
+MANY = {"six": EIGHT[:6], "eight": EIGHT}
+MEMORY = "resident, shared pages in parts"
+SAID = "status line off by"
+STATUS = re.compile(r"tfmon (\d+\.\d) %")
+STATUS_S = 10.0
+"""The status line has the mean of ten samples, one a second."""
+GOALS = {
+    "two lanes: CPU": 1.0,
+    "two lanes: written": 1.2,
+    f"two lanes: {MEMORY}": 45.0,
+    f"two lanes: {SAID}": 0.2,
+    "six lanes: CPU": 1.8,
+    "key to echo: 95 % within": 20.0,
+}
+"""At most."""
 PAGES = (
     ("?", " Help ", ESCAPE),
     ("k", "[k knobs]", ESCAPE),
@@ -60,14 +81,16 @@ class Figures:
     def add(self, part: str, place: str, unit: str, value: float) -> None:
         """Keep one measurement."""
         self._values[part, place, unit].append(value)
-        print(f"  {place:10} {part:34} {value:9.3f} {unit}", flush=True)
+        print(f"  {place:10} {part:42} {value:9.3f} {unit}", flush=True)
 
     def print(self) -> None:
         """Print the medians."""
-        print(f"\n{'median (least to most)':34} {'':10}")
+        print(f"\n{'median (least to most)':42} {'':10}")
         for (part, place, unit), values in sorted(self._values.items()):
             spread = f"({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
-            print(f"{part:34} {place:10} {statistics.median(values):9.3f} {unit}   {spread}")
+            median = statistics.median(values)
+            goal = f"goal {GOALS[part]:g}: {met(median <= GOALS[part])}" if part in GOALS else ""
+            print(f"{part:42} {place:10} {median:9.3f} {unit}   {spread} {goal}".rstrip())
 
 
 def cpu_s(pid: int) -> float:
@@ -105,8 +128,22 @@ def measure(
     figures.add(f"{part}: resident", place, "MiB", sum(one.rss for one in memory) / 2**20)
     if hasattr(memory[0], "pss"):
         shared = sum(one.pss for one in memory) / 2**20
-        figures.add(f"{part}: resident, shared pages in parts", place, "MiB", shared)
+        figures.add(f"{part}: {MEMORY}", place, "MiB", shared)
     program.looks = True
+
+
+def compare_status_line(figures: Figures, place: str, program: Link) -> None:
+    """Measure for as long as the mean of the status line is over, and keep how far it is from what was counted.
+
+    Call it before `measure`, which leaves unread what is written.
+    """
+    pid = program.process.pid
+    began, before = time.monotonic(), cpu_s(pid)
+    program.run(STATUS_S)
+    cpu_pct = 100 * (cpu_s(pid) - before) / (time.monotonic() - began)
+    shown = STATUS.search(program.wait_for(STATUS.search))
+    figures.add("two lanes: as the status line says", place, "% of a core", float(shown[1]))
+    figures.add(f"two lanes: {SAID}", place, "% of a core", abs(float(shown[1]) - cpu_pct))
 
 
 def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
@@ -168,6 +205,7 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
         return
     program = start(folder, TWO, scripted)
     if "two" in wanted:
+        compare_status_line(figures, place, program)
         measure(figures, "two lanes", place, program, seconds)
     if "help" in wanted:
         program.process.send("?")
@@ -218,22 +256,27 @@ def measure_script(figures: Figures, place: str, folder: Path, seconds: float) -
 
 
 def measure_peers(figures: Figures, seconds: float) -> None:
-    """Measure other monitors, where they are installed."""
+    """Measure other monitors, where they are installed and start."""
+    folders = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("htop", "btop", "nvitop"):
-        if shutil.which(name) is None:
+        path = shutil.which(name, path=folders)
+        if path is None:
             print(f"  {name} is not installed")
             continue
-        peer = Link(program=("-c", f"import os; os.execvp({name!r}, [{name!r}])"))
+        peer = Link(program=("-c", f"import os; os.execv({path!r}, [{name!r}])"))
         peer.run(3)
-        measure(figures, "peer", name, peer, seconds)
+        if peer.process.isalive():
+            measure(figures, "peer", name, peer, seconds)
+        else:
+            print(f"  {name} does not start: {textwrap.shorten(peer.text(), 100)}")
         peer.quit("q")
 
 
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,eight,script,peers"
+    parts = "two,help,paused,keys,pages,six,eight,script,peers"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
-    wanted = set(options.only.split(","))
+    wanted = set(options.only.replace("goals", "two,six,keys,peers").split(","))
     if unknown := wanted - set(parts.split(",")):
         raise SystemExit(f"--only {','.join(sorted(unknown))}: name some of {parts}")
     places = {"this": THIS, **({} if options.against == str(THIS) else {"other": Path(options.against).resolve()})}
@@ -241,9 +284,9 @@ def main() -> None:
     for _ in range(options.runs):
         for place, folder in places.items():
             measure_two(figures, place, folder, options, wanted)
-            if "eight" in wanted:
-                program = start(folder, EIGHT, options.scripted)
-                measure(figures, "eight lanes", place, program, options.seconds)
+            for name in sorted(MANY.keys() & wanted):
+                program = start(folder, MANY[name], options.scripted)
+                measure(figures, f"{name} lanes", place, program, options.seconds)
                 program.quit("q")
             if "script" in wanted:
                 measure_script(figures, place, folder, options.seconds)

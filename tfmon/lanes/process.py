@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -237,8 +238,10 @@ class LocalProcess(Child, LaneProcess):
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, as far as known. Source: Linux, the state in /proc/PID/stat."""
+    """Return whether a child is stopped; False where `os` has no waitid(2), as on macOS before Python 3.13."""
+    if not hasattr(os, "waitid"):
+        return False
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"T"
-    except OSError:
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
         return False

@@ -94,7 +94,8 @@ STAGES = ((600.0, 1.0), (3_600.0, 60.0))
 """Age from which the events of a block are thinned, and to stretches of what length; in seconds."""
 JOINED_S = 3_660.0
 """Blocks of the last stage are joined up to this length; what was known is kept only at the beginning of them."""
-_LEVEL = 6
+_LEVEL = 4
+"""Of zlib: takes half the time of level 6, and 9 % more room."""
 
 
 @dataclass(slots=True)
@@ -112,13 +113,14 @@ class _Block:
 class _Stage:
     """The events of the present block, thinned and packed."""
 
-    def __init__(self, every_s: float) -> None:
+    def __init__(self, every_s: float, line_of: Callable[[Event], bytes]) -> None:
+        self._line_of = line_of
         self._packer, self._packed = _packer(), b""
         self.thinner = Thinner(every_s, self._take)
         self.next: _Stage | None = None
 
     def _take(self, event: Event) -> None:
-        self._packed += self._packer.compress(codec.encode(event))
+        self._packed += self._packer.compress(self._line_of(event))
         if self.next is not None:
             self.next.thinner.add(event)
 
@@ -142,6 +144,8 @@ class Writer:
         self._fd = fd
         self._packed = path.name.endswith(".gz")
         self._pending: list[bytes] = []
+        self._latest: tuple[Event | None, bytes] = (None, b"")
+        """The event that was added last, and its line: most stages take it as it is."""
         self._blocks: list[_Block] = []
 
     def begin(self, header: Header) -> None:
@@ -151,7 +155,9 @@ class Writer:
 
     def add(self, event: Event) -> None:
         """Take an event; it is written with the next `flush`."""
-        self._pending.append(codec.encode(event))
+        line = codec.encode(event)
+        self._latest = event, line
+        self._pending.append(line)
         self.events += 1
         self._latest_ns = max(self._latest_ns, event.at_ns)
         if self._packed:
@@ -197,9 +203,13 @@ class Writer:
         self._write_member(line)
         self._events_at = self.written_bytes
         self._packer = _packer()
-        self._stages = [_Stage(every_s) for _, every_s in STAGES]
+        self._stages = [_Stage(every_s, self._line_of) for _, every_s in STAGES]
         for stage, after in zip(self._stages, self._stages[1:], strict=False):
             stage.next = after
+
+    def _line_of(self, event: Event) -> bytes:
+        latest, line = self._latest
+        return line if event is latest else codec.encode(event)
 
     def _end_block(self) -> None:
         self._write(self._pack(b"", zlib.Z_FINISH))
