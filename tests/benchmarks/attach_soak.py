@@ -39,7 +39,7 @@ epochs, pause = int(sys.argv[1]), float(sys.argv[2])
 keras.utils.set_random_seed(0)
 model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(8), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-x = np.random.default_rng(0).random((64, 16), dtype="float32")
+x = np.random.default_rng(0).random((1600, 16), dtype="float32")
 
 class Slowly(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -49,7 +49,7 @@ model.fit(x, x[:, :1], batch_size=8, epochs=epochs, verbose=0, callbacks=[Slowly
 print(hashlib.sha256(b"".join(value.tobytes() for value in model.get_weights())).hexdigest())
 sys.exit(3)
 """
-PAUSE_S, STEPS_AN_EPOCH = 0.05, 8
+PAUSE_S, STEPS_AN_EPOCH = 0.05, 200
 WAYS = ("q and d", "SIGHUP", "SIGKILL", "closed")
 
 
@@ -115,7 +115,7 @@ def main() -> int:
         stays = Viewer(sockets.connect(sockets.find("last").path))
         runner = psutil.Process(stays.greeting.pid)
         done, memory = attach_at_random(given, chance, runner)
-        wait_for(lambda: stays.session.snapshot().over, timeout_s=600.0, what="the script has ended")
+        wait_for(lambda: stays.session.snapshot().over, timeout_s=600 + 60 * given.minutes, what="the script has ended")
         stays.end()
         gone([runner])
         (recording,) = Path(folder, "recordings").glob("*.gz")
