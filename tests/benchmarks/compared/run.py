@@ -83,14 +83,14 @@ def _note(dropped: int) -> list[str]:
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """Go to a fresh folder with the scripts, before and after the slow commit; end what still runs there."""
-    origin, home = Path.cwd(), os.environ["HOME"]
+    origin = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"
         for copy in (work, work / "before", work / "after"):
             copy.mkdir()
             for script in HERE.glob("*.py"):
                 shutil.copy(script, copy)
-        os.environ["HOME"] = folder
+        os.environ |= {"XDG_CONFIG_HOME": f"{folder}/config", "XDG_STATE_HOME": f"{folder}/state"}
         os.chdir(work / "after")
         subprocess.run(["git", "apply", str(HERE / "slow_commit.patch")], check=True)
         os.chdir(work)
@@ -98,7 +98,6 @@ def scratch() -> Iterator[Path]:
             yield work
         finally:
             os.chdir(origin)
-            os.environ["HOME"] = home
             for process in psutil.Process().children(recursive=True) + list(psutil.process_iter()):
                 with contextlib.suppress(psutil.Error):
                     if process.cwd().startswith(str(work)):
@@ -127,7 +126,7 @@ def at_once(asked: Answer) -> Answer:
     """Do that in the folder where we are."""
     began = time.monotonic()
     ran = subprocess.run(
-        ["bash", "-c", asked.typed], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        ["bash", "-c", asked.typed], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False
     )
     return replace(asked, seconds=time.monotonic() - began, output=ran.stdout or ran.stderr)
 
@@ -154,7 +153,10 @@ def on_screen(asked: Answer, until: str, first: str = "", last: str = "") -> Ans
             read(0.5, "$^")
             child.send(key)
         read(PATIENCE_S, until)
-    shown = replace(asked, seconds=time.monotonic() - began, output="\n".join(screen.display))
+    seconds = time.monotonic() - began
+    with contextlib.suppress(pexpect.EOF):
+        read(0.5, "$^")  # the rest of the frame
+    shown = replace(asked, seconds=seconds, output="\n".join(screen.display))
     with contextlib.suppress(pexpect.EOF):
         for key in last:
             child.send(key)
@@ -200,7 +202,7 @@ def input_pipeline() -> Iterator[Answer]:
     keep = "Verdict|METRICS|Evidence|CPU|RAM|Next"
     cannot = "whether that is input or steps"
     yield typed(Answer("TraceML watch", command, 1, "SYSTEM METRICS: [^|]*", cannot, keep))
-    yield watched("slow_generator.py", "input-bound", r"input-bound: .*?%\)")
+    yield watched("slow_generator.py", r"\.py:\d+, \d+ %", r"input-bound: .*?%\)")
 
 
 def watched(script: str, until: str, answer: str) -> Answer:
@@ -226,7 +228,7 @@ def raced(script: str, *lanes: str) -> Answer:
     """Ask tfmon by a race of a script in two lanes."""
     options = " ".join(f"--lane {lane}" for lane in lanes)
     command = f"tfmon race --headless --until-ci 10% --seconds 30 {options} -- python {script} --epochs 99"
-    keep = r"lane |^cpu|confidence|is [\d.]+×|tell"
+    keep = r"^lane |^cpu.*(?:×|-bound|measured for|step and)|confidence|close|no verdict"
     return typed(Answer("tfmon", command, len(lanes), VERDICT, "which operations: `tfmon profile` does", keep))
 
 
