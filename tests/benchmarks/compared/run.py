@@ -218,7 +218,7 @@ def device() -> Iterator[Answer]:
     """Ask which of two devices is faster for a batch size: here one thread and two threads of the CPU."""
     sides = ("env TF_NUM_INTRAOP_THREADS=1 ", "env TF_NUM_INTRAOP_THREADS=2 ")
     cannot = "whether the difference is chance"
-    yield xprof("dense_net.py --epochs 2", "40:100", r"step time [\d.]+ ms", cannot, *sides)
+    yield xprof("dense_net.py --epochs 2", "70:120", r"step time [\d.]+ ms", cannot, *sides)
     command = "hyperfine -N --runs 2 -L threads 1,2 'env TF_NUM_INTRAOP_THREADS={threads} python dense_net.py'"
     yield typed(Answer("hyperfine", command, 4, SUMMARY, "a step's time: starts are in it; why", BENCHMARK))
     yield raced("dense_net.py", "cpu,threads=1", "cpu,threads=2")
@@ -255,7 +255,7 @@ def later_epochs() -> Iterator[Answer]:
 def commit() -> Iterator[Answer]:
     """Ask whether a commit slowed training down."""
     sides = [f"env PYTHONPATH={side} python {side}/dense_net.py" for side in ("before", "after")]
-    command = "\n".join([*(f"{side} --epochs 2 --profile 40:100" for side in sides), "python xprof_pages.py logs"])
+    command = "\n".join([*(f"{side} --epochs 2 --profile 70:120" for side in sides), "python xprof_pages.py logs"])
     yield typed(Answer("XProf", command, 2, r"step time [\d.]+ ms", "whether the difference is chance"))
     command = "hyperfine -N --runs 3 'python before/dense_net.py' 'python after/dense_net.py'"
     yield typed(Answer("hyperfine", command, 6, SUMMARY, "a step's time: starts are in it; why", BENCHMARK))
