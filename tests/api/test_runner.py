@@ -302,6 +302,12 @@ def test_a_runner_of_another_schema_is_refused_with_both_versions(greeted):
         Viewer(greeted(line.replace(b'"pid"', b'"new":1,"pid"')))
 
 
+def test_a_runner_of_the_same_schema_that_cannot_be_understood_is_refused_in_the_same_way(greeted):
+    line = codec.encode(RunnerGreeting(schema=SCHEMA, tfmon="9.9", pid=7, scenario="train.py"))
+    with pytest.raises(UsageError, match="process 7 runs train.py with tfmon 9.9"):
+        Viewer(greeted(line + b'{"type":"Known","known":{"new":1}}\n'))
+
+
 @pytest.mark.parametrize("line", [b"", b"nonsense\n", b'{"type":"Other"}\n'])
 def test_what_is_no_runner_is_refused_in_a_line(greeted, line):
     with pytest.raises(TfmonError):

@@ -71,14 +71,14 @@ def leave(terminal: Terminal, way: str) -> None:
 
 
 def attach_at_random(
-    given: argparse.Namespace, chance: random.Random, runner: psutil.Process
+    given: argparse.Namespace, chance: random.Random, name: str, runner: psutil.Process
 ) -> tuple[str, list[float]]:
     """Attach at random times; return what was done, and the memory of the runner in MB, at each time."""
     every_s = 60 * given.minutes / (given.attaches + 1)
     done, memory, open_now = Counter[str](), [], list[Terminal]()
     for _ in range(given.attaches):
         until = time.monotonic() + chance.uniform(0.5, 1.5) * every_s
-        open_now.append(Terminal("attach", *(("--readonly",) if chance.random() < 0.3 else ())))
+        open_now.append(Terminal("attach", name, *(("--readonly",) if chance.random() < 0.3 else ())))
         open_now[-1].wait_for(racing)
         memory.append(runner.memory_info().rss / 1e6)
         while time.monotonic() < until:
@@ -114,8 +114,9 @@ def main() -> int:
         wait_for(lambda: sockets.find("last"), what="it is under way")
         stays = Viewer(sockets.connect(sockets.find("last").path))
         runner = psutil.Process(stays.greeting.pid)
-        done, memory = attach_at_random(given, chance, runner)
-        wait_for(lambda: stays.session.snapshot().over, timeout_s=600 + 60 * given.minutes, what="the script has ended")
+        done, memory = attach_at_random(given, chance, str(runner.pid), runner)
+        patience_s = 600 + 60 * given.minutes
+        wait_for(lambda: stays.session.snapshot().over, timeout_s=patience_s, what="the script has ended")
         stays.end()
         gone([runner])
         (recording,) = Path(folder, "recordings").glob("*.gz")

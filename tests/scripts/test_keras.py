@@ -98,6 +98,7 @@ def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
     assert trained(race) == counted(race)
     lane = race.lane
+    assert "steps" not in lane.script.not_measured
     versions = lane.process.versions
     assert 0 < lane.totals.losses.last < 5 and versions["tensorflow"] and versions["keras"]
     assert race.of(Built)[-1].parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3

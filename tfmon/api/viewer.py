@@ -76,11 +76,7 @@ class Viewer(AnyRun):
         self.greeting = read_greeting(self._line())
         ahead_ns = time.monotonic_ns() - self.greeting.clock_ns if remote is not None else 0
         if self.greeting.schema != SCHEMA:
-            raise UsageError(
-                f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
-                f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
-                "attach with the tfmon that runs it; once it is over, tfmon runs lists its recording",
-            )
+            raise self._other()
         self.session = Session(Machine(), lambda: time.monotonic_ns() - ahead_ns)
         """What is known of the run, a moment later than there."""
         self.ended: Ended | None = None
@@ -103,8 +99,19 @@ class Viewer(AnyRun):
         meanwhile()
         if not (known := self._line()):
             raise self.lost()
-        self._take(known)
+        try:
+            self._take(known)
+        except codec.CodecError:  # a checkout of the same schema, in development
+            raise self._other() from None
         start_thread("tfmon-view", self._follow, self._lose)
+
+    def _other(self) -> UsageError:
+        """Return why another version's run cannot be shown."""
+        return UsageError(
+            f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
+            f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
+            "attach with the tfmon that runs it; once it is over, tfmon runs lists its recording",
+        )
 
     @property
     def is_remote(self) -> bool:

@@ -39,7 +39,7 @@ FILES.add(__file__)
 _restored: tuple[int, str] | None = None
 """Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
 SHOWN = "a callback of TensorBoard writes the graph"
-MADE_ANEW = "the optimizer has made {} updates that were not seen: the train function was replaced while it ran"
+MADE_ANEW = "updates that the optimizer has counted and that were not seen: {}; the train function was replaced"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that `fit` has trained: the next call builds nothing but its input."""
 STOP = Knob(
@@ -170,6 +170,8 @@ class Watcher:
             self._feed.follows = 0
         if failed:
             self._lane.meter.cancel_step()
+            if self._updater is not None:
+                self._updater.missed()  # at the end of the data, the graph counts an update that it does not make
             return
         if self._updater is not None:
             self._updater.made += self._per_call
