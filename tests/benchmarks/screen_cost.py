@@ -13,6 +13,9 @@ counted are that and its viewer, then that alone), peers (htop, btop, nvitop; on
 what it says). `goals` stands for two,six,keys,peers. Each figure that has a goal is printed with it. A key counts
 as echoed, and a page as open, when the terminal has been given the words that it changes.
 
+Python keeps its bytecode as it does for a user, whatever PYTHONDONTWRITEBYTECODE says here: a program that
+compiles its modules at each start takes 7 MiB more from then on. The first start of each checkout is not counted.
+
 With `two`, what the status line says is read after ten seconds, and held against what was counted in them.
 """
 
@@ -281,6 +284,10 @@ def main() -> None:
         raise SystemExit(f"--only {','.join(sorted(unknown))}: name some of {parts}")
     places = {"this": THIS, **({} if options.against == str(THIS) else {"other": Path(options.against).resolve()})}
     figures = Figures()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/tfmon-screen-cost-bytecode"
+    for folder in places.values():
+        start(folder, TWO, options.scripted).quit("q")
     for _ in range(options.runs):
         for place, folder in places.items():
             measure_two(figures, place, folder, options, wanted)

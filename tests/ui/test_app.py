@@ -148,24 +148,6 @@ async def test_a_race_that_nobody_touches_is_drawn_once_a_second():
         assert draws() and draws()
 
 
-async def test_memory_is_given_back_once_each_time_that_all_becomes_calm(monkeypatch):
-    given = []
-    monkeypatch.setattr("tfmon.ui.app.give_back_memory", lambda: given.append(1))
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        demo.clock.ahead(1)
-        demo.go()
-        for times in (1, 2):
-            await press(pilot, "i")
-            app._tick_calmly()
-            demo.clock.ahead(11)
-            given.clear()
-            app._tick_calmly()
-            app._tick_calmly()
-            assert given == [1], f"calm for the {times}. time"
-
-
 async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     analysed = []
     monkeypatch.setattr(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import re
 from collections import deque
@@ -248,16 +246,3 @@ def _oom_kills(path: Path) -> int | None:
         return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
     except (OSError, ValueError):
         return None
-
-
-# ---------------- what this process does not need
-
-
-def give_back_memory() -> None:
-    """Return the freed memory of this process to the system; does nothing without the C library of GNU.
-
-    Loading modules leaves 7 MiB free that is scattered over the heap, where `free` alone returns none of it.
-    Source: malloc_trim(3); takes 1 ms.
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)

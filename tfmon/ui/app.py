@@ -19,7 +19,6 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.timer import Timer
 
-from tfmon.model.limits import give_back_memory
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
 from tfmon.ui.render.style import Look, palette
@@ -103,7 +102,6 @@ class MonitorApp(TerminalApp[Ending]):
         self._ticks = 0
         self._quick: Timer | None = None
         """Paused while all is calm: each wake-up costs CPU time."""
-        self._calm = False
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
@@ -181,15 +179,11 @@ class MonitorApp(TerminalApp[Ending]):
         monitor = next(self._monitors())
         assert self._quick is not None, "both are set at once"
         if monitor.lively(monitor.source.snapshot()):
-            self._calm = False
             self._quick.resume()
             return
         self._quick.pause()
         self._ticks |= 1  # a second has two ticks
         self._tick()
-        if not self._calm:
-            self._calm = True
-            give_back_memory()
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""
