@@ -304,7 +304,7 @@ def test_a_runner_of_another_schema_is_refused_with_both_versions(greeted):
 
 def test_a_runner_of_the_same_schema_that_cannot_be_understood_is_refused_in_the_same_way(greeted):
     line = codec.encode(RunnerGreeting(schema=SCHEMA, tfmon="9.9", pid=7, scenario="train.py"))
-    with pytest.raises(UsageError, match="process 7 runs train.py with tfmon 9.9"):
+    with pytest.raises(UsageError, match=r"process 7 runs train\.py with tfmon 9\.9"):
         Viewer(greeted(line + b'{"type":"Known","known":{"new":1}}\n'))
 
 
