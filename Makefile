@@ -82,8 +82,8 @@ gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 t
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
 
 crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
-crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold tfmon against other tools and write docs/crosscheck.md; 20 minutes.
-	$(BIN)/python tests/benchmarks/crosscheck.py --page docs/crosscheck.md $(ARGS)
+crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 20 minutes.
+	$(BIN)/python tests/benchmarks/crosscheck.py --out tests/benchmarks/crosscheck.md $(ARGS)
 
 compared: DEBIAN_PACKAGES := btop hyperfine
 compared: $(VENV)/dev.stamp debian-packages  ## Ask five questions with six tools and keep the answers for docs/compared.md; 12 minutes.
