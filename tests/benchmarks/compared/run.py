@@ -134,7 +134,9 @@ def at_once(asked: Answer) -> Answer:
 def on_screen(asked: Answer, until: str, first: str = "", last: str = "") -> Answer:
     """Return the screen as soon as it shows a regular expression; keys are pressed first and last."""
     began = time.monotonic()
-    child = pexpect.spawn("bash", ["-c", f"exec {asked.typed}"], dimensions=(ROWS, COLUMNS), timeout=None)
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = ["-c", f"exec {asked.typed}"]
+    child = pexpect.spawn("bash", command, dimensions=(ROWS, COLUMNS), timeout=None, env=environment)
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
 
