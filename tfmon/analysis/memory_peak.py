@@ -12,7 +12,7 @@ from tfmon.model.readings import Missing
 
 BEFORE, UNKNOWN, REST = "allocated before the profile", "not in the trace", "others"
 MOST_NAMED, LEAST_SHARE = 3, 0.05
-"""The sentence names at most so many, none with less than this share."""
+"""How many parts the sentence names at most, and the least share of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
 
 
 def memory_sentence(peak: MemoryPeak) -> str:
-    """Return what the peak is made of: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    """Return the largest parts of the peak in words: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
     rows = memory_rows(peak)
     named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
     parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]

@@ -183,7 +183,7 @@ class Program:
             self._tick(probe)
 
     def quick(self) -> dict[str, Callable[..., object]]:
-        """Return what a viewer may request and is answered at once, by name."""
+        """Return the requests of viewers that are answered at once, by name."""
         return {
             **_methods("controls", Controls, self.lanes),
             **_methods("experiments", Experiments, self.experiments),
@@ -194,7 +194,7 @@ class Program:
         }
 
     def slow(self) -> dict[str, Callable[..., object]]:
-        """Return what a viewer may request and what may block, by name."""
+        """Return the requests of viewers that may block, by name."""
         return {
             "controls.race": self.lanes.race,
             "examine": self.examine,

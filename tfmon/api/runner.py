@@ -166,7 +166,7 @@ def _run(
 
 
 def _show_sweep(run: RaceRun | SweepRun, followers: Followers) -> None:
-    """Have viewers told what is known of a sweep, if there is anything new; it is no series of events of lanes."""
+    """Send the state of a sweep to its viewers if it has changed: lanes' events do not carry it."""
     if isinstance(run, SweepRun):
         known, before = run.program.known(), followers.known
         if known.sweep is not before.sweep or known.recording != before.recording:

@@ -97,7 +97,7 @@ class RaceRun(AnyRun):
         return *race.differs, *describe(race.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return what is printed once it is closed, as text or for JSON, "" for nothing; and the exit code."""
+        """Return the output after the end, as text or for JSON ("" for none), and the exit code."""
         return "", self.program.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
@@ -193,7 +193,7 @@ class SeriesRun(RaceRun):
             self.result = replace(self.result, recording=self.program.session.snapshot().recording)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return what is printed once it is closed, as text or for JSON, and the exit code."""
+        """Return the output after the end, as text or for JSON, and the exit code."""
         if self.alone or not hasattr(self, "result"):  # without a terminal, or it could not begin
             return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race import to_text
@@ -291,7 +291,7 @@ class SweepRun(AnyRun):
         return describe(self.program.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return what is printed once it is closed, as text or for JSON, and the exit code."""
+        """Return the output after the end, as text or for JSON, and the exit code."""
         from tfmon.analysis.sweep import FAILED
         from tfmon.reports.series import to_text
         from tfmon.reports.series_json import sweep_to_json

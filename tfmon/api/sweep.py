@@ -109,7 +109,7 @@ class SweepProgram:
         return replace(snapshot, race=race, recording=recording, sweep=self.sweep.ranking.state)
 
     def quick(self) -> dict[str, Callable[..., object]]:
-        """Return what a viewer may request and is answered at once, by name."""
+        """Return the requests of viewers that are answered at once, by name."""
         return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
 
     def _suspend(self) -> None:
@@ -121,7 +121,7 @@ class SweepProgram:
             one.continue_lanes()
 
     def slow(self) -> dict[str, Callable[..., object]]:
-        """Return what a viewer may request and what may block: nothing."""
+        """Return the requests of viewers that may block: none."""
         return {}
 
     def close(self, reason: str = "stopped by the user") -> None:

@@ -22,7 +22,7 @@ DID_NOT_RUN = "the lane did not train while it was counted"
 
 
 def count(pid: int) -> CpuCounters | Missing:
-    """Return what is counted in the threads of a process for `COUNTED_S` seconds, or at once why nothing is."""
+    """Count in the threads of a process for `COUNTED_S` seconds; return the result, or at once the obstacle."""
     obstacle = _obstacle()
     if obstacle:
         return Missing(obstacle)
