@@ -98,7 +98,7 @@ class SimulatedLane(LaneControl):
     def send(self, event: Any) -> None:
         self.machine.take(replace(event, lane=self.name))
 
-    def offer(self, *events: Any) -> bool:
+    def offer(self, *events: Any, later: bool = False) -> bool:
         for event in events:
             self.send(event)
         return True

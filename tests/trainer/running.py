@@ -42,7 +42,7 @@ class FakeReporter:
             self._events.append(event)
             self.change.notify_all()
 
-    def offer(self, event: Window) -> bool:
+    def offer(self, event: Window, *, later: bool = False) -> bool:
         if self.refuse > 0:
             self.refuse -= 1
             self.refused.append(event)

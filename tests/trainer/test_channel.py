@@ -92,6 +92,17 @@ def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe: tuple[int, i
     assert events == [said(number) for number in range(taken + 3)]
 
 
+def test_what_may_wait_goes_with_the_next_event_in_one_piece(pipe: tuple[int, int]) -> None:
+    reporter = Reporter(pipe[1])
+    assert reporter.offer(said(1), later=True) and reporter.offer(said(2), later=True)
+    assert not read_all(pipe[0])
+    reporter.send(said(3))
+    assert [decode_event(line, "") for line in read_all(pipe[0]).splitlines()] == [said(1), said(2), said(3)]
+    reporter.offer(said(4), later=True)
+    reporter.drain(timeout_s=1.0)
+    assert read_all(pipe[0]), "a child that ends says it"
+
+
 def test_drain_gives_up_on_a_pipe_that_nobody_reads(pipe: tuple[int, int]) -> None:
     reporter = Reporter(pipe[1])
     taken = fill(reporter)

@@ -44,15 +44,26 @@ class Lane(LaneControl):
         monkeypatch.setattr(control, "time", time)
         monkeypatch.setattr(step_clock, "time", time)
         self.events: list[Any] = []
+        self.waiting: list[Any] = []
+        """Those that go with the next event."""
+        self.pieces: list[list[type]] = []
+        """What was sent together."""
         self.room = True
         super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None), device)
         self.become_ready()
 
     def send(self, event: Any) -> None:
         self.events.append(event)
+        self.pieces.append([type(one) for one in (*self.waiting, event)])
+        self.waiting = []
 
-    def offer(self, *events: Any) -> bool:
-        self.events += events if self.room else ()
+    def offer(self, *events: Any, later: bool = False) -> bool:
+        if self.room:
+            self.waiting += events
+            self.events += events
+        if self.room and not later:
+            self.pieces.append([type(one) for one in self.waiting])
+            self.waiting = []
         return self.room
 
     def handle(self, request: Request) -> None:
@@ -129,6 +140,21 @@ class TestSlices:
         assert (ended.at_ns, ended.round) == (lane.now_ns, 3)
         lane.handle(Pause())
         assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
+
+    def test_what_it_says_in_half_a_second_goes_with_its_end(self, lane: Lane) -> None:
+        started = len(lane.pieces)
+        for number in (1, 2):
+            lane.slice(number, 0.5, 1_000_000)
+        first, *pieces = lane.pieces[started:]
+        assert first == [PhaseEntered], "how long a step takes is not known"
+        assert pieces == [[*[Window] * 3, SliceEnded], [PhaseEntered, *[Window] * 3, SliceEnded]]
+
+    def test_a_longer_slice_and_longer_steps_are_told_as_they_go(self, lane: Lane) -> None:
+        windows = lane.slice(1, 2.0, 1_000_000)
+        assert len([piece for piece in lane.pieces if piece == [Window]]) == len(windows) - 3
+        lane.slice(2, 0.5, 700_000_000)
+        lane.handle(RunSlice(round=3, seconds=0.5))
+        assert lane.pieces[-1] == [PhaseEntered]
 
     def test_no_short_window_is_left_at_the_end_of_a_slice(self, lane: Lane) -> None:
         _start, *rest = lane.slice(1, 0.47, 1_000_000)

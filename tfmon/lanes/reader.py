@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.threads import Failed, start_thread
 
-REAP_EVERY_S = 0.25
+REAP_EVERY_S = 0.5
 """How often it is checked whether a process ended without closing its pipes."""
 REAP_SOON_S = 0.01
 """The same while a process has closed its metric pipe and is about to end."""

@@ -73,7 +73,7 @@ class LanePrinted(MonitorEvent):
     """What a lane wrote to stdout and stderr since the last such event, in whole lines, safe to show."""
 
     at_ns: int
-    """A quarter of a second after it was printed at most."""
+    """Half a second after it was printed at most."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
     """How much was dropped before these lines, because the lane printed too fast."""

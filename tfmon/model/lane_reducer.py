@@ -72,7 +72,7 @@ MOST_PROFILES = 6
 """A lane keeps so many, under one combination of settings."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
-NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
+NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 
 
 def advance(state: LaneState, event: Event) -> LaneState:

@@ -37,12 +37,12 @@ class ScriptReporter:
             with self.lock:
                 self._reporter.send(event)
 
-    def offer(self, *events: FromLane) -> bool:
-        """Send events together if the pipe has room for them; return whether they were sent."""
+    def offer(self, *events: FromLane, later: bool = False) -> bool:
+        """Send events together if the pipe has room for them, or later; return whether they were sent."""
         if self.closed:
             return False
         with self.lock:
-            return self._reporter.offer(*events)
+            return self._reporter.offer(*events, later=later)
 
     def close(self) -> None:
         """Wait until everything is sent, at most a second, and send nothing from then on."""

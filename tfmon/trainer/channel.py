@@ -52,6 +52,8 @@ class Reporter:
         self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
+        self._waits = False
+        """Whether what is unsent goes with the next event, and was not refused by the pipe."""
         self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
@@ -60,14 +62,20 @@ class Reporter:
             self._unsent += encode_message(event)
             self._flush()
 
-    def offer(self, *events: FromLane) -> bool:
-        """Send events together if the pipe has room for them; return whether they were sent."""
+    def offer(self, *events: FromLane, later: bool = False) -> bool:
+        """Send events together if the pipe has room for them; return whether they were sent.
+
+        With `later` they go with what is sent next: the monitor wakes up once for all of it.
+        """
         with self._lock:
-            self._flush()
-            if self._unsent:
-                return False
-            self._unsent = b"".join(map(encode_message, events))
-            self._flush()
+            if not self._waits:
+                self._flush()
+                if self._unsent:
+                    return False
+            self._unsent += b"".join(map(encode_message, events))
+            self._waits = later
+            if not later:
+                self._flush()
             return True
 
     def drain(self, timeout_s: float) -> None:
@@ -86,6 +94,7 @@ class Reporter:
         self._end(1)
 
     def _flush(self) -> None:
+        self._waits = False
         if self._unsent and identity(self._fd) != self._file:
             self._unsent = b""
             self._end(0)

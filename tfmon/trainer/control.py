@@ -27,7 +27,7 @@ from tfmon.model.lane_state import PAUSED, RACING, READY
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer.capture import CaptureError
-from tfmon.trainer.slices import CpuMeter, Slices
+from tfmon.trainer.slices import WITH_END_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     COMPILING,
     KNOB_CHANGE,
@@ -48,8 +48,8 @@ class EventSink(Protocol):
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
 
-    def offer(self, *events: FromLane) -> bool:
-        """Send events together if there is room for them; return whether they were sent."""
+    def offer(self, *events: FromLane, later: bool = False) -> bool:
+        """Send events together if there is room, or `later` with the next ones; return whether they were taken."""
 
 
 class LaneControl:
@@ -104,9 +104,11 @@ class LaneControl:
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
 
-    def enter(self, phase: str) -> None:
-        """Report the phase that begins now."""
-        self._sink.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
+    def enter(self, phase: str, *, later: bool = False) -> None:
+        """Report the phase that begins now, or `later` with what is reported next."""
+        event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
+        if not (later and self._sink.offer(event, later=True)):
+            self._sink.send(event)
 
     def become_ready(self) -> None:
         """Report the end of the warm-up; steps count from here."""
@@ -141,7 +143,7 @@ class LaneControl:
             self.begin_window(time.monotonic_ns())
             self.clock.marks.update([mark] if mark else [])
             self.clock.marks.update([KNOB_CHANGE] if self.unconfirmed else [])
-        self.enter(RACING)
+        self.enter(RACING, later=0 < self.step_ns <= WITH_END_NS and mark == SLICE_START)
 
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
@@ -219,7 +221,8 @@ class LaneControl:
         self.step_ns = window.span_ns / max(1, window.steps)
         # A window that was not sent grows, and is due again a whole window later.
         self.stretch_began_ns = at_ns
-        sent = self._sink.offer(window, *self.beside_window())
+        with_end = window.round is not None and self.slices.ends_ns - at_ns <= WITH_END_NS
+        sent = self._sink.offer(window, *self.beside_window(), later=with_end)
         if ended is not None and not sent:
             self._sink.send(window)  # a pause follows, and nothing may grow over it
         if ended is not None or sent:

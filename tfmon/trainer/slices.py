@@ -28,6 +28,8 @@ KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
 take longer to rise, it must be as long as the usual slice, which a second step would double.
 
 Source: `tests/benchmarks/slow_steps.py switch`."""
+WITH_END_NS = 500_000_000
+"""Windows of so long before the end of a slice are sent with its end: the monitor wakes up once for all of it."""
 
 
 class Slices:
@@ -41,6 +43,7 @@ class Slices:
         self.start_done = False
         """False while the start of the slice is discarded."""
         self.ends_ns = 0
+        """When the slice is to end, or the last one was."""
         gpu = device == "gpu"
         self.stretch_ns = GPU_STRETCH_NS if gpu else STRETCH_NS
         self._long_step_ns = math.inf if gpu else LONG_STEP_NS
