@@ -145,7 +145,7 @@ class Scheduler:
         self._act()
 
     def check(self) -> None:
-        """Suspend lanes in the middle of long slices, where others can train. Called about twice a second."""
+        """Suspend lanes in the middle of long slices, where others can train. Called about once a second."""
         if not self._interleaved or self._exclusive:
             return
         for lane in sorted(self._training - self._unresponsive):

@@ -52,14 +52,14 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
 
 
-BEAT_S = 0.5
+BEAT_S = 1.0
 LATE_NS = 2_000_000_000
 """A beat that comes so much too late means that tfmon was suspended."""
 SLEPT_NS = 1_000_000_000
 
 
 class Watchdog:
-    """Checks the lanes twice a second. Thread: any; `beat` is the watchdog's own."""
+    """Checks the lanes once a second. Thread: any; `beat` is the watchdog's own."""
 
     def __init__(
         self,

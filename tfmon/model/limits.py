@@ -150,8 +150,8 @@ def read_text(path: Path) -> str:
 # ---------------- SIGKILL for lack of memory
 
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
-MOST_COUNTS = 120
-"""Counts that are remembered; the lanes are checked twice a second."""
+MOST_COUNTS = 60
+"""Counts that are remembered; the lanes are checked once a second."""
 UNLIMITED = 2**60
 """What version 1 writes in place of no limit is more."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
@@ -236,9 +236,7 @@ def _processes(count: int) -> str:
 def _oom_kills(path: Path) -> int | None:
     """Return the value of the line `oom_kill` of a file."""
     try:
-        descriptor = os.open(
-            path, os.O_RDONLY | os.O_CLOEXEC
-        )  # quicker than a file object: it is read twice a second
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # quicker than a file object
         try:
             text = b"\n" + os.read(descriptor, 65_536)
         finally:

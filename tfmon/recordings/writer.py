@@ -94,7 +94,7 @@ STAGES = ((600.0, 1.0), (3_600.0, 60.0))
 """Age from which the events of a block are thinned, and to stretches of what length; in seconds."""
 JOINED_S = 3_660.0
 """Blocks of the last stage are joined up to this length; what was known is kept only at the beginning of them."""
-_LEVEL = 6
+_LEVEL = 4
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class Writer:
 
 
 def _packer() -> zlib._Compress:
-    return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS, strategy=zlib.Z_FILTERED)
 
 
 def _write_all(fd: int, data: bytes) -> None:
