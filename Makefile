@@ -17,7 +17,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck compared soak monkey oom accept-gpu docs picture release example clean
+.PHONY: help run test test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck claims compared soak monkey oom accept-gpu docs picture release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 t
 crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
 crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 20 minutes.
 	$(BIN)/python tests/benchmarks/crosscheck.py --out tests/benchmarks/crosscheck.md $(ARGS)
+
+claims: $(VENV)/dev.stamp  ## Measure the claims anew for scenarios/CLAIMS.md; needs a quiet machine; 14 minutes.
+	$(BIN)/python tests/benchmarks/claims.py
 
 compared: DEBIAN_PACKAGES := btop hyperfine
 compared: $(VENV)/dev.stamp debian-packages  ## Ask five questions with six tools and keep the answers for docs/compared.md; 12 minutes.

@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import platform
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,17 @@ from tfmon.probes.base import Ticker
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
+
+
+def measured_on() -> str:
+    """Return the date, the commit, the versions and the machine of what is measured now."""
+    git = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    versions = ", ".join(f"{name} {version(name.lower())}" for name in ("tfmon", "TensorFlow"))
+    machine = f"{os.cpu_count()} cores of {read_machine().cpu_name}"
+    date = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    return f"{date}, commit {commit}, {versions}, Python {platform.python_version()}, {machine}"
+
 
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0

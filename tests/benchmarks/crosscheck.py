@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,18 +21,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import psutil
-from common import options_of
+from common import measured_on, options_of
 from scipy.stats import t as student
 from verdicts import load
 
 import tfmon
 from tfmon import units
-from tfmon.probes.machine import read_machine
 from tfmon.recordings.compare import compare_all
 from tfmon.recordings.figures import read_json
 from tfmon.recordings.gate import judge
@@ -330,14 +327,8 @@ def _milliseconds(seconds: float) -> str:
 
 def table(rows: Sequence[Row], rounds: int, took_s: float) -> str:
     """Return what the page of the manual includes: where and when it was measured, and the rows."""
-    commit = run("git", "-C", str(HERE), "rev-parse", "--short", "HEAD").strip()
-    import tensorflow as tf
-
-    processor = read_machine().cpu_name
-    versions = f"tfmon {tfmon.__version__}, TensorFlow {tf.__version__}, Python {platform.python_version()}"
     lines = [
-        f"{datetime.now(timezone.utc):%Y-%m-%d}, commit {commit}, {versions},",
-        f"{os.cpu_count()} cores of {processor}; {rounds} rounds in {took_s / 60:.0f} minutes.",
+        f"{measured_on()}; {rounds} rounds in {took_s / 60:.0f} minutes.",
         "",
         "| what | tfmon | the other tool | difference | |",
         "|---|---|---|---|---|",
