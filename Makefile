@@ -82,7 +82,7 @@ gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 t
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
 
 crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
-crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 20 minutes.
+crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 30 minutes.
 	$(BIN)/python tests/benchmarks/crosscheck.py --out tests/benchmarks/crosscheck.md $(ARGS)
 
 claims: $(VENV)/dev.stamp  ## Measure the claims anew for scenarios/CLAIMS.md; needs a quiet machine; 14 minutes.
