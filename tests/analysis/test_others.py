@@ -120,6 +120,7 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert cpu["gpu_others"] is None
     assert (gpu["gpu_others"]["gpu_pct"], gpu["gpu_others"]["user"]) == (pytest.approx(40), "ana")
     assert "another process took 40 % of gpu:0" in to_text(shown)
+    assert "GPU busy is over the whole race, other lanes' slices included" in to_text(shown)
 
 
 def test_without_shares_from_the_driver_nothing_is_claimed():
