@@ -193,12 +193,13 @@ class Meter:
             self.ready()
 
     def _close_stretch(self) -> None:
-        missed, loss = self.confirm(), self.read_loss()
+        missed, trained = self.confirm(), self.clock.added + self.clock.steps
+        loss = self.read_loss() if trained else None
         synced_ns = time.monotonic_ns()
         if self.clock.added and not self.samples_steps:
             self._count_wait(synced_ns)
         self.clock.count_added(missed)
-        if not self.clock.steps:
+        if not trained:
             return
         if not self.warm:
             self.steady_step = self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps
