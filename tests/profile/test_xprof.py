@@ -18,11 +18,10 @@ from made_memory import Allocator, one_step, traced
 from made_xspace import write_xspace
 
 from tfmon.analysis.profile_diff import layer
-from tfmon.model.profile import Profile
+from tfmon.model.profile import NAMELESS, Profile
 from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.memory import NAMELESS
 from tfmon.profile.trace import STEP, both, read_space, total
 
 HERE = Path(__file__).parent
