@@ -70,12 +70,14 @@ def test_few_pairs_of_a_busy_machine_are_no_one_look_at_the_end():
 
 
 def test_the_ratio_of_cpu_time_is_that_of_the_computing_however_little_of_the_cpu_a_lane_got():
-    dearer = [replace(load, cpu_ns=load.cpu_ns * 3 // 2) for load in (QUIET, BUSY, QUIET, QUIET, BUSY, BUSY)]
+    dearer = [replace(load, examples=load.examples * 2 // 3) for load in (QUIET, BUSY, QUIET, QUIET, BUSY, BUSY)]
     first = slices(BUSY, QUIET, QUIET, BUSY, QUIET, BUSY)
-    assert cpu_ratio(first, slices(*dearer)) == pytest.approx(1.5)
+    assert cpu_ratio(first, slices(*dearer)) == pytest.approx(1.5, rel=0.01)
     assert cpu_ratio(first[:4], slices(*dearer)) is None, "too few rounds"
     starved = replace(QUIET, cpu_ns=300 * MS, delay_ns=400 * MS)
     assert cpu_ratio(first, slices(*[starved] * 6)) is not None, "one that waits for a core is"
+    wider = replace(QUIET, cpu_ns=7_500 * MS, cores=16)
+    assert cpu_ratio(first, slices(*[wider] * 6)) is None, "one on a GPU with two loaders, one on 15 cores"
     waiting = replace(QUIET, cpu_ns=300 * MS)
     assert cpu_ratio(first, slices(*[waiting] * 6)) is None, "a lane that waits is not bound by the CPU"
 
@@ -118,6 +120,7 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert cpu["gpu_others"] is None
     assert (gpu["gpu_others"]["gpu_pct"], gpu["gpu_others"]["user"]) == (pytest.approx(40), "ana")
     assert "another process took 40 % of gpu:0" in to_text(shown)
+    assert "GPU busy is over the whole race, other lanes' slices included" in to_text(shown)
 
 
 def test_without_shares_from_the_driver_nothing_is_claimed():

@@ -90,6 +90,11 @@ def test_groups():
         ("StatefulPartitionedCall/gradient_tape/net/dense/MatMul", "net/dense"),
         ("adam/Sqrt_5", "adam"),
         ("MatMul", "MatMul"),
+        ("jit(train)/jvp(conv_1)/conv_general_dilated", "conv_1"),
+        ("jit(train)/transpose(jvp(conv_1))/jit(relu)/select_n", "conv_1"),
+        ("jit(train)/transpose(jvp(Net))/Conv_0/conv_general_dilated", "Net/Conv_0"),
+        ("jit(train)/jvp(jit(relu))/max", "max"),
+        ("jit(train)/sub", "sub"),
     ],
 )
 def test_the_layer_of_an_operation(name, expected):

@@ -161,9 +161,15 @@ def test_the_limit_of_the_first_gpu_is_not_taken_for_that_of_an_instance():
 
 class TestWhatLimitsIt:
     @pytest.mark.parametrize(
-        ("clocks", "noted"), [((2_000, 1_499, 2_000), True), ((2_000, 1_500), False), ((345,), False)]
+        ("clocks", "noted"),
+        [
+            ((2_000, 2_000, 1_499, 2_000), True),
+            ((2_000, 2_000, 1_500), False),
+            ((2_000, 345), False),
+            ((345, 2_000, 2_000), False),
+        ],
     )
-    def test_clocks_that_fall_between_slices_are_noted(self, clocks, noted):
+    def test_clocks_that_fall_between_slices_are_noted_and_not_those_of_before_the_first(self, clocks, noted):
         samples = tuple(gpu_sample("GPU-1", at_ns=at, sm_clock_mhz=clock) for at, clock in enumerate(clocks))
         raced = replace(
             snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),

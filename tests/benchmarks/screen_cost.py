@@ -51,6 +51,8 @@ TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
 EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
 MANY = {"six": EIGHT[:6], "eight": EIGHT}
 MEMORY = "resident, shared pages in parts"
+NO_LANES = {"script", "peers"}
+"""Parts that start no lane of a scenario, so that they run without TensorFlow."""
 SAID = "status line off by"
 STATUS = re.compile(r"tfmon (\d+\.\d) %")
 STATUS_S = 10.0
@@ -286,7 +288,7 @@ def main() -> None:
     figures = Figures()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/tfmon-screen-cost-bytecode"
-    for folder in places.values():
+    for folder in places.values() if wanted - NO_LANES else ():
         start(folder, TWO, options.scripted).quit("q")
     for _ in range(options.runs):
         for place, folder in places.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.ui import racing_demo
 from tests.ui.test_profiles_page import profiled
 
 LARGE = Path(__file__).parents[1] / "benchmarks" / "one_large_layer.py"
+TRACES = Path(__file__).parents[1] / "profile" / "data"
 
 
 @pytest.mark.tensorflow
@@ -57,6 +59,8 @@ def test_a_profile_that_cannot_be_taken_says_why_and_leaves_no_folder(tfmon, scr
         (["one", "other", "--lane", "cpu"], 2, "kept profiles are compared as they are"),
         (["no-such-run", "other"], 2, "there is no recording no-such-run"),
         (["/proc/self/task", "other"], 2, "the folder /proc/self/task has no trace"),
+        (["/proc/self/task"], 2, "the folder /proc/self/task has no trace"),
+        (["/proc/self/task", "--set", "batch_size=3"], 2, "a kept profile is read as it is"),
         ([], 2, "profile a scenario, or a command of your own"),
     ],
 )
@@ -64,6 +68,17 @@ def test_what_cannot_be_gets_a_clear_line(tfmon, words, code, said):
     done = tfmon("profile", *words)
     assert done.code == code
     assert said in " ".join(done.err.split())
+
+
+@pytest.mark.tensorflow
+def test_one_trace_that_was_kept_is_shown(tfmon, tmp_path):
+    kept = tmp_path / "vm.xplane.pb"
+    kept.write_bytes(gzip.decompress((TRACES / "h100-single.xplane.pb.gz").read_bytes()))
+    done = tfmon("profile", str(tmp_path))
+    assert (done.code, done.err) == (0, "")
+    assert "compiled by XLA" in done.out and "conv_general_dilated" in done.out
+    assert "reached where the trace names no operation" in done.out
+    assert json.loads(tfmon("profile", str(kept), "--json").out)["steps"] == 14
 
 
 @pytest.mark.tensorflow

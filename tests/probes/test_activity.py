@@ -99,6 +99,8 @@ def test_a_gpu_without_gpm_a_refusal_and_a_reset(probe, driver, clock):
     assert isinstance(take(probe)[0].activity, GpuActivity)
     clock.pass_s(1)
     driver.play(script_of("tensor") + "ret GpmMetricsGet 2\n")
+    assert isinstance(take(probe)[0].activity, GpuActivity), "a whole GPU is read every 2 s"
+    clock.pass_s(1)
     assert take(probe)[0].activity == Missing("the driver has no data"), "after a reset two samples do not fit"
     probe.close()
     assert ctypes.CDLL(str(driver.library)).fakeGpmSamples() == 0, "every sample is released"

@@ -14,7 +14,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.model.readings import Missing, TreeSample
-from tfmon.probes import processes
+from tfmon.probes import host, processes
 from tfmon.probes.host import HostProbe, cpu_seconds, find_trees
 from tfmon.probes.machine import Disturbances, Load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table, uses_of
@@ -453,3 +453,16 @@ def test_files_and_ports_that_libraries_use_are_seen_by_the_descriptors(tmp_path
         uses = uses_of(os.getpid())
         assert uses[str(tmp_path / "log")] == "w"
         assert [name for name, use in uses.items() if use == "b"] == [f"port {server.getsockname()[1]}"]
+        assert "b" not in uses_of(os.getpid(), ports=False).values()
+
+
+def test_ports_are_looked_up_every_10_s_and_files_each_time(probe, proc, lanes, clock, monkeypatch):
+    looked = []
+    monkeypatch.setattr(host, "uses_of", lambda pid, *, ports: looked.append((pid, ports)) or {})
+    lanes["gpu:0"] = 200
+    for pid in (100, 200):
+        proc.put(pid)
+    for _ in range(5):
+        list(probe.sample())
+        clock.pass_s(4)
+    assert looked == [(pid, ports) for ports in (True, False, False, True, False) for pid in (100, 200)]

@@ -133,6 +133,15 @@ class TestPower:
         assert (idle.power.power_w, idle.power.source) == (61, "driver")
         assert idle.power.energy_j == Missing("not supported by this GPU")
 
+    def test_the_mean_of_the_driver_and_the_energy_every_5_s(self, driver, probe, clock):
+        for energy, told in ((5_000, 5), (9_000, 5), (12_000, 12)):
+            driver.play(TWO_GPUS + f"energy 0 {energy}\nfield 0 185 1 {energy * 50}\n")
+            power = take(probe)[0].power
+            assert (power.power_w, power.energy_j, power.source) == (energy / 20, told, "driver, 1 s")
+            clock.pass_s(3)
+        driver.play(TWO_GPUS + "energy 0 5900500\n")
+        assert take(probe)[1].power.source == "driver"
+
     def test_quick_ticks_still_span_a_second(self, driver, probe, clock):
         powers = []
         for tick in range(9):  # 100 W for the first second, then 300 W

@@ -186,6 +186,8 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
             mark("sgemm_2", at + 200, 50, tf_op="net/dense/MatMul:MatMul"),
             mark("loop_fusion_7", at + 300, 30, hlo_op="fusion.7"),
             mark("memset_kernel", at + 400, 5),
+            mark("cudnn", at + 500, 9, tf_op="XlaModule:", name="jit(train)/jvp(net)/conv", hlo_op="cudnn-conv.2"),
+            mark("fusion_3", at + 600, 7, tf_op="XlaModule:", hlo_op="command_buffer_1", cuda_graph_id=19),
         ]
 
     ops = profile_of(gpu_lane(launching(10, 100), {COMPUTE: queue})).ops
@@ -194,8 +196,23 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
     assert found == [
         ("net/dense/MatMul", "MatMul", "GPU:0", 8, 100),
         ("fusion.7", "fusion", "GPU:0", 4, 30),
+        ("jit(train)/jvp(net)/conv", "conv", "GPU:0", 4, 9),
+        ("fusion_3", "fusion_3", "GPU:0", 4, 7),
         ("memset_kernel", "memset_kernel", "GPU:0", 4, 5),
     ]
+
+
+def test_what_jax_calls_is_the_call_of_a_lane_on_a_gpu():
+    def loop(n, at):
+        compiled = [mark("HLO Transforms: jit_train", at + 150, 600)] if n == 2 else []
+        return [marker(n, at), mark("PjitFunction(train)", at + 100, 700), *compiled]
+
+    profile = profile_of(gpu_lane(loop, {COMPUTE: kernel(300, 100)}), parts=True)
+    assert (profile.mode, us(profile.call.total_ns), us(profile.call.dispatch_ns)) == ("xla", 700, 525)
+    assert [(one.function, us(one.cost_ns)) for one in profile.compiles] == [("train", 600)]
+    assert {part.name: us(part.step_ns) for part in profile.parts if not part.device} == {
+        "dispatch": 450, "compiling with XLA": 150, "outside of input and step": 300
+    }  # fmt: skip
 
 
 def test_the_call_only_launches_and_the_loop_waits_outside_of_it():

@@ -76,7 +76,7 @@ def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("path", sorted(DATA.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.xplane.pb")), ids=lambda path: path.name)
 def test_a_real_trace_is_exported_whole(path, tmp_path):
     trace = read_space(path)
     complete = [one for one in exported(trace, tmp_path) if one["ph"] == "X"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -16,11 +17,11 @@ from made_lanes import calling, each_step, gpu, mark, marker, trace, waiting
 from made_memory import Allocator, one_step, traced
 from made_xspace import write_xspace
 
-from tfmon.model.profile import Profile
+from tfmon.analysis.profile_diff import layer
+from tfmon.model.profile import NAMELESS, Profile
 from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.memory import NAMELESS
 from tfmon.profile.trace import STEP, both, read_space, total
 
 HERE = Path(__file__).parent
@@ -137,6 +138,36 @@ def test_a_made_trace_of_a_gpu(tmp_path, kernels, copies):
     assert worked == pytest.approx(works_us)
     assert [one["deviceComputeTimeMs"] * 1000 for one in steps.values()] == [close(works_us)] * len(steps)
     assert len(steps) >= 3
+
+
+H100_TRACES = sorted((HERE / "data").glob("h100-*.xplane.pb.gz"))
+"""See `record_jax.py`. XProf leaves kernels in CUDA graphs out, and looks fusions up in XLA's program."""
+
+
+@pytest.mark.parametrize("kept", H100_TRACES, ids=lambda path: path.name.partition(".")[0])
+def test_a_trace_of_an_h100(tmp_path, kept):
+    path = tmp_path / "vm.xplane.pb"
+    path.write_bytes(gzip.decompress(kept.read_bytes()))
+    profile = read_profile(path, marker="")
+    (device,) = profile.devices
+    steps, operations = by_xprof(path)
+    ours = {(part.kind, part.name): part.self_ns * profile.steps / 1000 for part in profile.parts if part.runs}
+    named = {key: one["total_self_time"] for key, one in operations.items() if "/" in key[1] and key in ours}
+    assert len(named) >= 4
+    assert {key: ours[key] for key in named} == {key: close(time_us) for key, time_us in named.items()}
+    graphs = sum(time_us for (kind, name), time_us in ours.items() if "fusion" in kind) / 1000 / profile.steps
+    assert graphs > 0.3, "kernels of fusions, in CUDA graphs or not, have names of their own"
+    assert not any("command_buffer" in name for _, name in ours)
+    busy_ms = sum(one["deviceComputeTimeMs"] for one in steps.values()) / len(steps)
+    works_ns = device.kernels_ns + device.h2d_exposed_ns + device.d2h_exposed_ns
+    assert works_ns / 1e6 == pytest.approx(busy_ms, rel=0.05)
+    assert sum(part.step_ns for part in profile.parts) == pytest.approx(profile.step_ns)
+    assert (device.h2d_bytes, profile.mode) == (256 * (32 * 32 * 3 + 1) * 4, "xla")
+    assert {layer(name) for _, name in named} >= {"conv_1", "conv_2"}
+    peak_bytes, _ = peak_by_xprof(path, "GPU_0_bfc")
+    peaks = profile.memory
+    assert not isinstance(peaks, Missing), peaks.reason
+    assert (peaks[0].place, peaks[0].allocated_bytes, peaks[0].unknown_bytes) == ("GPU:0", peak_bytes, 0)
 
 
 def peak_by_xprof(path: Path, allocator: str) -> tuple[int, dict[str, int]]:

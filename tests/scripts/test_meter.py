@@ -106,3 +106,35 @@ def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, war
     meter.ready = lambda: became_ready.append(True)
     meter.end_stretch()
     assert bool(became_ready) == warm
+
+
+class Started:
+    """The loss of steps that were only started: reading it waits until the device has done them."""
+
+    def __init__(self, meter: Meter, step_s: float) -> None:
+        self.meter, self.step_s, self.most = meter, step_s, 0
+
+    def __float__(self) -> float:
+        steps = self.meter.clock.added
+        self.most = max(self.most, steps)
+        time.sleep(steps * self.step_s)
+        return 0.5
+
+
+def test_steps_that_are_only_started_have_the_time_that_the_device_takes():
+    meter, windows = new_meter(), []
+    meter.warm, meter.reporter.offer = True, lambda *events: windows.append(events[0]) or True
+    loss = Started(meter, 0.02)
+    meter.start_step()
+    while len(windows) < 4:
+        meter.end_step(loss=loss, examples=1)
+        meter.start_step()
+        if len(windows) == 1:
+            loss.most = 0
+    first, *later = windows
+    assert first.steps == 1, "the first step of all is a window"
+    assert 2 < loss.most < 12, "no more is started than takes as long as a window"
+    for window in later:
+        assert window.call_ns > 0.9 * window.span_ns and window.sync_ns < 0.1 * window.span_ns
+        assert window.longest_ns == pytest.approx(window.span_ns / window.steps, rel=0.1)
+        assert window.longest_ns >= 20_000_000

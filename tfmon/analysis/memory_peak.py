@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.profile_diff import DASH, ProfiledSide, layer
-from tfmon.model.profile import NO_MEMORY, Allocated, MemoryPeak, Profile
+from tfmon.model.profile import NAMELESS, NO_MEMORY, Allocated, MemoryPeak, Profile
 from tfmon.model.readings import Missing
 
 BEFORE, UNKNOWN, REST = "allocated before the profile", "not in the trace", "others"
@@ -66,7 +66,8 @@ def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
         return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
     lines = [f"{name}{memory_sentence(peak)}" for peak in peaks]
     first = peaks[0]
-    reached = f"{name}reached in {first.reached_in}" if first.reached_in else f"{name}at the beginning"
+    where = "where the trace names no operation" if first.reached_in == NAMELESS else f"in {first.reached_in}"
+    reached = f"{name}reached {where}" if first.reached_in else f"{name}at the beginning"
     higher = f"; before, the process had {units.memory(first.highest_bytes)}"
     lines.insert(1, reached + (higher if first.highest_bytes > first.allocated_bytes else ""))
     return lines

@@ -204,6 +204,8 @@ TOLD = 0.05
 """Share of contended slices, and of stolen time, from which on the verdict says so."""
 BUSY_CORES = 0.8
 """A lane that keeps so many cores busy, or waits for them, is bound by the CPU."""
+ALIKE_CORES = 1.5
+"""Lanes that keep numbers of cores busy which differ by more are not compared by their CPU time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +253,12 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
     """Return the second lane's CPU time per example over the first's, from the rounds that both ran in.
 
-    None from too few rounds, and unless both lanes are bound by the CPU: a lane that waits for a GPU or for input
-    takes as long, however little it computes.
+    None from too few rounds, and unless both lanes are bound by the CPU and keep as many cores busy: a lane that
+    waits for a GPU or for input takes as long, however little it computes, and one on two cores half as long.
     """
     loads = [{one.round: one.load for one in lane if one.load is not None} for lane in (first, second)]
-    if not all(_bound_by_cpu(list(one.values())) for one in loads):
+    cores = sorted(_busy_cores(list(one.values())) for one in loads)
+    if cores[0] < BUSY_CORES or cores[1] > ALIKE_CORES * cores[0]:
         return None
     costs = [
         {
@@ -269,9 +272,10 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
     return None if result is None else math.exp(result.value)
 
 
-def _bound_by_cpu(loads: Sequence[SliceLoad]) -> bool:
+def _busy_cores(loads: Sequence[SliceLoad]) -> float:
+    """Return how many cores a lane keeps busy or waits for."""
     busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
-    return bool(loads) and busy_ns >= BUSY_CORES * sum(load.span_ns for load in loads)
+    return busy_ns / max(1, sum(load.span_ns for load in loads))
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:

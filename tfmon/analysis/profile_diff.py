@@ -25,6 +25,8 @@ MOST_NAMED, ENOUGH = 5, 0.8
 """The sentence names at most so many parts, and no more than explain this share of the difference."""
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 """A function that a function calls; what is called belongs to the same step."""
+_JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose|jvp|vmap)\(([^()]*)\)")
+"""What JAX writes into names: functions that it compiles, and transforms: `transpose(jvp(x))` is a gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +204,13 @@ _Key: TypeAlias = Callable[[Part], tuple[str, str]]
 def layer(name: str) -> str:
     """Return the layer that an operation belongs to, of its gradient as well: the name scope around it.
 
-    `gradient_tape/sequential/dense_1/MatMul/MatMul_1` is of `sequential/dense_1`.
+    `gradient_tape/sequential/dense_1/MatMul/MatMul_1` is of `sequential/dense_1`, and
+    `jit(train)/transpose(jvp(Net))/Conv_0/conv` of `Net/Conv_0`.
     """
-    scopes = _CALLS.sub("", name).removeprefix("gradient_tape/").split("/")
+    plain = _JIT.sub("", _CALLS.sub("", name).removeprefix("gradient_tape/"))
+    while _TRANSFORM.search(plain):
+        plain = _TRANSFORM.sub(r"\1", plain)
+    scopes = list(filter(None, plain.split("/"))) or [name]
     return "/".join(scopes[: max(1, min(2, len(scopes) - 1))])
 
 

@@ -22,6 +22,7 @@ NOT_SPLIT = Missing("no profile tells how the step's time splits")
 NOT_APART = Missing("no profile tells the calls of a step from the Python around them")
 HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
 NOT_SAMPLED = Missing("no step was sampled yet")
+NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ def shares_of(lane: LaneState) -> Shares | None:
         # A step of a script's own loop lasts from one update to the next.
         tally = replace(tally, call_ns=round(tally.call_ns * lane.step.calling_share))
     if lane.spec.kind == "gpu" or _runs_behind(tally):
-        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.script.command else COPY_IN_STEP)
+        own = bool(lane.script.command)
+        unsampled = NEVER_SAMPLED if own and not lane.process.versions["tensorflow"] else NOT_SAMPLED
+        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or own else COPY_IN_STEP, unsampled)
     else:
         shares = _on_the_host(lane, tally)
     if lane.step.calling_share is None and lane.script.step and not isinstance(shares.dispatch_pct, Missing):
@@ -103,8 +106,11 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
     )
 
 
-def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
-    """Return the shares on an asynchronous device: its own first, the rest by what the host did."""
+def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Shares:
+    """Return the shares on an asynchronous device: its own first, the rest by what the host did.
+
+    `no_copy` is said of the copy where none is sampled, and `unsampled` of all where no step is.
+    """
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {
@@ -136,9 +142,9 @@ def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
     part["call"] -= traced
     return Shares(
         input_pct=100 * part["input"],
-        copy_pct=NOT_SAMPLED if not tally.sampled else no_copy if copy is None else 100 * copied,
-        dispatch_pct=NOT_SAMPLED if launches is None else 100 * part["call"],
-        device_pct=NOT_SAMPLED if device is None else 100 * busy if behind else HIDDEN,
+        copy_pct=unsampled if not tally.sampled else no_copy if copy is None else 100 * copied,
+        dispatch_pct=unsampled if launches is None else 100 * part["call"],
+        device_pct=unsampled if device is None else 100 * busy if behind else HIDDEN,
         step_pct=100 * (part["call"] + busy),
         sync_pct=100 * sync,
         reading_pct=100 * host["sync"],

@@ -100,7 +100,9 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     """Name the GPUs whose clocks fall between slices, so that they have to speed up in each."""
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
-        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
+        history = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
+        # Before its first slice ends the lane has loaded its libraries, and the GPU has rested.
+        samples = [one for one in history if lane.slices and one.at_ns >= lane.slices[0].at_ns]
         clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"

@@ -17,6 +17,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from tfmon.analysis.profile_diff import ProfiledSide
     from tfmon.api.runs import ProfileRun
+    from tfmon.model.profile import Profile
 
 
 @click.command(cls=options.TakesCommand)
@@ -61,7 +62,8 @@ def profile(
     which waiting, explain that a step of one lane takes longer.
 
     Two arguments are profiles that were kept: folders with traces, as of --keep, TensorBoard or jax.profiler, or
-    recordings of races in which P was pressed; `last:B` is lane B of one.
+    recordings of races in which P was pressed; `last:B` is lane B of one. Of one folder the latest trace is
+    shown.
 
     \b
     For example:
@@ -69,6 +71,7 @@ def profile(
       tfmon profile eager-graph --lane gpu:0 --steps 50 --chrome trace.json
       tfmon profile small-dense --lane cpu --lane cpu,batch_size=256
       tfmon profile --lane cpu --lane gpu:0 -- python train.py
+      tfmon profile kept/A
       tfmon profile kept/A kept/B
     """
     lanes = given["lanes"]
@@ -83,14 +86,21 @@ def profile(
                     "two kept profiles are compared as they are", "leave --keep, --lane and --set out"
                 )
             sides = _kept((scenario or "", second), folder, given["python"], merged=bool(chrome))
+        elif scenario is not None and (Path(scenario).is_dir() or scenario.endswith(".xplane.pb")):
+            from tfmon.api.options import interpreter
+            from tfmon.api.profiles import kept_side
+
+            if keep or lanes or given["settings"]:
+                raise UsageError("a kept profile is read as it is", "leave --keep, --lane and --set out")
+            latest = max(map(str, Path(scenario).glob("**/*.xplane.pb")), default=scenario)
+            _print(kept_side("A", latest, interpreter(given["python"]), chrome or "").profiles[-1], as_json)
+            return
         else:
             run = _profiled(scenario, folder, chrome, local=bool(chrome or keep), **given)
             if run.sides is None:
-                from tfmon.reports.profile import to_json, to_text
-
                 if run.result is None:
                     sys.exit(EXIT_INTERRUPTED)
-                options.print_result(to_json(run.result) if as_json else to_text(run.result), "")
+                _print(run.result, as_json)
                 return
             sides = run.sides
         if chrome:
@@ -106,6 +116,13 @@ def profile(
         )
     result = {**head(), **profile_diff.to_json(*sides)} if as_json else profile_diff.to_text(*sides)
     options.print_result(result, "")
+
+
+def _print(profile: Profile, as_json: bool) -> None:
+    """Print one profile."""
+    from tfmon.reports.profile import to_json, to_text
+
+    options.print_result(to_json(profile) if as_json else to_text(profile), "")
 
 
 def _check_writable(chrome: str | None) -> None:

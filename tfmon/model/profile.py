@@ -26,6 +26,8 @@ BottleneckKind: TypeAlias = Literal[
 """`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
 where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
 
+NAMELESS = "no operation named"
+"""What allocated memory where the trace tells no operation, as of what JAX runs."""
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]

@@ -156,6 +156,9 @@ class Tree:
 
 SCAN_EVERY_S = 3.0
 """How often the process table is read to find new children."""
+PORTS_EVERY_NS = 10_000_000_000
+"""How often the ports of lanes are looked up. For each process the kernel walks through its table of connections,
+which is larger the more memory there is: with 126 GiB and six processes that took 33 ms."""
 SCAN_SHARE = 300
 """On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
 
@@ -219,6 +222,7 @@ class HostProbe:
         self._trees: dict[str, Tree] = {}
         self._scan_at_ns = 0
         self._used: dict[str, dict[str, str]] = {}
+        self._ports_due_ns = 0
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
@@ -234,12 +238,15 @@ class HostProbe:
         lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
         yield from lanes
         if len(lanes) > 1 and looked:
-            yield from (event for sample in lanes if (event := self._new_uses(sample)) is not None)
+            ports = self._clock_ns() >= self._ports_due_ns
+            self._ports_due_ns = self._clock_ns() + PORTS_EVERY_NS if ports else self._ports_due_ns
+            yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
-    def _new_uses(self, sample: TreeSample) -> PathsUsed | None:
+    def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
         """Return the files and ports that are new of a lane; Python does not see those of libraries."""
         known = self._used.setdefault(sample.lane, {})
-        new = {name: use for pid in sample.pids for name, use in uses_of(pid).items() if name not in known}
+        uses = (use for pid in sample.pids for use in uses_of(pid, ports=ports).items())
+        new = {name: use for name, use in uses if name not in known}
         known.update(new)
         return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=new) if new else None
 

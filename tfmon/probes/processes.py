@@ -168,7 +168,7 @@ def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
     return line[line.find(b"(") + 1 : end], line[end + 2 :].split()
 
 
-def uses_of(pid: int) -> dict[str, str]:
+def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
     """Return the files that a process has open for writing, as `w`, and the TCP ports that it listens on, as `b`.
 
     Nothing without psutil, or where it does not tell.
@@ -176,7 +176,7 @@ def uses_of(pid: int) -> dict[str, str]:
     try:
         process = need_psutil().Process(pid)
         files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}
-        listens = [one for one in process.net_connections("tcp") if one.status == "LISTEN"]
+        listens = [one for one in process.net_connections("tcp") if one.status == "LISTEN"] if ports else []
     except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is not there
         return {}
     return files | {f"port {one.laddr.port}": "b" for one in listens}

@@ -22,6 +22,11 @@ _ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
 _LAUNCH = "correlation_id"
+_PATH, _GRAPH = "name", "cuda_graph_id"
+"""Stats of kernels that XLA compiled: the path of its operation in the model, and the CUDA graph that it ran in.
+
+Source: traces of JAX 0.11 on an H100.
+"""
 _HOST = "/host:"
 COPIES = {"h2d": "copies from the host", "d2h": "copies to the host"}
 COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
@@ -175,9 +180,15 @@ def _way(event: TraceEvent) -> str:
 
 
 def _title(event: TraceEvent) -> tuple[str, str]:
-    """Return the operation that a kernel was launched for and its type; else the kernel's own name for both."""
+    """Return the operation that a kernel was launched for and its type; else the kernel's own name for both.
+
+    Of what XLA compiled it is the path in the model, where the trace has it, or XLA's operation. All kernels of a
+    CUDA graph have the graph's name in the place of their operation's.
+    """
     named = parse(str(event.stats.get("tf_op", "")))
     if named is not None:
         return named
-    hlo = str(event.stats.get("hlo_op", ""))
-    return (hlo, hlo_type(hlo)) if hlo else (event.name, event.name)
+    path, hlo = str(event.stats.get(_PATH, "")), str(event.stats.get("hlo_op", ""))
+    if "/" in path:
+        return path, path.rpartition("/")[2]
+    return (hlo, hlo_type(hlo)) if hlo and _GRAPH not in event.stats else (event.name, event.name)

@@ -33,6 +33,8 @@ _INPUT = (TAKES_BATCH, f"{EAGER}IteratorGetNext")
 _RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecute_C")
 _SINGLE = ("EagerExecute", *_RUNTIME)
 _AWAITS_XLA = "BlockUntilReady"
+_JAX = "PjitFunction("
+"""JAX calls a compiled function."""
 _COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
 _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
@@ -100,7 +102,9 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         waits = both(
             unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called), window
         )
-    calls = without(times(lambda event: CALL_STAT in event.stats), waits)
+    # On the CPU what JAX calls runs on other threads, and may not end within the call.
+    jax = bool(until_ps) and any(event.name.startswith(_JAX) for event in line.events)
+    calls = without(times(lambda event: CALL_STAT in event.stats or (jax and event.name.startswith(_JAX))), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
     eager = total(single) > total(calls)
     known = bool(calls) or bool(single)
@@ -118,7 +122,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         calls=calls,
         eager=eager,
         known=known,
-        xla=any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
+        xla=jax or any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
         runtime=both(times(lambda event: event.name in _RUNTIME), calls),
         awaits_xla=both(times(lambda event: event.name == _AWAITS_XLA), calls),
         traced=both(unite(tracing.span for tracing in tracings), calls),
@@ -184,12 +188,13 @@ def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     if not result:
         return
     seen: set[int] = set()
-    for call in outermost(event for event in events if CALL_STAT in event.stats):
+    for call in outermost(event for event in events if CALL_STAT in event.stats or event.name.startswith(_JAX)):
         own = _lying_in(result, call.start_ps, call.end_ps)
         if own:
             seen.update(one.start_ps for one in own)
             times = unite((one.start_ps, one.end_ps) for one in own)
-            yield FunctionBuild(call.name, (call.start_ps, call.end_ps), total(times))
+            function = call.name.removeprefix(_JAX).removesuffix(")")
+            yield FunctionBuild(function, (call.start_ps, call.end_ps), total(times))
     for one in result:
         if one.start_ps not in seen:
             match = _FUNCTION.search(f"{one.name} {one.stats.get('name', '')}")

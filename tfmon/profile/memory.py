@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from tfmon.model.profile import Allocated, MemoryPeak
+from tfmon.model.profile import NAMELESS, Allocated, MemoryPeak
 from tfmon.model.readings import Missing
 from tfmon.profile.loop_thread import LoopThread, host_lines
 from tfmon.profile.operations import CPU, RUN_ASYNC
 from tfmon.profile.parts import LONGEST_NAME, MOST_PARTS, SMALLER
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Space, Stat
 
-PIPELINE_NAME, NAMELESS = "input pipeline", "no operation named"
+PIPELINE_NAME = "input pipeline"
 NO_CPU_EVENTS = Missing(
     "no allocator reports anything: on the CPU only oneDNN's does, and only blocks from 256 KiB on"
 )

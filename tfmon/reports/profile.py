@@ -17,7 +17,7 @@ WIDTH = 100
 
 _MODES = {
     "graph": "tf.function",
-    "xla": "tf.function compiled by XLA",
+    "xla": "compiled by XLA",
     "eager": "eager",
     "unknown": "how they ran is not known",
 }

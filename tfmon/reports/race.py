@@ -253,6 +253,8 @@ def _method(analysis: Analysis) -> Iterator[str]:
             f"the lanes took turns: one trained at a time, in slices, {units.several(rounds, 'round')} since a "
             "knob or the mode last changed; the ratio is taken round by round"
         )
+        if any(lane.gpu_use.racing_busy_pct.samples for lane in lanes):
+            yield "GPU busy is over the whole race, other lanes' slices included; CPU is over a lane's own"
     elif len(lanes) > 1:
         yield "all lanes trained at once and shared the cores: their figures are contended"
     for one in analysis.lanes:

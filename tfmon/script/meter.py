@@ -23,6 +23,8 @@ WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 the windows before are sent, marked `WARM_UP`."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
+BEHIND = 0.25
+"""Where reading the loss takes more than this share of a stretch, its steps had only been started, as by JAX."""
 MOST = 1_024
 """Most steps that are noted before the lane is told of them."""
 END = "end"
@@ -58,6 +60,8 @@ class Meter:
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
         self._loss: Any = None
+        self._behind_ns = 0
+        """What a step took where steps are only started; 0 where each is done when it ends."""
         self._sampling = False
         self.confirm: Callable[[], int] = int
         """Returns how many more steps the optimizers have counted than were told since the last call."""
@@ -128,7 +132,9 @@ class Meter:
         elif control.unconfirmed:
             control.confirm_knobs(now_ns, took_ns)
         full = clock.kept + clock.added >= CAPACITY
-        due = now_ns >= control.slices.due_ns(control.stretch_began_ns)
+        due_ns = control.slices.due_ns(control.stretch_began_ns)
+        # No more is started than the device can do in the stretch: the read at its end waits for all of it.
+        due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
         if due or full or self.waiting or clock.done == steps:
             self.end_stretch()
 
@@ -187,18 +193,28 @@ class Meter:
             self.ready()
 
     def _close_stretch(self) -> None:
-        self.clock.count_added(self.confirm())
-        if not self.clock.steps:
+        missed, trained = self.confirm(), self.clock.added + self.clock.steps
+        loss = self.read_loss() if trained else None
+        synced_ns = time.monotonic_ns()
+        if self.clock.added and not self.samples_steps:
+            self._count_wait(synced_ns)
+        self.clock.count_added(missed)
+        if not trained:
             return
         if not self.warm:
             self.steady_step = self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps
-        loss = self.read_loss()
-        synced_ns = time.monotonic_ns()
         self.take_feed()
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
             # The next step does not include the wait for the device and the report.
             self.clock.last_end_ns = time.monotonic_ns()
+
+    def _count_wait(self, synced_ns: int) -> None:
+        """Count a long wait for the device, which reading the loss was, as time of the steps before it."""
+        began_ns = self.control.stretch_began_ns
+        waited_ns = synced_ns - self.clock.last_end_ns
+        behind = waited_ns > BEHIND * (synced_ns - began_ns)
+        self._behind_ns = self.clock.count_wait(began_ns, synced_ns) if behind else 0
 
     @property
     def _warmed_up(self) -> bool:

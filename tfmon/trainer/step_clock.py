@@ -103,6 +103,17 @@ class StepClock:
             seen = steps
         self.count(seen)
 
+    def count_wait(self, began_ns: int, until_ns: int) -> int:
+        """Have the steps that were added since `began_ns` end at `until_ns`, all as long; return how long each is.
+
+        They had only been started when they were added, so nobody knows how long each was.
+        """
+        written, each_ns = self.kept, (until_ns - began_ns) // self.added
+        self.times[written : written + self.added] = array("q", [each_ns] * self.added)
+        self.call_ns += until_ns - self.last_end_ns
+        self.last_end_ns = until_ns
+        return each_ns
+
     def take_back(self, steps: int, examples: int) -> None:
         """Count fewer steps and examples than were added: they were parts of others."""
         self.done -= steps

@@ -250,6 +250,14 @@ class DeviceCalls:
         return answer if isinstance(answer, Missing) else float(answer) * scale
 
 
+_VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+
+
+def number(kind: int, value: Any) -> float:  # noqa: ANN401 - pynvml has no types
+    """Return the number of an `nvmlValue_t`; `kind` is its nvmlValueType_t."""
+    return float(getattr(value, _VALUE_FIELDS[kind]))
+
+
 class Paced(Generic[T]):
     """A value that is read again only after some time."""
 

@@ -12,7 +12,15 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.activity import ActivityMeter
-from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
+from tfmon.probes.nvidia.nvml import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    DeviceCalls,
+    NvmlFailure,
+    Paced,
+    number,
+)
 
 SHARES_EVERY_S = 1.9
 """Every second tick: the driver updates the shares of the processes no faster."""
@@ -25,12 +33,6 @@ _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
 """Words in the names of GPUs that have no memory of their own."""
-_VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-
-
-def _number(kind: int, value: Any) -> float:  # noqa: ANN401 - pynvml has no types
-    """Return the number of an `nvmlValue_t`; `kind` is its nvmlValueType_t."""
-    return float(getattr(value, _VALUE_FIELDS[kind]))
 
 
 class BusyMeter:
@@ -75,11 +77,11 @@ class BusyMeter:
         kind, samples = answer
         newer = [sample for sample in samples if sample.timeStamp > since]
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
-        values = [_number(kind, sample.sampleValue) for sample in newer]
+        values = [number(kind, sample.sampleValue) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
         if first:  # the first call returns what happened before tfmon started
             recent = [one for one in newer if self._cursor - one.timeStamp < self._before_us]
-            values = [value for one in recent if 0 <= (value := _number(kind, one.sampleValue)) <= 100]
+            values = [value for one in recent if 0 <= (value := number(kind, one.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
         return GpuLoad(sum(values) / len(values), max(values), "samples")
@@ -251,7 +253,7 @@ class LinkMeter:
             return NvmlFailure(NOT_FOUND)
         if any(value.valueType == _UNSIGNED_INT for value in answer):
             return NvmlFailure(NOT_SUPPORTED)
-        sent, received = (_number(one.valueType, one.value) for one in answer)
+        sent, received = (number(one.valueType, one.value) for one in answer)
         return PcieTraffic(
             self._sent.per_s(sent, self._at_ns), self._received.per_s(received, self._at_ns), "counter"
         )

@@ -24,6 +24,8 @@ WIDE = 44
 """Width in cells from which the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
+BEHIND_S = 1.0
+"""A calm screen of a run in another process learns once a second what happened, and so that a step has ended."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
 REFUSED_NS = 20_000_000_000
@@ -38,7 +40,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     """Show how long the present long step has run, or when a change comes into effect; else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
-    if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
+    if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
         return step_row(lane, width)
     number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
