@@ -123,7 +123,7 @@ class Started:
 
 def test_steps_that_are_only_started_have_the_time_that_the_device_takes():
     meter, windows = new_meter(), []
-    meter.warm, meter.reporter.offer = True, lambda *events: windows.append(events[0]) or True
+    meter.warm, meter.reporter.offer = True, lambda *events, later=False: windows.append(events[0]) or True
     loss = Started(meter, 0.02)
     meter.start_step()
     while len(windows) < 4:
