@@ -289,20 +289,19 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         trained_ns=before.trained_ns + trained_ns,
     )
     share = state.step.computing_share if window.computing_share is None else window.computing_share
-    allocated_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
-    use = state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes)
-    if not window.marks:
-        use = replace(use, batch_peaks=use.batch_peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes))
+    steps, traced = state.step, window.traced or state.step.traced
+    if (share, traced) != (steps.computing_share, steps.traced):
+        steps = replace(steps, computing_share=share, traced=traced)
     return replace(
         state,
         totals=totals,
         speed=speed,
-        step=replace(state.step, computing_share=share, traced=window.traced or state.step.traced),
+        step=steps,
         measurements=state.measurements.plus(window, state.process.number),
         step_clock=state.step_clock.sampled(window.at_ns),
         settings=window.settings,
         tree=state.tree.at_window(),
-        gpu_use=use,
+        gpu_use=state.gpu_use.at_window(window),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )
