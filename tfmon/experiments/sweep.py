@@ -293,7 +293,8 @@ class Visit:
 
     def _pair(self, number: int) -> Pair | None:
         """Return the pair of a round that both lanes have ended; None where one had no steady window in it."""
-        base, changed = (self._lane(name) for name in self._lanes)
+        snapshot = self._station.session.snapshot()
+        base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)
         first, second = (log_speeds(one for one in lane.slices if one.round == number) for lane in (changed, base))
         if number not in first or number not in second:

@@ -76,12 +76,12 @@ def encode(value: object) -> bytes:
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as one line for a pipe. The lane's name is left to the reader, which knows it."""
+    """Return a message as one line for a pipe. The reader knows the lane's name, and the defaults."""
     kind: type = type(message)
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
-    for name in _names(kind):
-        if name != "lane":
-            value = getattr(message, name)
+    for name, default in _defaults(kind).items():
+        value = getattr(message, name)
+        if name != "lane" and (value != default or type(value) is not type(default)):
             body[name] = value if type(value) in _UNCHANGED else plain(value)
     return _dumps(body).encode() + b"\n"
 
@@ -114,6 +114,11 @@ def plain(value: object) -> Any:  # noqa: ANN401
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
+
+
+@functools.cache
+def _defaults(kind: type) -> dict[str, object]:
+    return {part.name: part.default for part in fields(kind)}
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
