@@ -76,13 +76,6 @@ class Followers:
         self.known = program.session.keep_journal(self._take)
         """What is known after the last event that the followers got."""
 
-    def show(self, known: Snapshot) -> None:
-        """Have all viewers told what is known, in place of events."""
-        with self.lock:
-            self.known = known
-            for one in self._all:
-                one.fall_behind()
-
     def _take(self, event: Event, known: Snapshot) -> None:
         with self.lock:
             self.known = known
@@ -281,13 +274,8 @@ class _Follower:
             return
         self._events.append(event)
         if len(self._events) > MOST_WAITING:
-            self.fall_behind()
-        self._ready.set()
-
-    def fall_behind(self) -> None:
-        """Have what is known sent in place of the events that wait."""
-        self._events.clear()
-        self._behind = True
+            self._events.clear()
+            self._behind = True
         self._ready.set()
 
     def say(self, message: Answer | Told | Ended) -> None:

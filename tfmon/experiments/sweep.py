@@ -62,6 +62,12 @@ class Sweep:
         self._threads: list[threading.Thread] = []
 
     @property
+    def state(self) -> SweepState:
+        """All that is known of it."""
+        with self._news:
+            return self._state
+
+    @property
     def ranking(self) -> Ranking:
         """What it came to so far."""
         with self._news:

@@ -14,7 +14,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, HostSample, Reading, TreeSample
-from tfmon.model.series import Experiment
+from tfmon.model.series import Experiment, SweepNews
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
@@ -183,6 +183,13 @@ class ExperimentChanged(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepChanged(RaceEvent):
+    """A sweep got further."""
+
+    news: SweepNews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested(RaceEvent):
     """The user or an experiment requested something besides a knob; other events say what came of it."""
 
@@ -282,6 +289,7 @@ Event: TypeAlias = (
     | SliceGranted
     | ExclusiveChanged
     | ExperimentChanged
+    | SweepChanged
     | UserRequested
     | Interrupted
     | FilesWritten
