@@ -117,8 +117,8 @@ class SweepProgram:
         if recording != self.session.snapshot().recording:
             self.session.accept(RecordingChanged(at_ns=at_ns, recording=recording))
 
-    def quick(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that are answered at once, by name."""
+    def requests(self) -> dict[str, Callable[..., object]]:
+        """Return what viewers may request, by name."""
         return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
 
     def _suspend(self) -> None:
@@ -128,10 +128,6 @@ class SweepProgram:
     def _continue(self) -> None:
         for one in self.suspensions:
             one.continue_lanes()
-
-    def slow(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that may block: none."""
-        return {}
 
     def close(self, reason: str = "stopped by the user") -> None:
         """End the sweep and every process; what was measured is in the file."""
