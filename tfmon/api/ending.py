@@ -7,13 +7,7 @@ import time
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import concerns
 from tfmon.api.options import RaceOptions
-from tfmon.errors import (
-    EXIT_DEVICE_ABSENT,
-    EXIT_FINE,
-    EXIT_INTERRUPTED,
-    EXIT_LANE_FAILED,
-    EXIT_UNHEALTHY,
-)
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, EXIT_UNHEALTHY
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.events import Event, Interrupted
 from tfmon.model.lane_events import SliceEnded

@@ -104,7 +104,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
         return [plain(item) for item in value]
     if is_dataclass(kind):
         items: dict[str, Any] = {"type": kind.__name__}
-        for name in _names(kind):
+        for name in _defaults(kind):
             item = getattr(value, name)
             items[name] = item if type(item) in _UNCHANGED else plain(item)
         return items
@@ -112,12 +112,8 @@ def plain(value: object) -> Any:  # noqa: ANN401
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
-
-
-@functools.cache
 def _defaults(kind: type) -> dict[str, object]:
+    """Return the default of each field of a dataclass, by its name."""
     return {part.name: part.default for part in fields(kind)}
 
 
@@ -201,7 +197,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
             raise CodecError(f"no {kind.__name__}")
         if not readers:  # late: a type may hold others that are declared below it
             hints = typing.get_type_hints(kind, include_extras=True)
-            readers.update({name: _reader(hints[name], strict) for name in _names(kind)})
+            readers.update({name: _reader(hints[name], strict) for name in _defaults(kind)})
         values = {}
         try:
             for name, item in value.items():
