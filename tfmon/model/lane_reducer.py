@@ -48,6 +48,7 @@ from tfmon.model.lane_state import (
     LaneState,
     ProcessInfo,
     ScriptFacts,
+    Totals,
     Trouble,
 )
 from tfmon.model.lane_statistics import Measurements
@@ -84,6 +85,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
         if state.end.stood_still_s is not None:
             event = replace(event, marks=(*event.marks, STOOD_STILL))
         return _after_window(state, event, heartbeat)
+    if isinstance(event, SliceEnded):
+        return replace(state, measurements=state.measurements.slice_ended(event), heartbeat=heartbeat)
     after = _advance(state, event)
     slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
     log = state.log if slice_began else append_log(state.log, event)
@@ -174,8 +177,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, process=process, settings=event.settings)
         case DefaultsResolved():
             return replace(state, script=replace(state.script, resolved=event.values))
-        case SliceEnded():
-            return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
             phase = ABSENT if event.kind == "device_absent" else FAILED
             trouble = Trouble(event.message, event.hint, event.kind)
@@ -280,9 +281,9 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         speed = speed.noted(window.at_ns, f"{window.traced or 'a function'} was traced")
     if not window.marks:
         speed = speed.plus(window, step)
-    totals = replace(
-        before,
+    totals = Totals(
         steps=step,
+        steps_before=before.steps_before,
         measured_steps=before.measured_steps + (0 if window.marks else window.steps),
         examples=before.examples + window.examples + window.sampled_examples,
         losses=before.losses.plus(step, window.loss),

@@ -289,7 +289,8 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: Window, process: int) -
     if slices and slices[-1].round == window.round:
         before = slices[-1]
         examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
-        return (*slices[:-1], replace(before, at_ns=window.at_ns, examples=examples, span_ns=span_ns))
+        speed = SliceSpeed(before.round, window.at_ns, examples, span_ns, before.process, before.load)
+        return (*slices[:-1], speed)
     speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, process)
     return (*slices[-(MOST_SLICES - 1) :], speed)
 

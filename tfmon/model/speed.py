@@ -132,7 +132,7 @@ class BlockScale:
         """Return the scale after some windows."""
         block = block if self.open is None else self.open.joined(block)
         if block.span_ns < length_ns:
-            return replace(self, open=block)
+            return BlockScale(self.known, self.every, self.seen, self.pending, self.number, self.bets, block)
         block, bets = block.closed, (Bet(0.0, self.number + 1),) * len(BETS)
         if len(self.known) >= LEAST_BLOCKS:
             before = [one.mean_ns for one in self.known], [one.median_ns for one in self.known]
