@@ -8,6 +8,7 @@ All else is the monitor's own: decoding, sessions, figures, the file, and the ta
 
 from __future__ import annotations
 
+import gc
 import resource
 import tempfile
 import threading
@@ -48,6 +49,7 @@ def main() -> None:
         file = sweeps.create(Path(folder) / "night.sweep", state)
         sweep = Sweep(state, stations, file.write)
         sweep.start()
+        gc.freeze()  # as the process that runs a sweep does
         time.sleep(5)
         events, windows = [0], [0]
 

@@ -226,12 +226,9 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
-    due = [
-        row.combination
-        for row in rows
-        if row.outcome == OPEN and row.combination.kind == kind and row.number not in busy
-    ]
-    return min(due, key=lambda one: (one.visits, one.number)).number if due else None
+    combinations = (row.combination for row in rows if row.outcome == OPEN)
+    due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
+    return min(due)[1] if due else None
 
 
 def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
