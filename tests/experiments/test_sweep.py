@@ -12,9 +12,9 @@ from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.codec import encode, parse, read
-from tfmon.model.events import Event, SweepChanged
+from tfmon.model.events import Event, change_of
 from tfmon.model.race import Machine
-from tfmon.model.series import PairMeasured, after, news_since
+from tfmon.model.series import PairMeasured, after
 from tfmon.model.session import Session
 from tfmon.reports.series import to_text
 
@@ -40,7 +40,7 @@ def test_one_that_is_told_of_the_news_alone_knows_the_same_and_keeps_what_has_no
     sweep.start()
     while not told.over:
         before, now = viewer.snapshot().sweep, sweep.state
-        line = encode(SweepChanged(at_ns=0, news=news_since(told, now)))
+        line = encode(change_of(told, now, 0))
         viewer.accept(read(parse(line), Event))
         known, told = viewer.snapshot().sweep, now
         assert known == now

@@ -18,10 +18,10 @@ from tfmon.errors import UsageError
 from tfmon.experiments.sweep import Station, Sweep
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.events import RecordingChanged, SweepChanged
+from tfmon.model.events import RecordingChanged, change_of
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
 from tfmon.model.race import RecordingState
-from tfmon.model.series import SweepPlan, SweepState, news_since
+from tfmon.model.series import SweepPlan, SweepState
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.model.views import View
@@ -112,7 +112,7 @@ class SweepProgram:
         state, before, at_ns = self.sweep.state, self._published, time.monotonic_ns()
         if state is not before:
             self._published = state
-            self.session.accept(SweepChanged(at_ns=at_ns, news=news_since(before, state)))
+            self.session.accept(change_of(before, state, at_ns))
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
             self.session.accept(RecordingChanged(at_ns=at_ns, recording=recording))

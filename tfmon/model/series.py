@@ -251,35 +251,6 @@ class SweepState:
     """Why it ended before all was measured; empty otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepNews:
-    """What changed of a sweep since others were told of it, and all of it that is small."""
-
-    combinations: tuple[Combination, ...]
-    """Those about which more is known."""
-    running: dict[int, str]
-    visits_s: tuple[float, ...]
-    lost: dict[str, str]
-    over: bool
-    ended: str
-
-    def after(self, before: SweepState) -> SweepState:
-        """Return the sweep as it is now, with the same objects for what did not change."""
-        combinations = list(before.combinations)
-        for one in self.combinations:
-            combinations[one.number] = one
-        return SweepState(
-            before.plan, tuple(combinations), self.running, self.visits_s, self.lost, self.over, self.ended
-        )
-
-
-def news_since(before: SweepState, now: SweepState) -> SweepNews:
-    """Return what changed from one state of a sweep to another."""
-    pairs = zip(before.combinations, now.combinations, strict=True)
-    changed = tuple(one for old, one in pairs if one is not old)
-    return SweepNews(changed, now.running, now.visits_s, now.lost, now.over, now.ended)
-
-
 def after(state: SweepState, event: SweepEvent) -> SweepState:
     """Return the sweep after an event; one of another sweep changes nothing."""
     if not 0 <= event.number < len(state.combinations):

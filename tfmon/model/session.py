@@ -224,7 +224,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
             return replace(known, experiment=event.experiment, tuned=tuned)
         case SweepChanged() if known.sweep is not None:
-            return replace(known, sweep=event.news.after(known.sweep))
+            return replace(known, sweep=event.after(known.sweep))
         case Interrupted():
             return replace(known, race=replace(known.race, interrupted=event.reason))
         case FilesWritten():
