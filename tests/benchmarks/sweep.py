@@ -20,6 +20,7 @@ from common import options_of
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
+from tfmon.api.runner import YOUNG_OBJECTS
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
@@ -50,6 +51,7 @@ def main() -> None:
         sweep = Sweep(state, stations, file.write)
         sweep.start()
         gc.freeze()  # as the process that runs a sweep does
+        gc.set_threshold(YOUNG_OBJECTS)
         time.sleep(5)
         events, windows = [0], [0]
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
 """Returns the series to measure on the lanes of a race."""
+YOUNG_OBJECTS = 10_000
+"""So many new objects the garbage collector waits for: what is known is immutable, and hardly ever in a cycle."""
 LOOK_S = 2.0
 """How often it is looked whether the race is over, and whether the socket is still there."""
 
@@ -145,6 +147,7 @@ def _run(
             began = True
             followers.begin((*filter(None, [run.beside, followers.unreachable]), *run.notes))
         gc.freeze()  # what is loaded by now stays
+        gc.set_threshold(YOUNG_OBJECTS)
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
             if isinstance(run, SweepRun):
