@@ -10,7 +10,7 @@ import pytest
 from support.events import window
 
 from tfmon.analysis.verdict import Rank
-from tfmon.api import program
+from tfmon.api import ending
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.errors import EXIT_UNHEALTHY, TfmonError
@@ -30,7 +30,7 @@ from tfmon.probes.host import unknown_host
 def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, monkeypatch):
     ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
     analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
-    monkeypatch.setattr(program, "analyse", lambda snapshot: analysis)
+    monkeypatch.setattr(ending, "analyse", lambda snapshot: analysis)
     racing, finished = Program(RaceOptions(until_ci=0.05)), []
     monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))
@@ -47,7 +47,7 @@ def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its
         racing.session.accept(window(loss=loss))
         racing.session.accept(unknown_host(1, Missing("not read")))
         assert finished == ends
-    assert racing.exit_code_of_race("") == EXIT_UNHEALTHY
+    assert racing.ending.exit_code_of_race("") == EXIT_UNHEALTHY
     assert "ended by --fail-on: cpu: the loss is nan" in racing.session.snapshot().race.interrupted
     racing.close()
 
@@ -59,7 +59,7 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
     racing = Program(RaceOptions())
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
-    assert racing.exit_code() == code
+    assert racing.ending.exit_code() == code
 
 
 @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])

@@ -41,7 +41,7 @@ def known(snapshot: Snapshot) -> Snapshot:
 class FakeProgram(SimpleNamespace):
     """What a viewer may request of a program, with other parts."""
 
-    quick, slow, all_over = Program.quick, Program.slow, Program.all_over
+    requests, all_over = Program.requests, Program.all_over
 
 
 @dataclass

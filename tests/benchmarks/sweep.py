@@ -8,6 +8,7 @@ All else is the monitor's own: decoding, sessions, figures, the file, and the ta
 
 from __future__ import annotations
 
+import gc
 import resource
 import tempfile
 import threading
@@ -19,8 +20,10 @@ from common import options_of
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
+from tfmon.api.runner import YOUNG_OBJECTS
 from tfmon.experiments.sweep import Sweep
-from tfmon.model.events import Event
+from tfmon.model.codec import encode, parse, read
+from tfmon.model.events import Event, change_of
 from tfmon.model.lane_events import Window
 from tfmon.recordings import sweeps
 from tfmon.ui.render.table import entry_of, places_in
@@ -48,6 +51,8 @@ def main() -> None:
         file = sweeps.create(Path(folder) / "night.sweep", state)
         sweep = Sweep(state, stations, file.write)
         sweep.start()
+        gc.freeze()  # as the process that runs a sweep does
+        gc.set_threshold(YOUNG_OBJECTS)
         time.sleep(5)
         events, windows = [0], [0]
 
@@ -61,6 +66,8 @@ def main() -> None:
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
         table_s, table = 0.0, None
+        sent_s = read_s = 0.0
+        told = shown = sweep.state
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
@@ -69,8 +76,15 @@ def main() -> None:
             for row in table.rows:
                 entry_of(row, table.columns, places)
             table_s += time.thread_time() - before_s
+            if len(memory) % 2:  # as often as viewers are told
+                before_s, now = time.thread_time(), sweep.state
+                line, told = encode(change_of(told, now, 0)), now
+                sent_s += (read_from_s := time.thread_time()) - before_s
+                shown = read(parse(line), Event).after(shown)
+                read_s += time.thread_time() - read_from_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
+        spent_s -= sent_s + read_s
         known = sweep.ranking.state
         pairs = sum(len(one.pairs) for one in known.combinations)
         visits = sum(one.visits for one in known.combinations)
@@ -85,6 +99,8 @@ def main() -> None:
     print(f"{rates}, {pairs} pairs, {visits} visits, {threads} threads")
     share, table_share = 100 * spent_s / elapsed_s, 100 * table_s / elapsed_s
     print(f"CPU of the monitor: {share:.1f} % of a core, of it the table {table_share:.1f} %")
+    sent_share, read_share = 100 * sent_s / elapsed_s, 100 * read_s / elapsed_s
+    print(f"a viewer: {sent_share:.1f} % more for what changed, and {read_share:.1f} % in its process to read it")
     middle, end = sum(memory[third : 2 * third]) / third, sum(memory[-third:]) / third
     print(f"memory: {memory[0]:.0f} MiB, then {middle:.0f} and at the end {end:.0f} MiB; the file {size:.2f} MiB")
 

@@ -77,7 +77,8 @@ def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(grou
 def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
     begin(group)
     bench.start_crossover("batch_size")
-    wait_for(lambda: state(group).at == 2, what="the second value")
+    # One that dies before it is told the value is only started again with it.
+    wait_for(lambda: state(group).at == 2 == group.lane("gpu:0").settings["batch_size"], what="the second value")
     group._children.find("gpu:0").kill(9)
     wait_for(lambda: state(group).refused, what="the value that failed")
     assert "SIGKILL" in next(iter(state(group).refused.values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.sweeps import BASE, CHANGED, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
@@ -9,7 +11,11 @@ from support.waiting import wait_for
 from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
 from tfmon.experiments.sweep import Sweep
+from tfmon.model.codec import encode, parse, read
+from tfmon.model.events import Event, change_of
+from tfmon.model.race import Machine
 from tfmon.model.series import PairMeasured, after
+from tfmon.model.session import Session
 from tfmon.reports.series import to_text
 
 from .conftest import ended
@@ -24,6 +30,24 @@ def swept(state, *stations, write=lambda event: None):
 
 def settings_of(row):
     return row.combination.settings
+
+
+def test_one_that_is_told_of_the_news_alone_knows_the_same_and_keeps_what_has_none():
+    state = planned(until_ci=0.05)
+    viewer = Session(Machine(), lambda: 0)
+    viewer.restore(replace(viewer.snapshot(), sweep=state))
+    sweep, told = Sweep(state, [SimulatedStation(pause_s=0.001)], lambda event: None), state
+    sweep.start()
+    while not told.over:
+        before, now = viewer.snapshot().sweep, sweep.state
+        line = encode(change_of(told, now, 0))
+        viewer.accept(read(parse(line), Event))
+        known, told = viewer.snapshot().sweep, now
+        assert known == now
+        kept = [one is old for one, old in zip(known.combinations, before.combinations, strict=True)]
+        assert sum(kept) >= len(kept) - line.count(b'"type":"Combination"')
+        sweep.join(0.02)
+    assert ended(sweep) and known.over and any(one.pairs for one in known.combinations)
 
 
 def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():

@@ -12,7 +12,7 @@ from tfmon.model.events import EndRequested, LaneEnded, LanePrinted, LaneStalled
 from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, FAILED, LOWER_THE_BATCH, OUT_OF_MEMORY, RACING
-from tfmon.model.lane_texts import LOG_LINES, fragments_in, reason_in, trouble_of, without_chatter
+from tfmon.model.lane_texts import LOG_LINES, fragments_in, last_line, reason_in, trouble_of, without_chatter
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
@@ -71,7 +71,7 @@ class TestEnd:
         [
             ([window(), ended(0)], DONE, ""),
             ([ended(0)], DONE, "the script ended, and no training step was seen"),
-            ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
+            ([window(), ended(3)], FAILED, "the script exited with code 3; it last printed: last words"),
             ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
             ([asked(), ended(3)], DONE, ""),
             ([asked(), ended(signal="SIGINT")], DONE, ""),
@@ -102,10 +102,14 @@ def test_the_memory_in_reports_is_the_last_of_the_race_and_not_of_the_exit():
 
 
 class TestReason:
+    @pytest.mark.parametrize(("output", "line"), [(("10 %", "", " " + "x" * 900, " "), "x" * 300), ((), "")])
+    def test_the_last_line_is_the_last_with_text(self, output, line):
+        assert last_line(output) == line
+
     @pytest.mark.parametrize(
         ("output", "reason"),
         [
-            (("Epoch 1", "10 %"), "10 %"),
+            (("Epoch 1", "10 %"), ""),
             (("one", TRACEBACK, FRAME, "    step()", "ValueError: no data", "cleaning up"), "ValueError: no data"),
             ((TRACEBACK, FRAME, "train.Boom"), "Boom"),
             (
@@ -125,7 +129,7 @@ class TestReason:
                 ),
                 "InvalidArgumentError: Received a label value of 9 which is outside the valid range of [0, 5).",
             ),
-            (("x" * 900,), "x" * 300),
+            ((TRACEBACK, FRAME, "E: " + "x" * 900), "E: " + "x" * 297),
             ((), ""),
         ],
     )

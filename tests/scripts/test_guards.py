@@ -18,9 +18,24 @@ from tfmon.model.script_events import NotMeasured
 from tfmon.model.threads import start_hidden
 from tfmon.script import keras_fit, libraries, uses, watching
 from tfmon.script.hooking import MOST_FAILURES, Hooks
+from tfmon.script.rounds import Updater
 from tfmon.script.steps import StepWatcher
 from tfmon.script.watching import watch_other
 from tfmon.trainer.channel import Reporter
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(1, "Adam has counted 1 more update than calls"), (-2, "2 fewer updates than calls")]
+)
+def test_updates_that_were_not_seen_agree_in_number(more, said):
+    assert said in Updater((), "Adam").differs(more)
+    lane, reasons = SimpleNamespace(cannot_know=lambda what, reason: reasons.append(reason)), []
+    updater, model = SimpleNamespace(missed=lambda: abs(more), every=1), SimpleNamespace(train_function=None)
+    keras_fit.Watcher._watch_calls(
+        SimpleNamespace(_lane=lane, _epoch=1, _updater=updater, _model=lambda: model, _timed=None)
+    )
+    counted = {1: "1 update of the optimizer not seen", 2: "2 updates of the optimizer not seen"}[abs(more)]
+    assert reasons == [f"{counted}: the train function was replaced"]
 
 
 def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end():

@@ -131,13 +131,17 @@ class SimulatedStation:
                     if self._ending.wait(max(0.0, due_s - time.monotonic())):
                         self.training -= 1
                         return
-                    line = encode_message(self._window(name, values[name], speeds[name], number, at_ns))
-                    began_s = time.thread_time()
-                    self.made_s += began_s - self._used_s
-                    self.session.accept(decode_event(line, name))
-                    self._used_s = time.thread_time()
-                self.session.accept(SliceEnded(lane=name, at_ns=at_ns, round=number))
+                    self._send(self._window(name, values[name], speeds[name], number, at_ns))
+                self._send(SliceEnded(lane=name, at_ns=at_ns, round=number))
         self.training -= 1
+
+    def _send(self, event: Window | SliceEnded) -> None:
+        """Make a message, and take it as the monitor does."""
+        line = encode_message(event)
+        began_s = time.thread_time()
+        self.made_s += began_s - self._used_s
+        self.session.accept(decode_event(line, event.lane))
+        self._used_s = time.thread_time()
 
     def _window(self, name: str, settings: dict[str, KnobValue], speed: float, number: int, at_ns: int) -> Window:
         examples = round(speed * 1_000 * WINDOW_NS / 1e9 * (1 + self._random.gauss(0, self.noise)))

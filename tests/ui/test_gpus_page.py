@@ -14,7 +14,7 @@ from tfmon.analysis.others import why
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.gpus import gpu_rows, gpus_of, process_entries
+from tfmon.ui.screens.gpus import gpu_rows, gpus_of, process_entries, summary
 
 from .pilot import app_of, press, shown, until
 
@@ -114,6 +114,12 @@ async def test_the_page_counts_and_sorts_the_processes_by_their_share():
             await press(pilot, *keys)
             rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
             assert ["serve.py" in row for row in rows] == [first, not first], "41 %, then 88 %"
+
+
+def test_a_race_that_is_over_does_not_say_which_gpus_are_free():
+    demo = eight()
+    assert summary(gpus_of(demo.session.snapshot()), over=False) == "8 GPUs, 1 free"
+    assert summary(gpus_of(demo.session.snapshot())[:1], over=True) == "1 GPU"
 
 
 async def test_gpus_that_have_no_room_are_scrolled_to():

@@ -16,7 +16,7 @@ from textual.theme import BUILTIN_THEMES
 from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import Canvas, changes
-from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
+from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange, keys_row
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import DIM, cells, crop, fit, large, spread, wrap
 from tfmon.ui.render.style import TROUBLE, WARN, Look, lane_style, palette, themes, to_ascii
@@ -110,6 +110,17 @@ def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, messa
     assert {cells(row) for row in page.rows} == {width}
     assert charset != "ascii" or all(text.isascii() for row in page.rows for text, _ in row)
     assert_apart_and_inside([zone.rect for zone in page.zones], width, height)
+
+
+def test_two_knobs_that_are_requested_leave_room_for_the_batch_at_80_columns():
+    demo = Demo()
+    for lane, batch, prefetch in zip(demo.names, (1_024, 2_048), (1, "auto"), strict=True):
+        demo.build(lane)
+        demo.controls.set_knob(lane, "batch_size", batch)
+        demo.controls.set_knob(lane, "prefetch", prefetch)
+    row, _ = keys_row(demo.session.snapshot(), Display(), 80, 0)
+    shown = "".join(text for text, _ in row).split()
+    assert "b/B" in shown and "requested" in shown and "help" in shown and "quit" in shown
 
 
 async def test_every_page_survives_every_size(monkeypatch):

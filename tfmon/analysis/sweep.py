@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 
 from tfmon import units
@@ -77,21 +78,27 @@ class SweepRow:
         return f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ranking:
-    """What a sweep came to so far."""
+    """What a sweep came to so far; what only a table needs is made when it is read."""
 
     state: SweepState
     rows: tuple[SweepRow, ...]
     """By the number of the combination."""
-    ranked: tuple[SweepRow, ...]
-    """The best first; those without a figure last, in their order."""
     floors: Mapping[str, float]
     """By kind of device, the ratio that the best one has at least: what is certainly below it cannot win."""
     choices: Mapping[str, int]
     """By kind of device, from how many combinations the best is chosen."""
-    left_s: float | None
-    """About how long it will still take; None while that is not known."""
+
+    @cached_property
+    def ranked(self) -> tuple[SweepRow, ...]:
+        """The best first; those without a figure last, in their order."""
+        return tuple(sorted(self.rows, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0)))
+
+    @cached_property
+    def left_s(self) -> float | None:
+        """About how long it will still take; None while that is not known."""
+        return _left_s(self.state, self.rows)
 
     @property
     def settled(self) -> int:
@@ -176,14 +183,15 @@ def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
         if row.ratio is not None:
             floors[row.combination.kind] = max(floors[row.combination.kind], row.ratio.low)
     settled = []
-    for row in rows:
+    same_floors = before is not None and floors == before.floors
+    for row, old in zip(rows, earlier, strict=True):
         floor, place = floors[row.combination.kind], state.running.get(row.number, "")
-        outcome = row.outcome if row.outcome == BASELINE else _outcome(row, state.plan, floor)
+        known = row.outcome == BASELINE or (same_floors and row is old)
+        outcome = row.outcome if known else _outcome(row, state.plan, floor)
         same = row.outcome == outcome and row.place == place
         settled.append(row if same else replace(row, outcome=outcome, place=place))
     shown = tuple(_with_speed(row, settled) if row.outcome == BASELINE else row for row in settled)
-    ranked = sorted(shown, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0))
-    return Ranking(state, shown, tuple(ranked), floors, choices, _left_s(state, settled))
+    return Ranking(state, shown, floors, choices)
 
 
 def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
@@ -218,12 +226,9 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
-    due = [
-        row.combination
-        for row in rows
-        if row.outcome == OPEN and row.combination.kind == kind and row.number not in busy
-    ]
-    return min(due, key=lambda one: (one.visits, one.number)).number if due else None
+    combinations = (row.combination for row in rows if row.outcome == OPEN)
+    due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
+    return min(due)[1] if due else None
 
 
 def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:

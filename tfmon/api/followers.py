@@ -38,6 +38,8 @@ from tfmon.recordings.header import Known
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
 
+SLOW = ("begun", "controls.race", "examine", "profile", "profile_pair", "watch_gpus")
+"""Requests that may block: each has a thread of its own."""
 MOST_WAITING = 2_000
 """Events that wait for a viewer; one that is further behind gets what is known instead."""
 TOGETHER_S = 1.0
@@ -70,18 +72,13 @@ class Followers:
         """Why no viewer can connect any more; empty where one can."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
-        self._quick: dict[str, Callable[..., object]] = {"end": self._end, **program.quick()}
-        self._slow: dict[str, Callable[..., object]] = {"begun": self._wait_for_begin, **program.slow()}
-        """What may block: each call has a thread of its own."""
+        self._methods: dict[str, Callable[..., object]] = {
+            "end": self._end,
+            "begun": self._wait_for_begin,
+            **program.requests(),
+        }
         self.known = program.session.keep_journal(self._take)
         """What is known after the last event that the followers got."""
-
-    def show(self, known: Snapshot) -> None:
-        """Have all viewers told what is known, in place of events."""
-        with self.lock:
-            self.known = known
-            for one in self._all:
-                one.fall_behind()
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self.lock:
@@ -154,13 +151,13 @@ class Followers:
             self._connected -= 1
         follower.end()
         if follower.suspends:
-            self._quick["continue"]()
+            self._methods["continue"]()
         lanes = self._program.session.snapshot().lanes
         paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
         if watched and not follower.left:
             self.lost = follower.lost = True
             if paused and not self._all:  # nobody has chosen to leave them so: the terminal is gone
-                self._quick["controls.resume"](paused)
+                self._methods["controls.resume"](paused)
 
     def all_done(self) -> bool:
         """Return whether the race is over, or could not begin, and nobody watches."""
@@ -218,15 +215,15 @@ class Followers:
             return
         if call.method in ("suspend", "continue"):
             follower.suspends = call.method == "suspend"
-        if call.method in self._slow:
-            start_thread("tfmon-viewer", lambda: self._answer(follower, call, self._slow), self._print)
+        if call.method in SLOW:
+            start_thread("tfmon-viewer", lambda: self._answer(follower, call), self._print)
         else:
-            self._answer(follower, call, self._quick)
+            self._answer(follower, call)
 
-    def _answer(self, follower: _Follower, call: ViewerCall, methods: dict[str, Callable[..., object]]) -> None:
+    def _answer(self, follower: _Follower, call: ViewerCall) -> None:
         answer = Answer(number=call.number)
         try:
-            value = methods[call.method](*call.arguments, **call.named)
+            value = self._methods[call.method](*call.arguments, **call.named)
             # Each method of the table returns what an answer may hold.
             answer = Answer(number=call.number, value=value)  # type: ignore[arg-type]
         except (TfmonError, ExperimentError) as error:
@@ -281,13 +278,8 @@ class _Follower:
             return
         self._events.append(event)
         if len(self._events) > MOST_WAITING:
-            self.fall_behind()
-        self._ready.set()
-
-    def fall_behind(self) -> None:
-        """Have what is known sent in place of the events that wait."""
-        self._events.clear()
-        self._behind = True
+            self._events.clear()
+            self._behind = True
         self._ready.set()
 
     def say(self, message: Answer | Told | Ended) -> None:

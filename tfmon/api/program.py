@@ -10,10 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfmon.analysis.analysis import analyse
-from tfmon.analysis.health import concerns
 from tfmon.api import state
 from tfmon.api.devices import Idle
+from tfmon.api.ending import Ending
 from tfmon.api.notify import TERMINAL, Baseline, Notifier, run_command
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
@@ -23,25 +22,14 @@ from tfmon.api.run import say, tell_changes
 from tfmon.api.settings import resolve
 from tfmon.api.state import Tell, Views
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import (
-    EXIT_DEVICE_ABSENT,
-    EXIT_FINE,
-    EXIT_INTERRUPTED,
-    EXIT_LANE_FAILED,
-    EXIT_UNHEALTHY,
-)
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, RaceBegan
 from tfmon.model.gpu import GpuSample
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, DONE, FAILED
-from tfmon.model.lane_texts import code_of_command
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.race import Race
-from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.gpus import (
@@ -97,11 +85,7 @@ class Program:
         self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare, places=self._place)
         self.experiments = ExperimentControl(self.session, self.lanes)
         self.profiles = Profiling(self.session, self.lanes)
-        if race_options.until_ci is not None:
-            self.session.listen(self._finish_when_narrow)
-        self._unhealthy = ""
-        if race_options.fail_on:
-            self.session.listen(self._finish_when_unhealthy)
+        self.ending = Ending(self.session, self.lanes, race_options)
         self._outside = contextlib.ExitStack()
         """Ends what tells others of the race."""
         if race_options.notify and race_options.notify not in TERMINAL:
@@ -182,21 +166,21 @@ class Program:
         for probe in choose_probes(self.lanes.running.processes, gpus):
             self._tick(probe)
 
-    def quick(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that are answered at once, by name."""
+    def requests(self) -> dict[str, Callable[..., object]]:
+        """Return what viewers may request, by name: of the controls, what does not end the run."""
+        parts = (("controls", Controls, self.lanes), ("experiments", Experiments, self.experiments))
+        methods = {
+            f"{part}.{name}": getattr(target, name)
+            for part, protocol, target in parts
+            for name in vars(protocol)
+            if not name.startswith("_") and f"{part}.{name}" not in ENDING
+        }
         return {
-            **_methods("controls", Controls, self.lanes),
-            **_methods("experiments", Experiments, self.experiments),
+            **methods,
             "repeat": self.repeat,
             "end_now": self.lanes.end_now,
             "suspend": self.lanes.running.suspension.suspend_lanes,
             "continue": self.lanes.running.suspension.continue_lanes,
-        }
-
-    def slow(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that may block, by name."""
-        return {
-            "controls.race": self.lanes.race,
             "examine": self.examine,
             "profile": self.profiles.text,
             "profile_pair": self.profiles.pair,
@@ -271,54 +255,6 @@ class Program:
         plan, lanes = self._latest, self.session.snapshot().lanes
         return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 
-    def exit_code(self) -> int:
-        """Return the exit code by how the lanes ended."""
-        phases = [lane.phase for lane in self.session.snapshot().lanes]
-        if ABSENT in phases:
-            return EXIT_DEVICE_ABSENT
-        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
-
-    def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of a race: of one lane with a user's command, that of the command."""
-        lanes, ours = self.session.snapshot().lanes, self.exit_code()
-        if self.unhealthy:
-            return EXIT_UNHEALTHY
-        command_ended = len(lanes) == 1 and lanes[0].script.command and lanes[0].end.event is not None
-        if command_ended and ours != EXIT_DEVICE_ABSENT:
-            code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
-            refused = trouble is not None and trouble.kind == "scenario"
-            if code == EXIT_INTERRUPTED and not interrupted and (ended_well or refused):
-                return (
-                    ours  # the Ctrl+C that ended it was that of tfmon: its time was over, or it has no such knob
-                )
-            if code or ended_well:
-                return code
-        return EXIT_INTERRUPTED if interrupted else ours
-
-    @property
-    def unhealthy(self) -> str:
-        """The concern of `fail_on` that ended the race, or one that a lane has now; empty for none."""
-        snapshot = self.session.snapshot()
-        lanes = snapshot.lanes if self._options.fail_on and not self._unhealthy else ()
-        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
-        texts = (f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on)
-        return next(texts, self._unhealthy)
-
-    def _finish_when_narrow(self, event: Event) -> None:
-        """End the race once the interval of every ratio is as narrow as `until_ci` says."""
-        if not isinstance(event, SliceEnded) or self._options.until_ci is None:
-            return
-        ranking = analyse(self.session.snapshot()).verdict.ranking
-        if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
-            self.lanes.finish()
-
-    def _finish_when_unhealthy(self, event: Event) -> None:
-        """End the race once a lane has a concern of `fail_on`."""
-        if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
-            self._unhealthy = result
-            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
-            self.lanes.finish()
-
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""
         return self.plan(
@@ -355,11 +291,5 @@ class Program:
             return self._search
 
 
-def _methods(part: str, protocol: type, target: object) -> dict[str, Callable[..., object]]:
-    """Return the methods of a protocol that are quick and do not end the run."""
-    names = [name for name in vars(protocol) if not name.startswith("_")]
-    return {f"{part}.{name}": getattr(target, name) for name in names if f"{part}.{name}" not in ENDING}
-
-
-ENDING = {"controls.stop", "controls.end_now"}
+ENDING = ("controls.stop", "controls.end_now")
 """In their place a viewer calls `end` and `end_now`, which also write the recording's end."""

@@ -128,8 +128,8 @@ def _race(
     finally:
         program.close(reason if program.header is not None else "")
     result = result_of(analyse(program.session.snapshot()), program.header)
-    if check and (program.unhealthy or program.exit_code() != EXIT_FINE):
-        raise LaneFailedError(result, program.unhealthy)
+    if check and (program.ending.unhealthy or program.ending.exit_code() != EXIT_FINE):
+        raise LaneFailedError(result, program.ending.unhealthy)
     return result
 
 

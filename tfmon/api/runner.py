@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
 """Returns the series to measure on the lanes of a race."""
+YOUNG_OBJECTS = 10_000
+"""So many new objects the garbage collector waits for: what is known is immutable, and hardly ever in a cycle."""
 LOOK_S = 2.0
 """How often it is looked whether the race is over, and whether the socket is still there."""
 
@@ -134,7 +136,6 @@ def _run(
     own, began = info is not None and bool(info.command), False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         followers = Followers(program, interrupted)
-        _show_sweep(run, followers)
         told.append(followers.tell)
         beginner = followers.add(first)
         followers.look_for_viewers()
@@ -146,10 +147,11 @@ def _run(
             began = True
             followers.begin((*filter(None, [run.beside, followers.unreachable]), *run.notes))
         gc.freeze()  # what is loaded by now stays
+        gc.set_threshold(YOUNG_OBJECTS)
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
-            _show_sweep(run, followers)
             if isinstance(run, SweepRun):
+                run.program.publish()
                 if beginner.lost and not (detach or program.trains_command):
                     interrupted.take(HANGUP.name)
             elif series is not None and run.join(0) and not (own and followers.lost):
@@ -158,16 +160,9 @@ def _run(
             run.settle(interrupted=bool(interrupted.count))
     if isinstance(run, RaceRun):
         run.alone = own and followers.lost
-    _show_sweep(run, followers)
+    else:
+        run.program.publish()
     printed, code = run.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
     followers.close(code, result.splitlines())
     return code
-
-
-def _show_sweep(run: RaceRun | SweepRun, followers: Followers) -> None:
-    """Send the state of a sweep to its viewers if it has changed: lanes' events do not carry it."""
-    if isinstance(run, SweepRun):
-        known, before = run.program.known(), followers.known
-        if known.sweep is not before.sweep or known.recording != before.recording:
-            followers.show(known)

@@ -98,7 +98,7 @@ class RaceRun(AnyRun):
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output after the end, as text or for JSON ("" for none), and the exit code."""
-        return "", self.program.exit_code_of_race(interrupted)
+        return "", self.program.ending.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
         """Wait that long; return whether it is over."""
@@ -200,7 +200,7 @@ class SeriesRun(RaceRun):
         from tfmon.reports.series_json import series_to_json
 
         result = analyse(self.result)
-        code = self.program.exit_code() or (EXIT_FINE if result.answered else EXIT_CANNOT_TELL)
+        code = self.program.ending.exit_code() or (EXIT_FINE if result.answered else EXIT_CANNOT_TELL)
         return (series_to_json if as_json else to_text)(result), EXIT_INTERRUPTED if interrupted else code
 
 

@@ -18,10 +18,11 @@ from tfmon.errors import UsageError
 from tfmon.experiments.sweep import Station, Sweep
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
+from tfmon.model.events import RecordingChanged, change_of
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
 from tfmon.model.race import RecordingState
 from tfmon.model.series import SweepPlan, SweepState
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.model.views import View
 from tfmon.probes.machine import read_machine
@@ -40,7 +41,7 @@ class SweepProgram:
         """
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
-        """Of no race: it has the machine and the time."""
+        """Of no race: it has what a viewer needs to know; see `publish`."""
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
@@ -71,6 +72,11 @@ class SweepProgram:
                 self.file = sweeps.create(options.file, state, self._info.name)
             stations: list[Station] = [*self._stations]
             self.sweep = Sweep(state, stations, self.file.write)
+            self._published = state
+            begun = self.session.snapshot()
+            titled = replace(begun.race, scenario=self.title)
+            self.session.restore(replace(begun, race=titled, sweep=state))
+            self.publish()
         except BaseException:
             self.close()
             raise
@@ -100,16 +106,19 @@ class SweepProgram:
         """Whether nothing is measured any more."""
         return self.sweep.join(0)
 
-    def known(self) -> Snapshot:
-        """Return all that a viewer needs to know."""
+    def publish(self) -> None:
+        """Have the session, and all who follow it, know how far the sweep is."""
         assert self.file is not None, "it is there once the places are"
+        state, before, at_ns = self.sweep.state, self._published, time.monotonic_ns()
+        if state is not before:
+            self._published = state
+            self.session.accept(change_of(before, state, at_ns))
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
-        snapshot = self.session.snapshot()
-        race = replace(snapshot.race, scenario=self.title)
-        return replace(snapshot, race=race, recording=recording, sweep=self.sweep.ranking.state)
+        if recording != self.session.snapshot().recording:
+            self.session.accept(RecordingChanged(at_ns=at_ns, recording=recording))
 
-    def quick(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that are answered at once, by name."""
+    def requests(self) -> dict[str, Callable[..., object]]:
+        """Return what viewers may request, by name."""
         return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
 
     def _suspend(self) -> None:
@@ -119,10 +128,6 @@ class SweepProgram:
     def _continue(self) -> None:
         for one in self.suspensions:
             one.continue_lanes()
-
-    def slow(self) -> dict[str, Callable[..., object]]:
-        """Return the requests of viewers that may block: none."""
-        return {}
 
     def close(self, reason: str = "stopped by the user") -> None:
         """End the sweep and every process; what was measured is in the file."""

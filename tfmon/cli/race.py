@@ -197,7 +197,7 @@ def _start(
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
             options.print_result(_result(program, as_json=as_json), recorded)
-    sys.exit(program.exit_code_of_race(interrupted))
+    sys.exit(program.ending.exit_code_of_race(interrupted))
 
 
 def _result(program: Program, *, as_json: bool = False) -> object:

@@ -45,7 +45,8 @@ class Sweep:
         self._news = threading.Condition()
         self._keep = keep
         self._found = rank(state)
-        self._state = state
+        self.state = state
+        """All that is known of it."""
         self._machines: dict[str, list[Station]] = {}
         for station in stations:
             self._machines.setdefault(station.machine, []).append(station)
@@ -65,8 +66,8 @@ class Sweep:
     def ranking(self) -> Ranking:
         """What it came to so far."""
         with self._news:
-            if self._found.state is not self._state:
-                self._found = rank(self._state, self._found)
+            if self._found.state is not self.state:
+                self._found = rank(self.state, self._found)
             return self._found
 
     def start(self) -> None:
@@ -83,7 +84,7 @@ class Sweep:
         with self._news:
             self._stopped = self._stopped or reason
             if not self._threads:
-                self._state = replace(self._state, over=True, ended=self._stopped)
+                self.state = replace(self.state, over=True, ended=self._stopped)
             for visit in self._visits:
                 visit.stop()
             self._news.notify_all()
@@ -106,11 +107,11 @@ class Sweep:
             self._working -= 1
             if self._working:
                 return
-            ended, lost = self._stopped, self._state.lost
-            if not ended and any(row.outcome == OPEN for row in rank(self._state, self._found).rows):
+            ended, lost = self._stopped, self.state.lost
+            if not ended and any(row.outcome == OPEN for row in rank(self.state, self._found).rows):
                 ended = "no place is left: " + "; ".join(f"{place}: {why}" for place, why in lost.items())
-            self._state = replace(self._state, over=True, ended=ended)
-            self._found = rank(self._state)  # as it will be when the file is read again
+            self.state = replace(self.state, over=True, ended=ended)
+            self._found = rank(self.state)  # as it will be when the file is read again
 
     def _visit_all(self, stations: Sequence[Station]) -> None:
         """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
@@ -123,9 +124,9 @@ class Sweep:
             if not lost:
                 waiting.append(station)
             with self._news:
-                visits_s = (*self._state.visits_s, time.monotonic() - began_s)[-LATEST_VISITS:]
-                places = {**self._state.lost, station.place: lost} if lost else self._state.lost
-                self._state = replace(self._state, visits_s=visits_s, lost=places)
+                visits_s = (*self.state.visits_s, time.monotonic() - began_s)[-LATEST_VISITS:]
+                places = {**self.state.lost, station.place: lost} if lost else self.state.lost
+                self.state = replace(self.state, visits_s=visits_s, lost=places)
         self._leave()
 
     def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
@@ -134,18 +135,18 @@ class Sweep:
             while stations and not self._stopped:
                 rows = self.ranking.rows
                 for station in stations:
-                    if (number := next_due(rows, station.kind, self._state.running)) is not None:
+                    if (number := next_due(rows, station.kind, self.state.running)) is not None:
                         self._tell(VisitBegan(number, station.place))
-                        settings = self._state.combinations[number].settings
+                        settings = self.state.combinations[number].settings
                         visit = Visit(station, settings, partial(self._add, number))
                         self._visits.add(visit)
                         return station, number, visit
-                if self._state.running:
+                if self.state.running:
                     self._news.wait()  # what is measured elsewhere may need another visit
-                elif self._final is self._state:
+                elif self._final is self.state:
                     break
                 else:  # by all that is known now, one may need another visit after all
-                    self._found, self._final = rank(self._state), self._state
+                    self._found, self._final = rank(self.state), self.state
             return None
 
     def _visit(self, station: Station, number: int, visit: Visit) -> str:
@@ -177,14 +178,14 @@ class Sweep:
 
     def _tell(self, event: SweepEvent) -> None:
         """Let something happen; the caller holds the lock."""
-        self._state = after(self._state, event)
+        self.state = after(self.state, event)
         self._keep(event)
 
     def _add(self, number: int, pair: Pair) -> bool:
         """Add a pair to a combination; return whether more are wanted."""
         with self._news:
-            self._tell(PairMeasured(number, replace(pair, visit=self._state.combinations[number].visits)))
-            known, plan = self._state.combinations[number], self._state.plan
+            self._tell(PairMeasured(number, replace(pair, visit=self.state.combinations[number].visits)))
+            known, plan = self.state.combinations[number], self.state.plan
             row = judge(known, plan, self._found.choices[known.kind], self._found.floors[known.kind])
             return row.outcome == OPEN
 
@@ -293,7 +294,8 @@ class Visit:
 
     def _pair(self, number: int) -> Pair | None:
         """Return the pair of a round that both lanes have ended; None where one had no steady window in it."""
-        base, changed = (self._lane(name) for name in self._lanes)
+        snapshot = self._station.session.snapshot()
+        base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)
         first, second = (log_speeds(one for one in lane.slices if one.round == number) for lane in (changed, base))
         if number not in first or number not in second:

@@ -76,12 +76,12 @@ def encode(value: object) -> bytes:
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as one line for a pipe. The lane's name is left to the reader, which knows it."""
+    """Return a message as one line for a pipe. The reader knows the lane's name, and the defaults."""
     kind: type = type(message)
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
-    for name in _names(kind):
-        if name != "lane":
-            value = getattr(message, name)
+    for name, default in _defaults(kind).items():
+        value = getattr(message, name)
+        if name != "lane" and (value != default or type(value) is not type(default)):
             body[name] = value if type(value) in _UNCHANGED else plain(value)
     return _dumps(body).encode() + b"\n"
 
@@ -104,7 +104,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
         return [plain(item) for item in value]
     if is_dataclass(kind):
         items: dict[str, Any] = {"type": kind.__name__}
-        for name in _names(kind):
+        for name in _defaults(kind):
             item = getattr(value, name)
             items[name] = item if type(item) in _UNCHANGED else plain(item)
         return items
@@ -112,8 +112,9 @@ def plain(value: object) -> Any:  # noqa: ANN401
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
+def _defaults(kind: type) -> dict[str, object]:
+    """Return the default of each field of a dataclass, by its name."""
+    return {part.name: part.default for part in fields(kind)}
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
@@ -196,7 +197,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
             raise CodecError(f"no {kind.__name__}")
         if not readers:  # late: a type may hold others that are declared below it
             hints = typing.get_type_hints(kind, include_extras=True)
-            readers.update({name: _reader(hints[name], strict) for name in _names(kind)})
+            readers.update({name: _reader(hints[name], strict) for name in _defaults(kind)})
         values = {}
         try:
             for name, item in value.items():

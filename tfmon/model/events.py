@@ -14,7 +14,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, HostSample, Reading, TreeSample
-from tfmon.model.series import Experiment
+from tfmon.model.series import Combination, Experiment, SweepState
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
@@ -183,6 +183,37 @@ class ExperimentChanged(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepChanged(RaceEvent):
+    """A sweep got further."""
+
+    combinations: tuple[Combination, ...]
+    """Those about which more is known than before."""
+    running: dict[int, str]
+    visits_s: tuple[float, ...]
+    lost: dict[str, str]
+    over: bool
+    ended: str
+
+    def after(self, sweep: SweepState) -> SweepState:
+        """Return the sweep with what is known now, and with the same objects for what did not change."""
+        combinations = list(sweep.combinations)
+        for one in self.combinations:
+            combinations[one.number] = one
+        small = self.running, self.visits_s, self.lost, self.over, self.ended
+        return SweepState(sweep.plan, tuple(combinations), *small)
+
+
+def change_of(before: SweepState, now: SweepState, at_ns: int) -> SweepChanged:
+    """Return what changed from one state of a sweep to another."""
+    pairs = zip(before.combinations, now.combinations, strict=True)
+    return SweepChanged(
+        at_ns=at_ns,
+        combinations=tuple(one for old, one in pairs if one is not old),
+        **{name: getattr(now, name) for name in ("running", "visits_s", "lost", "over", "ended")},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested(RaceEvent):
     """The user or an experiment requested something besides a knob; other events say what came of it."""
 
@@ -282,6 +313,7 @@ Event: TypeAlias = (
     | SliceGranted
     | ExclusiveChanged
     | ExperimentChanged
+    | SweepChanged
     | UserRequested
     | Interrupted
     | FilesWritten

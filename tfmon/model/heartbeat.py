@@ -48,7 +48,7 @@ class Heartbeat:
                 return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
             case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
                 longest_ns = max(self.longest_window_ns, event.span_ns)
-                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
+                return Heartbeat(event.at_ns, longest_ns, self.warm_up_ns, None, self.suspensions)
             case PhaseEntered(phase="warming up"):
                 return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
             case PhaseEntered(phase="ready"):

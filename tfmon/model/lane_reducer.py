@@ -48,6 +48,7 @@ from tfmon.model.lane_state import (
     LaneState,
     ProcessInfo,
     ScriptFacts,
+    Totals,
     Trouble,
 )
 from tfmon.model.lane_statistics import Measurements
@@ -84,6 +85,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
         if state.end.stood_still_s is not None:
             event = replace(event, marks=(*event.marks, STOOD_STILL))
         return _after_window(state, event, heartbeat)
+    if isinstance(event, SliceEnded):
+        return replace(state, measurements=state.measurements.slice_ended(event), heartbeat=heartbeat)
     after = _advance(state, event)
     slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
     log = state.log if slice_began else append_log(state.log, event)
@@ -174,8 +177,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, process=process, settings=event.settings)
         case DefaultsResolved():
             return replace(state, script=replace(state.script, resolved=event.values))
-        case SliceEnded():
-            return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
             phase = ABSENT if event.kind == "device_absent" else FAILED
             trouble = Trouble(event.message, event.hint, event.kind)
@@ -280,29 +281,28 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         speed = speed.noted(window.at_ns, f"{window.traced or 'a function'} was traced")
     if not window.marks:
         speed = speed.plus(window, step)
-    totals = replace(
-        before,
+    totals = Totals(
         steps=step,
+        steps_before=before.steps_before,
         measured_steps=before.measured_steps + (0 if window.marks else window.steps),
         examples=before.examples + window.examples + window.sampled_examples,
         losses=before.losses.plus(step, window.loss),
         trained_ns=before.trained_ns + trained_ns,
     )
     share = state.step.computing_share if window.computing_share is None else window.computing_share
-    allocated_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
-    use = state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes)
-    if not window.marks:
-        use = replace(use, batch_peaks=use.batch_peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes))
+    steps, traced = state.step, window.traced or state.step.traced
+    if (share, traced) != (steps.computing_share, steps.traced):
+        steps = replace(steps, computing_share=share, traced=traced)
     return replace(
         state,
         totals=totals,
         speed=speed,
-        step=replace(state.step, computing_share=share, traced=window.traced or state.step.traced),
+        step=steps,
         measurements=state.measurements.plus(window, state.process.number),
         step_clock=state.step_clock.sampled(window.at_ns),
         settings=window.settings,
         tree=state.tree.at_window(),
-        gpu_use=use,
+        gpu_use=state.gpu_use.at_window(window),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )

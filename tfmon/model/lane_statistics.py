@@ -153,25 +153,28 @@ class Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
         reason, in_slice = "; ".join(window.marks), window.round is not None
         point = Point(window.at_ns, window.span_ns, window.examples, window.steps, reason, in_slice)
-        kept = replace(
-            self,
+        steady, slices, latest = self.steady, self.slices, self.latest
+        discarded, discarded_ns = self.discarded, self.discarded_ns
+        if window.marks:
+            discarded = _counted(discarded, window.marks, window.windows)
+            discarded_ns = _plus(discarded_ns, main_reason(window.marks), window.span_ns)
+        else:
+            steady = steady.plus(window)
+            slices = _with_window(slices, window, process)
+            latest = (*latest[-(LATEST - 1) :], window)
+        return Measurements(
+            steady=steady,
+            slices=slices,
+            earlier=self.earlier,
+            discarded=discarded,
+            discarded_ns=discarded_ns,
             windows=self.windows + window.windows,
             span_ns=self.span_ns + window.span_ns,
             until_ns=window.at_ns,
+            constant=self.constant,
+            latest=latest,
             points=(*self.points[1 - HISTORY_WINDOWS :], point),
             history=self.history.with_window(window),
-        )
-        if window.marks:
-            return replace(
-                kept,
-                discarded=_counted(self.discarded, window.marks, window.windows),
-                discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
-            )
-        return replace(
-            kept,
-            steady=self.steady.plus(window),
-            slices=_with_window(self.slices, window, process),
-            latest=(*self.latest[-(LATEST - 1) :], window),
         )
 
     def slice_ended(self, ended: SliceEnded) -> Measurements:
@@ -286,7 +289,8 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: Window, process: int) -
     if slices and slices[-1].round == window.round:
         before = slices[-1]
         examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
-        return (*slices[:-1], replace(before, at_ns=window.at_ns, examples=examples, span_ns=span_ns))
+        speed = SliceSpeed(before.round, window.at_ns, examples, span_ns, before.process, before.load)
+        return (*slices[:-1], speed)
     speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, process)
     return (*slices[-(MOST_SLICES - 1) :], speed)
 

@@ -169,8 +169,10 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if state.end.requested is None and event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
     if state.end.requested is None and event.exit_code:
-        reason = reason_in(event.output_tail)
-        message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
+        reason, last = reason_in(event.output_tail), last_line(event.output_tail)
+        message = f"the script exited with code {event.exit_code}"
+        if reason or last:
+            message += f": {reason}" if reason else f"; it last printed: {last}"
         known = (text for begins, text in HINTS.items() if reason.startswith(begins))
         hint = next(known, fragments_in(event.output_tail))
         return Trouble(message, hint)
@@ -251,15 +253,14 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the line of a script's last output that says why it failed; empty where there is none.
+    """Return the error below the last traceback of a script's last output; empty where there is none.
 
-    That is the error below the last traceback, else the last line. TensorFlow writes its reason at the end of what
-    follows, before the node of its graph.
+    TensorFlow writes its reason at the end of what follows, before the node of its graph.
     """
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
     begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
     if not begins:
-        return lines[-1].strip()[:MOST_CHARACTERS] if lines else ""
+        return ""
     after = lines[begins[-1] + 1 :]
     place = next((number for number, line in enumerate(after) if not line[0].isspace()), None)
     if place is None:
@@ -269,6 +270,11 @@ def reason_in(output: Sequence[str]) -> str:
     if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
         message = after[-1]
     return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]
+
+
+def last_line(output: Sequence[str]) -> str:
+    """Return the last line of a script's output that is not empty; "" for none."""
+    return next((text[:MOST_CHARACTERS] for line in reversed(output) if (text := line.strip())), "")
 
 
 def explained(

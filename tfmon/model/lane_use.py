@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 
 from tfmon.model.gpu import GpuActivity, GpuProcesses, GpuSample
 from tfmon.model.gpu_others import Taken
+from tfmon.model.knobs import BATCH_SIZE
+from tfmon.model.lane_events import Window
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed
 from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
@@ -279,10 +281,18 @@ class GpuUse:
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """What others took of them while it raced, by index, since steady state began."""
 
-    def with_allocated(self, at_ns: int, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
-        """Return the use with what the framework has allocated at a moment, and at its peak."""
-        allocated = self.allocated if now_bytes is None else self.allocated.plus(at_ns, now_bytes)
-        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes, allocated=allocated)
+    def at_window(self, window: Window) -> GpuUse:
+        """Return the use with what the framework has allocated at the end of a window, and at its peak."""
+        now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
+        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes) == (None, None):
+            return self
+        allocated = self.allocated if now_bytes is None else self.allocated.plus(window.at_ns, now_bytes)
+        peaks = self.batch_peaks
+        if not window.marks:
+            peaks = peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes)
+        return replace(
+            self, allocated_bytes=now_bytes, peak_bytes=peak_bytes, allocated=allocated, batch_peaks=peaks
+        )
 
     def with_activity(self, activity: GpuActivity | Missing) -> GpuUse:
         """Return the use after a sample of what the parts of one of the GPUs did."""

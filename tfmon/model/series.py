@@ -268,8 +268,9 @@ def after(state: SweepState, event: SweepEvent) -> SweepState:
             figures, refused = event.figures or known.figures, event.refused or known.refused
             known = replace(known, figures=figures, refused=refused, deaths=deaths)
             running = {number: place for number, place in running.items() if number != event.number}
-    changed = (*state.combinations[: event.number], known, *state.combinations[event.number + 1 :])
-    return replace(state, combinations=changed, running=running)
+    combinations = list(state.combinations)
+    combinations[event.number] = known
+    return replace(state, combinations=tuple(combinations), running=running)
 
 
 def kind_of(spec: LaneSpec) -> str:

@@ -21,6 +21,7 @@ from tfmon.model.events import (
     RaceBegan,
     RecordingChanged,
     SliceGranted,
+    SweepChanged,
     UserRequested,
 )
 from tfmon.model.gpu import GpuSample
@@ -222,6 +223,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
             return replace(known, experiment=event.experiment, tuned=tuned)
+        case SweepChanged() if known.sweep is not None:
+            return replace(known, sweep=event.after(known.sweep))
         case Interrupted():
             return replace(known, race=replace(known.race, interrupted=event.reason))
         case FilesWritten():
@@ -330,7 +333,7 @@ class Session:
             return self._known
 
     def restore(self, known: Snapshot) -> None:
-        """Go to what was known at another moment: a replay seeks."""
+        """Go to what was known at another moment, or elsewhere: a replay seeks, a viewer or a sweep begins."""
         with self._lock:
             self._known = known
 

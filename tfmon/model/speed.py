@@ -132,7 +132,7 @@ class BlockScale:
         """Return the scale after some windows."""
         block = block if self.open is None else self.open.joined(block)
         if block.span_ns < length_ns:
-            return replace(self, open=block)
+            return BlockScale(self.known, self.every, self.seen, self.pending, self.number, self.bets, block)
         block, bets = block.closed, (Bet(0.0, self.number + 1),) * len(BETS)
         if len(self.known) >= LEAST_BLOCKS:
             before = [one.mean_ns for one in self.known], [one.median_ns for one in self.known]
@@ -200,29 +200,32 @@ class SpeedWatch:
             window.histogram,
             self.readings,
         )
-        late, watch = (*self.late, block), self
+        late, watch, scales = (*self.late, block), self, self.scales
         while len(late) > 1 and late[0].at_ns < window.at_ns - LATE_NS:
-            watch, late = watch._counted(late[0]), late[1:]
-        return replace(watch, late=late)
+            oldest, late = late[0], late[1:]
+            scales = tuple(
+                one.plus(oldest, length_ns, margin)
+                for one, (length_ns, margin) in zip(scales, SCALES, strict=True)
+            )
+            for scale in scales:
+                if scale.open is None and (bet := scale.alarm) is not None:
+                    watch = watch._changed(scales, scale, bet)
+                    scales = watch.scales
+                    break
+        return replace(watch, scales=scales, late=late)
 
-    def _counted(self, block: StepBlock) -> SpeedWatch:
-        scales = tuple(
-            one.plus(block, length_ns, margin)
-            for one, (length_ns, margin) in zip(self.scales, SCALES, strict=True)
+    def _changed(self, scales: tuple[BlockScale, ...], scale: BlockScale, bet: Bet) -> SpeedWatch:
+        """Return the watch at a new level, because a bet on one of the scales has gained enough."""
+        first = scale.pending[max(0, bet.began - (scale.number - len(scale.pending)))]
+        before = tuple(one for one in scale.blocks if one.since_ns < first.since_ns)
+        level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
+        return replace(
+            self,
+            scales=tuple(one.since(first.since_ns) for one in scales),
+            levels=(*self.levels[1 - MOST_LEVELS :], level),
+            since_ns=first.since_ns,
+            step=first.step,
         )
-        for scale in scales:
-            if (bet := scale.alarm) is not None:
-                first = scale.pending[max(0, bet.began - (scale.number - len(scale.pending)))]
-                before = tuple(one for one in scale.blocks if one.since_ns < first.since_ns)
-                level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
-                return replace(
-                    self,
-                    scales=tuple(one.since(first.since_ns) for one in scales),
-                    levels=(*self.levels[1 - MOST_LEVELS :], level),
-                    since_ns=first.since_ns,
-                    step=first.step,
-                )
-        return replace(self, scales=scales)
 
     def without(self, since_ns: int, until_ns: int) -> SpeedWatch:
         """Return the watch without the windows that overlap a disturbance, known after they ended."""

@@ -39,7 +39,7 @@ FILES.add(__file__)
 _restored: tuple[int, str] | None = None
 """Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
 SHOWN = "a callback of TensorBoard writes the graph"
-MADE_ANEW = "updates that the optimizer has counted and that were not seen: {}; the train function was replaced"
+MADE_ANEW = "{} of the optimizer not seen: the train function was replaced"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that `fit` has trained: the next call builds nothing but its input."""
 STOP = Knob(
@@ -154,7 +154,9 @@ class Watcher:
         updater = self._updater
         missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
         if updater is not None and missed > 0 and self._epoch:  # before the first epoch a backup was restored
-            self._lane.cannot_know("steps", MADE_ANEW.format(missed // updater.every))
+            updates = missed // updater.every
+            counted = f"{updates} update{'s' if updates > 1 else ''}"
+            self._lane.cannot_know("steps", MADE_ANEW.format(counted))
 
     def begin_call(self, iterator: object) -> None:
         """Record that the train function is called; its next pull is the step's."""

@@ -63,9 +63,10 @@ class Updater:
 
     def differs(self, more: int) -> str:
         """Return why a step is not known, if the optimizers have counted so many more updates than were seen."""
+        counted = f"{abs(more)} {'more' if more > 0 else 'fewer'} update{'s' if abs(more) > 1 else ''}"
         return (
-            f"{self.name} has counted {abs(more)} {'more' if more > 0 else 'fewer'} updates than calls "
-            "were seen: not each call updates once. Tell tfmon what a step is: report.step"
+            f"{self.name} has counted {counted} than calls were seen: not each call updates once. "
+            "Tell tfmon what a step is: report.step"
         )
 
 

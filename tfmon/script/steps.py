@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -31,21 +30,58 @@ if TYPE_CHECKING:
     from tfmon.script.lane import Lane
 
 
-class Followed(ABC):
-    """Which thread of a script is followed, that of its first update; calls from others are ignored.
+class StepWatcher:
+    """Follows the loop of one thread, but where Keras trains, or the script reports its steps.
 
-    Nothing is followed where Keras trains, or the script reports its steps.
+    Thread: the first one with an update; calls from others are ignored.
+    Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, join: Callable[[], Lane | None]) -> None:
+        """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
         self.off = False
         """True once this process is known not to be the lane, or the script reports its steps itself."""
         self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
         """How often each thread has stepped aside: another watcher follows what it does."""
         self.report = LoopReport()
-        self._reported = self._updating = False
+        self._reported = False
         self._thread = 0
+        self.trains: Callable[[object], None] = nothing
+        """Is called with each iterator that turns out to be trained from."""
+        self.all_seen: Callable[[], None] = nothing
+        """Is called once the first steps have shown all optimizers."""
+        self._all_seen = False
+        self._join = join
+        self._steps = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Begin to follow a thread: nothing is known of it."""
+        self.sources, self.rounds = Sources(), Rounds()
+        self.report.epochs = Epochs()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin a step without anything in it."""
+        self.bundle, self.step = Bundle(), SeenStep()
+        self.sources.pulled = Counter()
+        self._pulling = self._updating = False
+
+    def finish(self) -> None:
+        """End the step under way with its last update: no other follows for a while."""
+        if self.lane is None:
+            return
+        self.rounds.cut |= self._updating
+        self.catch_up()
+        if self.step.due:
+            self._end(self.step.updated_ns)
+        else:
+            self._cancel()
+        self.lane.meter.stop_clock()
+        self.report.tell(self.lane, self.rounds, sure=True)
+
+    # ------------------------------------------------------------ the thread
 
     @property
     def aside(self) -> int:
@@ -84,79 +120,18 @@ class Followed(ABC):
         return True
 
     def come_back(self) -> None:
-        """Watch again, also a script that reported its steps before."""
+        """Watch again, also a script that reported its steps before; its optimizers count from now on."""
         self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
+        # Another thread that had nothing to do with the loop must not touch its counts while it trains.
+        for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
+            updater.rebase()
 
     def retire(self, *, reported: bool = False) -> None:
         """Watch no more; until Keras has trained if the script has `reported` a step itself."""
         self.off, self._reported = True, reported
         self.forget()
-
-    @abstractmethod
-    def begin_anew(self) -> None:
-        """Begin to follow a thread: nothing is known of it."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Begin a step without anything in it."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """End the step under way: no other follows for a while."""
-
-
-class StepWatcher(Followed):
-    """Follows the loop of one thread.
-
-    Thread: the first one with an update; calls from others are ignored.
-    Units: nanoseconds of `time.monotonic_ns`.
-    """
-
-    def __init__(self, join: Callable[[], Lane | None]) -> None:
-        """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
-        super().__init__()
-        self.trains: Callable[[object], None] = nothing
-        """Is called with each iterator that turns out to be trained from."""
-        self.all_seen: Callable[[], None] = nothing
-        """Is called once the first steps have shown all optimizers."""
-        self._all_seen = False
-        self._join = join
-        self._steps = 0
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Begin to follow a thread: nothing is known of it."""
-        self.sources, self.rounds = Sources(), Rounds()
-        self.report.epochs = Epochs()
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin a step without anything in it."""
-        self.bundle, self.step = Bundle(), SeenStep()
-        self.sources.pulled = Counter()
-        self._pulling = self._updating = False
-
-    def finish(self) -> None:
-        """End the step under way with its last update: no other follows for a while."""
-        if self.lane is None:
-            return
-        self.rounds.cut |= self._updating
-        self.catch_up()
-        if self.step.due:
-            self._end(self.step.updated_ns)
-        else:
-            self._cancel()
-        self.lane.meter.stop_clock()
-        self.report.tell(self.lane, self.rounds, sure=True)
-
-    def come_back(self) -> None:
-        """Watch again, and compare with what the optimizers count from now on."""
-        super().come_back()
-        # Another thread that had nothing to do with the loop must not touch its counts while it trains.
-        for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
-            updater.rebase()
 
     # ------------------------------------------------------------ pulls
 

@@ -261,10 +261,10 @@ def _of_a_race(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[K
     lanes, keys = targets(snapshot.lanes, view.focused), view.keys
     for knob in snapshot.race.knobs:
         if knob.name == "prefetch":
-            yield _knob_item(key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)")
+            yield _knob_item(2, key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)")
         elif knob.name == "batch_size":
             pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
-            yield _knob_item(pair, knob, lanes, "step_knob('batch_size', 1)")
+            yield _knob_item(1, pair, knob, lanes, "step_knob('batch_size', 1)")
     if any(lane.phase == RACING for lane in lanes):
         yield _item(3, "pause", "pause", keys)
     elif any(lane.phase == PAUSED for lane in lanes):
@@ -287,9 +287,9 @@ def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> 
     return item(importance, key_of(binding, keys), word, BY_ID[binding].action)
 
 
-def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> KeyItem:
+def _knob_item(importance: int, key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> KeyItem:
     now, requested = shared_value(lanes, knob)
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if requested:
         spans.append((f" → {crop(requested, 8)} requested", DIM))
-    return KeyItem(1, tuple(spans), action, knob.name)
+    return KeyItem(importance, tuple(spans), action, knob.name)

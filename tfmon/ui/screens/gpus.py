@@ -197,10 +197,10 @@ def _trouble(row: GpuRow) -> str | None:
     return None
 
 
-def summary(rows: Sequence[GpuRow]) -> str:
-    """Say how many GPUs there are, and how many nobody uses."""
+def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
+    """Say how many GPUs there are, and until the race is over how many nobody uses."""
     free = sum(is_free(one.sample) and not one.lanes for one in rows)
-    return f"{len(rows)} GPU{'s' if len(rows) > 1 else ''}, {free} free" if rows else ""
+    return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
 
 # ---------------- a row for each process
@@ -285,7 +285,7 @@ class GpusPage(ListPage):
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         self._gpus = gpus_of(snapshot)
-        self.title_text = summary(self._gpus) or "GPUs"
+        self.title_text = summary(self._gpus, over=snapshot.over) or "GPUs"
         return process_entries(snapshot, self._gpus)
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
