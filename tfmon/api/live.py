@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
-from tfmon.api.run import AnyRun, Interruption, closed_terminal, ended
+from tfmon.api.run import AnyRun, Interruption, closed_terminal, collect_rarely, ended
 from tfmon.api.runs import RaceRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.api.viewer import ANSWER_S, Viewer
@@ -175,7 +174,7 @@ def _run(
     with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
         if session is not None:
             undo.enter_context(in_terminal(session, screen.notify, partial(app.request, app.paint)))
-        gc.freeze()  # so that the garbage collector does not walk through all modules again and again
+        collect_rarely()
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
         raise screen_failed(app.broken, goes_on=source.leave is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -101,6 +102,18 @@ def say(line: str) -> None:
     """Write a line to standard error, in place of the progress that is shown there."""
     show_progress("")
     click.echo(f"tfmon: {line}", err=True)
+
+
+YOUNG_OBJECTS = 10_000
+
+
+def collect_rarely() -> None:
+    """Have the garbage collector leave alone what is loaded by now, and wait for many new objects.
+
+    What is known of a race is immutable, and hardly ever in a cycle.
+    """
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from tfmon.api.followers import Followers
 from tfmon.api.options import RaceOptions, SweepOptions
 from tfmon.api.program import Program
-from tfmon.api.run import HANGUP, ended
+from tfmon.api.run import HANGUP, collect_rarely, ended
 from tfmon.api.runs import RaceRun, SeriesRun, SweepRun
 from tfmon.api.sockets import LOG, Ended
 from tfmon.api.state import Tell, state_folder
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
 """Returns the series to measure on the lanes of a race."""
-YOUNG_OBJECTS = 10_000
-"""So many new objects the garbage collector waits for: what is known is immutable, and hardly ever in a cycle."""
 LOOK_S = 2.0
 """How often it is looked whether the race is over, and whether the socket is still there."""
 
@@ -146,8 +143,7 @@ def _run(
         else:
             began = True
             followers.begin((*filter(None, [run.beside, followers.unreachable]), *run.notes))
-        gc.freeze()  # what is loaded by now stays
-        gc.set_threshold(YOUNG_OBJECTS)
+        collect_rarely()
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
             if isinstance(run, SweepRun):
