@@ -27,7 +27,8 @@ from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
 from tfmon.units import Charset, charset
 
-PULL_S = 0.5
+PULL_S, CALM_S = 0.5, 2.0
+"""How often what moves is drawn: after a key, and while all is calm."""
 STILL_TICKS = 10
 """Ticks between two drawings of a page that does not move."""
 
@@ -120,7 +121,7 @@ class MonitorApp(TerminalApp[Ending]):
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self._dress(self.current_theme)
         self._quick = self.set_interval(PULL_S, self._tick)
-        self.set_interval(2 * PULL_S, self._tick_calmly)
+        self.set_interval(CALM_S, self._tick_calmly)
         self.call_after_refresh(self._on_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
@@ -164,12 +165,13 @@ class MonitorApp(TerminalApp[Ending]):
             yield monitor
             monitor = monitor.below
 
-    def _tick(self) -> None:
+    def _tick(self, ticks: int = 1) -> None:
         """Have drawn what moves; what does not is left alone, but for a failure of a lane every 5 s."""
-        self._ticks += 1
+        before, self._ticks = self._ticks, self._ticks + ticks
         if not self.screen_stack:
             return  # the app is closing
-        if isinstance(self.screen, MonitorScreen) and self.screen.still and self._ticks % STILL_TICKS:
+        still = isinstance(self.screen, MonitorScreen) and self.screen.still
+        if still and self._ticks // STILL_TICKS == before // STILL_TICKS:
             return
         for monitor in reversed(list(self._monitors())):
             if monitor.moves():
@@ -182,8 +184,7 @@ class MonitorApp(TerminalApp[Ending]):
             self._quick.resume()
             return
         self._quick.pause()
-        self._ticks |= 1  # a second has two ticks
-        self._tick()
+        self._tick(round(CALM_S / PULL_S))
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""

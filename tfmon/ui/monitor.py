@@ -27,7 +27,7 @@ from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
 CALM_NS = 10 * SECOND_NS
-"""So long after the start, or after a key, the screen is drawn once a second."""
+"""So long after the start, or after a key, the screen is drawn less often."""
 MESSAGE_S = 5.0
 FOREVER_NS = 2**63
 LEAVE = "doctor"
@@ -108,12 +108,12 @@ class Monitor:
         self._touched_ns = self.snapshot.at_ns
 
     def moves(self) -> bool:
-        """Return whether to draw: once a second, and while a lane may train at any time, unless all is calm."""
+        """Return whether to draw: in another second, and while a lane may train at any time until all is calm."""
         snapshot = self.source.snapshot()
         return snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS or self.lively(snapshot)
 
     def lively(self, snapshot: Snapshot) -> bool:
-        """Return whether once a second is not enough."""
+        """Return whether every two seconds is not enough."""
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
         since_ns = max(self._touched_ns, snapshot.race.started_ns or snapshot.at_ns)
         calm = snapshot.at_ns - since_ns > CALM_NS
