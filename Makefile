@@ -53,7 +53,9 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
+bench: DEBIAN_PACKAGES := btop htop
+bench: $(VENV)/dev.stamp debian-packages  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compared]'
 	$(BIN)/python tests/benchmarks/overhead.py --scenario small-dense
 	$(BIN)/python tests/benchmarks/overhead.py --scenario large-dense
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario small-dense

@@ -68,6 +68,32 @@ def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(w
     assert race.lane.end.event.output_tail[-1] == "trained on"
 
 
+ITERATORS = """
+import gc
+import keras, numpy as np
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+class Count(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            print("iterators", sum(type(one) is OwnedIterator for one in gc.get_objects()))
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((64, 4)), np.zeros((64, 1)), batch_size=8, epochs=4, verbose=0, callbacks=[Count()])
+"""
+
+
+def test_the_iterator_of_an_epoch_is_freed_when_keras_lets_it_go(watch, script):
+    path = script(ITERATORS)
+    alone = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=HANGS_S, check=True)
+    race = watch(path)
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.totals.steps == 32, "it was watched"
+    printed = [line for line in race.lane.end.event.output_tail if line.startswith("iterators")]
+    assert printed == alone.stdout.split("\n")[:4] == ["iterators 1"] * 4
+
+
 @pytest.mark.parametrize("name", ["tfmon.py", "tfmon/__init__.py"])
 def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script, tmp_path, name):
     path = tmp_path / name

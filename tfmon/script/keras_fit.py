@@ -91,6 +91,8 @@ class Watcher:
         self._shown, self._per_call, self._own_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
         """The train functions that were made, by how many steps a call has."""
+        self._iterator: Any = None
+        """The batch iterator of `fit`, where the steps of a call can be changed."""
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
@@ -138,7 +140,8 @@ class Watcher:
         levers.offer(lane, lane.device)
         self._per_call = self._own_per_call = steps_in_call(model)
         self._by_steps = {self._per_call: own}
-        if iterator_of_fit(model) is not None and STEPS_PER_EXECUTION.name not in levers.requested:
+        self._iterator = iterator_of_fit(model)
+        if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
             lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
@@ -195,7 +198,7 @@ class Watcher:
         The model has that number while it trains; an evaluation has the script's own.
         """
         name, model = STEPS_PER_EXECUTION.name, self._model()
-        iterator = iterator_of_fit(model)
+        iterator = self._iterator
         if iterator is None or self._batches is None:
             return
         requested = self._lane.begin_pending([name]).get(name)
@@ -284,7 +287,7 @@ class Watcher:
             model.train_function = self._by_steps.get(self._own_per_call)
         if self._per_call != self._own_per_call:
             model.steps_per_execution = self._own_per_call
-        self._own_function, self._timed, self._by_steps = None, None, {}
+        self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.meter.stop_clock()
         self._now = ""
@@ -311,7 +314,8 @@ def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
     """Return the batch iterator of the calling `fit`, where the steps of a call can be changed.
 
     Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call, and its train functions end
-    with the data since they take optional batches.
+    with the data since they take optional batches. A frame keeps the variables that were read: in a later epoch it
+    would hold the dataset's iterator of the epoch before, and to free that late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
