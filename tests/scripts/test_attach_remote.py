@@ -26,6 +26,7 @@ from tfmon.errors import TfmonError
 from tfmon.model import codec
 from tfmon.recordings.header import SCHEMA
 from tfmon.recordings.library import EXAMPLE
+from tfmon.recordings.reader import Recording
 
 __all__ = ["sshd"]
 pytestmark = [pytest.mark.pty, needs_sshd]
@@ -106,7 +107,9 @@ def test_what_is_over_there_is_listed_as_here_and_its_recording_is_copied_and_sh
     ended = run_python("-m", "tfmon", "attach", "gpu2/20260101", "--end", **here)
     assert (ended.returncode, ended.stderr.splitlines()[0]) == (2, "tfmon: gpu2/20260101-000000-small is over")
     terminal = Terminal("attach", "gpu2/20260101", **here)
-    terminal.wait_for(lambda shown: "event 508 of 508" in shown and "faster" in shown)
+    with Recording(EXAMPLE) as recording:
+        whole = f"event {len(recording)} of {len(recording)}"
+    terminal.wait_for(lambda shown: whole in shown and "faster" in shown)
     terminal.process.send("q")
     assert terminal.wait_for_exit() == 0
     copy = tmp_path / "copies" / "gpu2-20260101-000000-small.jsonl.gz"
