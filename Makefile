@@ -87,7 +87,7 @@ crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
 crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 30 minutes.
 	$(BIN)/python tests/benchmarks/crosscheck.py --out tests/benchmarks/crosscheck.md $(ARGS)
 
-claims: $(VENV)/dev.stamp  ## Measure the claims anew for scenarios/CLAIMS.md; needs a quiet machine; 14 minutes.
+claims: $(VENV)/dev.stamp  ## Measure the claims and write them into scenarios/CLAIMS.md; needs a quiet machine; 10 minutes.
 	$(BIN)/python tests/benchmarks/claims.py
 
 compared: DEBIAN_PACKAGES := btop hyperfine

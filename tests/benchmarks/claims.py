@@ -43,7 +43,7 @@ def cells(claim: dict[str, Any]) -> tuple[str, str]:
 
 
 def written(page: str, claims: list[dict[str, Any]]) -> str:
-    """Return the page with the rows of these claims written anew; raises SystemExit where one has no row."""
+    """Return the page with the results of these claims in their rows; raises SystemExit where one has no row."""
     for claim in claims:
         says = re.escape(claim["says"].rstrip("."))
         row = re.compile(rf"^(\| {says} \(\*.*?\*\) \| .*?) \| .*? \| .*? \|$", re.MULTILINE)

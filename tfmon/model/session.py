@@ -333,7 +333,7 @@ class Session:
             return self._known
 
     def restore(self, known: Snapshot) -> None:
-        """Go to what was known at another moment, or elsewhere: a replay seeks, a viewer or a sweep begins."""
+        """Take over a whole snapshot: a replay seeks, a viewer or a sweep begins."""
         with self._lock:
             self._known = known
 

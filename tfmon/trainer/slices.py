@@ -29,7 +29,7 @@ take longer to rise, it must be as long as the usual slice, which a second step 
 
 Source: `tests/benchmarks/slow_steps.py switch`."""
 WITH_END_NS = 500_000_000
-"""Windows of so long before the end of a slice are sent with its end: the monitor wakes up once for all of it."""
+"""Windows that end in the last half second of a slice are sent with its end: the monitor wakes up once."""
 
 
 class Slices:
