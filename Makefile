@@ -56,50 +56,50 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 bench: DEBIAN_PACKAGES := btop htop
 bench: $(VENV)/dev.stamp debian-packages  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compared]'
-	$(BIN)/python tests/benchmarks/overhead.py --scenario small-dense
-	$(BIN)/python tests/benchmarks/overhead.py --scenario large-dense
-	$(BIN)/python tests/benchmarks/knob_latency.py --scenario small-dense
-	$(BIN)/python tests/benchmarks/knob_latency.py --scenario large-dense
-	$(BIN)/python tests/benchmarks/start_up.py
-	$(BIN)/python tests/benchmarks/screen_cost.py
-	$(BIN)/python tests/benchmarks/scripts.py
-	for what in start keys agent fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
+	$(BIN)/python benchmarks/overhead.py --scenario small-dense
+	$(BIN)/python benchmarks/overhead.py --scenario large-dense
+	$(BIN)/python benchmarks/knob_latency.py --scenario small-dense
+	$(BIN)/python benchmarks/knob_latency.py --scenario large-dense
+	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/screen_cost.py
+	$(BIN)/python benchmarks/scripts.py
+	for what in start keys agent fair; do $(BIN)/python benchmarks/hosts.py $$what; done
 	$(MAKE) bench-ray
 
 bench-ray: $(VENV_RAY)/stamp  ## Measure lanes on a Ray cluster of two nodes on this machine.
-	for what in start keys fair; do $(VENV_RAY)/bin/python tests/benchmarks/ray_lanes.py $$what; done
+	for what in start keys fair; do $(VENV_RAY)/bin/python benchmarks/ray_lanes.py $$what; done
 
 fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an hour on a quiet machine.
-	for what in count alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done
+	for what in count alone; do $(BIN)/python benchmarks/fairness.py $$what; done
 	for how in "" "--load" "--difference 10" "--difference 10 --load"; do \
-		$(BIN)/python tests/benchmarks/verdicts.py --seconds 30 $$how; done
+		$(BIN)/python benchmarks/verdicts.py --seconds 30 $$how; done
 
 coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the table; takes up to 5 minutes.
-	$(BIN)/python tests/benchmarks/coverage.py $(ARGS)
+	$(BIN)/python benchmarks/coverage.py $(ARGS)
 
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
-	$(BIN)/python tests/benchmarks/attribution.py $(ARGS)
+	$(BIN)/python benchmarks/attribution.py $(ARGS)
 
 gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; an hour, goes on where it was stopped (ARGS="--load").
-	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
+	$(BIN)/python benchmarks/gate.py $(ARGS)
 
 crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
 crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 30 minutes.
-	$(BIN)/python tests/benchmarks/crosscheck.py --out tests/benchmarks/crosscheck.md $(ARGS)
+	$(BIN)/python benchmarks/crosscheck.py --out benchmarks/crosscheck.md $(ARGS)
 
 claims: $(VENV)/dev.stamp  ## Measure the claims and write them into scenarios/CLAIMS.md; needs a quiet machine; 10 minutes.
-	$(BIN)/python tests/benchmarks/claims.py
+	$(BIN)/python benchmarks/claims.py
 
 compared: DEBIAN_PACKAGES := btop hyperfine
 compared: $(VENV)/dev.stamp debian-packages  ## Ask five questions with six tools and keep the answers for docs/compared.md; 12 minutes.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compared]'
-	$(BIN)/python tests/benchmarks/compared/run.py $(ARGS)
+	$(BIN)/python benchmarks/compared/run.py $(ARGS)
 
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
-	$(BIN)/python tests/benchmarks/soak.py $(ARGS)
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 monkey: $(VENV)/dev.stamp  ## Press random keys, click and resize over real lanes for ten minutes (ARGS="--seed 7").
-	$(BIN)/python tests/benchmarks/monkey.py $(ARGS)
+	$(BIN)/python benchmarks/monkey.py $(ARGS)
 
 oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a systemd unit that may take 1 GiB.
 	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \
@@ -107,7 +107,7 @@ oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a 
 		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
 
 accept-gpu: $(VENV)/dev.stamp  ## Check tfmon on this machine's NVIDIA GPU and write a report; 8 minutes (OUT=accept-gpu).
-	TFMON_ACCEPT_GPU=$(abspath $(OUT)) $(BIN)/python -m pytest tests/acceptance -v -p no:cacheprovider --session-timeout=480 $(ARGS)
+	TFMON_ACCEPT_GPU=$(abspath $(OUT)) $(BIN)/python -m pytest acceptance -v -p no:cacheprovider --session-timeout=480 $(ARGS)
 
 docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html
@@ -120,11 +120,11 @@ release: $(VENV)/dev.stamp  ## Build wheel and sdist into dist, and check them, 
 	$(BIN)/python tests/release.py
 
 example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machine. Then: make picture.
-	$(BIN)/python tests/benchmarks/record_example.py
+	$(BIN)/python benchmarks/record_example.py
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) .venv-pythons build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
+	find tfmon tests scenarios benchmarks acceptance -name __pycache__ -type d -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

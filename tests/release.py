@@ -100,8 +100,9 @@ def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
     """Yield what the sdist has not: all to build and test it."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = ("pyproject.toml", "README.md", "CHANGELOG.md", LICENSE, TYPED, "tests/conftest.py", "docs/index.md")
-    yield from (f"the sdist has no {name}" for name in wanted if name not in names)
+    wanted = {"pyproject.toml", "README.md", "CHANGELOG.md", LICENSE, TYPED, "docs/index.md"}
+    wanted |= {"acceptance/conftest.py", "benchmarks/common.py", "tests/conftest.py"}
+    yield from (f"the sdist has no {name}" for name in sorted(wanted - names))
 
 
 def check_description(wheel: Path) -> Iterator[str]:

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 
 import pytest
-from benchmarks.coverage import SHORT, Row, simulate
 from scipy import integrate
 from scipy.stats import nct, norm, t
 
+from benchmarks.coverage import SHORT, Row, simulate
 from tfmon.analysis.intervals import EFFECT_VARIANCE, NONE, Looks, always_valid, shift, spending, student
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 

@@ -13,7 +13,7 @@ from support.ui import racing_demo
 
 from tests.ui.test_profiles_page import profiled
 
-LARGE = Path(__file__).parents[1] / "benchmarks" / "one_large_layer.py"
+LARGE = Path(__file__).parents[2] / "benchmarks" / "one_large_layer.py"
 TRACES = Path(__file__).parents[1] / "profile" / "data"
 
 

@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def link(log: Path) -> Iterator[Link]:
     """Race two scripted lanes."""
-    child = str(TESTS / "benchmarks" / "scripted_lane.py")
+    child = str(TESTS.parent / "benchmarks" / "scripted_lane.py")
     program = Link(
         "race", "small-dense", *LANES, program=[str(TESTS / "support" / "fake_tfmon.py")],
         LOG=str(log), TFMON_TEST_CHILD=child, PYTHONPATH=str(TESTS.parent),

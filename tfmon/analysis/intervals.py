@@ -253,7 +253,7 @@ def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimat
 # groups are supposed to follow Student's t with few degrees of freedom, whose tails hold such races: a center for
 # each group, and one scale for both. The interval has the most probable differences of the centers.
 # Sources: Lange, Little, Taylor (1989), JASA 84, for the distribution; Gelman (2006), Bayesian Analysis 1, for the
-# half-Cauchy prior of the scale. `tests/benchmarks/gate.py` measures how often a gate made of it is right.
+# half-Cauchy prior of the scale. `benchmarks/gate.py` measures how often a gate made of it is right.
 
 
 if TYPE_CHECKING:

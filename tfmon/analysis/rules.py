@@ -8,7 +8,7 @@ hidden behind it. A part of step time that is larger or hardly smaller than the 
 that computes 54 % of the time and starts its steps in 30 % is `mixed`.
 
 Source: order and thresholds go back to lanes whose bottleneck is known by how they are made, and
-`tests/benchmarks/attribution.py` checks them on such lanes, by their windows and by their profiles. The threshold
+`benchmarks/attribution.py` checks them on such lanes, by their windows and by their profiles. The threshold
 for input is that of TensorFlow's profiler for "highly input-bound".
 """
 

@@ -51,14 +51,14 @@ BETWEEN_PROCESSES_SD = 0.008
 """Between-process standard deviation where nothing else is known: that of the log ratio of two equal processes.
 
 It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
-Source: `tests/benchmarks/fairness.py`.
+Source: `benchmarks/fairness.py`.
 """
 BETWEEN_MACHINES_SD = 0.008
 """The same for lanes on two machines: no less than on one, for which two names of one machine are the lower bound.
 
 36 pairs of processes, one of them through an agent on the same machine, differed by a standard deviation of 0.016,
 no more than the noise of their 16 rounds explains. Of two machines of one model it is not measured. Source:
-`tests/benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `tests/benchmarks/hosts.py between` for two
+`benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `benchmarks/hosts.py between` for two
 names.
 """
 SUPPOSED_DEGREES = 4

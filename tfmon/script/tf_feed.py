@@ -5,7 +5,7 @@ step. While such a graph is traced, time stamps are put before and after the ope
 difference and the size of the batch are added to variables, which are read once a window. Where these operations
 might not run, or would be seen (`cannot_run`), there are none, and nothing is known of the input.
 
-Costs, on a machine of two cores (`tests/benchmarks/scripts.py` measures the whole): a variable that the graph
+Costs, on a machine of two cores (`benchmarks/scripts.py` measures the whole): a variable that the graph
 captures is one more argument of every call, 25 µs; one made inside of the graph, by its name, costs nothing.
 `tf.shape(batch)[0]` wakes another thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the
 additions: otherwise both are ready at once, and a thread is woken for one of them.

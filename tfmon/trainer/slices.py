@@ -27,7 +27,7 @@ KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
 """A first step that takes as long is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks
 take longer to rise, it must be as long as the usual slice, which a second step would double.
 
-Source: `tests/benchmarks/slow_steps.py switch`."""
+Source: `benchmarks/slow_steps.py switch`."""
 WITH_END_NS = 500_000_000
 """Windows that end in the last half second of a slice are sent with its end: the monitor wakes up once."""
 

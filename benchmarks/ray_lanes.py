@@ -1,8 +1,8 @@
 """Measure lanes on Ray, on two nodes of this machine: how soon they start and obey, and whether they lie.
 
-    python tests/benchmarks/ray_lanes.py start [--times 10]   a lane on a running cluster, to its first word
-    python tests/benchmarks/ray_lanes.py keys [--times 400]   a request to a child and its answer
-    python tests/benchmarks/ray_lanes.py fair [--minutes 8]   a lane on Ray against one started here
+    python benchmarks/ray_lanes.py start [--times 10]   a lane on a running cluster, to its first word
+    python benchmarks/ray_lanes.py keys [--times 400]   a request to a child and its answer
+    python benchmarks/ray_lanes.py fair [--minutes 8]   a lane on Ray against one started here
 
 `fair` trains small-dense; the others use children that train nothing. It needs Ray and a quiet machine.
 """

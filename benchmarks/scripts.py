@@ -1,6 +1,6 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,eager,batch,call,fit] [--pairs 40] [--starts 3]
+    python benchmarks/scripts.py [--what step,eager,batch,call,fit] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between

@@ -29,7 +29,7 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.library import runs
 from tfmon.recordings.player import play_all
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
 KEYS = {
     "knob": "bBpgxm",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,15 @@ FOLDER = os.environ.get("TFMON_ACCEPT_GPU", "")
 LEAST_S = 20.0
 """Time that a step may take, at least."""
 LEDGER = Ledger(Path(FOLDER or "accept-gpu"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folder() -> Iterator[None]:
+    """Write no recording and no state into the user's folders."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for variable in ("TFMON_RECORDINGS", "TFMON_RUNTIME", "TFMON_STATE", "XDG_STATE_HOME"):
+            patch.setenv(variable, folder)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,6 @@
 """A user's training that knows nothing of tfmon, `fit` of a dense net: other tools measure it, too.
 
-python tests/benchmarks/user_script.py [--steps-per-execution 1] [--epochs 20]
+python benchmarks/user_script.py [--steps-per-execution 1] [--epochs 20]
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Measure lanes over ssh, on a loopback sshd of its own: what they cost, how soon they obey, and whether they lie.
 
-    python tests/benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
-    python tests/benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
-    python tests/benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
-    python tests/benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
-    python tests/benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
+    python benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
+    python benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
+    python benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
+    python benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
+    python benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
 
 `keys` uses children that train nothing; the others train small-dense. It needs sshd and a
 quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound

@@ -1,6 +1,6 @@
 """Hold the comparison of two profiles against pairs of lanes of which one knows why they differ.
 
-    python tests/benchmarks/profile_pairs.py [--profiles 3] [--only batch] [--out pairs.jsonl]
+    python benchmarks/profile_pairs.py [--profiles 3] [--only batch] [--out pairs.jsonl]
 
 For each pair: the table's sum is compared with the difference that the lanes' clocks measure without the profiler,
 and its largest part with what differs by construction.
@@ -19,7 +19,7 @@ from typing import Any
 from common import keep_row, options_of
 
 SCENARIO = str(Path(__file__).with_name("one_large_layer.py"))
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)

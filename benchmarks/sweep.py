@@ -1,6 +1,6 @@
 """What a sweep costs the monitor: 1,000 combinations, 100 workers and 500 windows a second, simulated.
 
-    python tests/benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000] [--windows 500]
+    python benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000] [--windows 500]
 
 The lanes are simulated in this process and train in real time; what making their messages takes is subtracted.
 All else is the monitor's own: decoding, sessions, figures, the file, and the table once a second.
@@ -20,7 +20,7 @@ from common import options_of
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
-from tfmon.api.runner import YOUNG_OBJECTS
+from tfmon.api.run import YOUNG_OBJECTS
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event, change_of

@@ -1,6 +1,6 @@
 """Measure how fast a knob acts on a lane that trains, and how long the training stops for it.
 
-    python tests/benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
+    python benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
 
 Presses one knob after the other, as the keys do: the batch doubled, prefetch one further, the batch halved,
 prefetch one further. Each press waits for the one before to be applied, and then for a random part of the rest,

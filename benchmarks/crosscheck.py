@@ -1,6 +1,6 @@
 """Holds tfmon's figures against those of other tools on the same work, in turns; docs/crosscheck.md has the table.
 
-    python tests/benchmarks/crosscheck.py [--rounds 3] [--only examples,wall] [--out crosscheck.md]
+    python benchmarks/crosscheck.py [--rounds 3] [--only examples,wall] [--out crosscheck.md]
 
 It takes about 30 minutes on two cores with nothing beside it. hyperfine, GNU time and pidstat (sysstat) must be
 installed; `make crosscheck` installs them where it may. Each difference has an interval of 95 % from the rounds,
@@ -268,7 +268,7 @@ def best(rounds: int) -> Iterator[Row]:
 
 def trace(rounds: int) -> Iterator[Row]:
     """Compare what tfmon and XProf read in the same traces of a net that waits for its input."""
-    folder = HERE.parents[0] / "profile"
+    folder = HERE.parent / "tests" / "profile"
     sys.path.insert(0, str(folder))
     from test_xprof import by_xprof, largest
 

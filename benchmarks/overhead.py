@@ -1,6 +1,6 @@
 """Measure what watching costs a lane: its loop with all that tfmon adds to it, and bare, in turns of 50 ms.
 
-    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
+    python benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
 
 One process trains both, with the same weights, batches and pipeline, so that what two equal processes differ by
 is no part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them.

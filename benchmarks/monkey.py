@@ -30,7 +30,7 @@ from tfmon.recordings.library import RecordedRun, runs
 from tfmon.recordings.player import play_all
 from tfmon.ui.keys import KEYS
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 SIZES = ((120, 36), (80, 24), (200, 50), (60, 15), (40, 12), (21, 5), (300, 80), (1, 1))
 """Columns and rows."""
 LEAVE_OR_SUSPEND = ("app.quit", "quit", "stop")

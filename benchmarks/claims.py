@@ -18,7 +18,7 @@ from common import measured_on, options_of
 
 from tfmon import units
 
-PAGE = Path(__file__).resolve().parents[2] / "scenarios" / "CLAIMS.md"
+PAGE = Path(__file__).resolve().parents[1] / "scenarios" / "CLAIMS.md"
 SLOW = ("resnet50", "transformer")
 """Scenarios whose steps take seconds, which `tfmon verify` leaves out unless they are named."""
 

@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for this checkout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # for `support`
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for this checkout
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race

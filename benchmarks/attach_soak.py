@@ -1,6 +1,6 @@
 """Leaves a long training and comes back to it at random, and says whether anything was lost.
 
-    python tests/benchmarks/attach_soak.py [--minutes 60] [--attaches 50] [--seed N]
+    python benchmarks/attach_soak.py [--minutes 60] [--attaches 50] [--seed N]
 
 A Keras script trains under `tfmon watch --detach`. Terminals run `tfmon attach`, some at the same time, and end by
 `q` and `d`, by SIGHUP, by SIGKILL or by closing; one viewer stays from the first moment to the last. In the end

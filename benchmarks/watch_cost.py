@@ -1,6 +1,6 @@
 """Measure what `tfmon.watch` costs the training in its block: with and without it, by turns, in one process.
 
-    python tests/benchmarks/watch_cost.py [fit|loop] [ROUNDS] [UNITS]
+    python benchmarks/watch_cost.py [fit|loop] [ROUNDS] [UNITS]
 
 A round trains three times for about a second: without it; with its hooks alone, which a lane of `tfmon watch` has,
 too; and with the readings of each second and the panel. `fit` is Keras on one model with two train functions, of

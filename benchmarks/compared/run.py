@@ -1,6 +1,6 @@
 """Asks five questions of users with nvitop, btop, XProf, hyperfine, TraceML and tfmon; keeps what each answers.
 
-    python tests/benchmarks/compared/run.py [--only input,commit]
+    python benchmarks/compared/run.py [--only input,commit]
 
 It takes ten minutes on two cores. docs/compared.md includes the files that it writes into kept/. Each tool gets
 the same script in a fresh folder. What it prints is shortened only where a line `[… n lines]` says so.

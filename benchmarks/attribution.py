@@ -1,6 +1,6 @@
 """Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
 
-    python tests/benchmarks/attribution.py [--seconds 6] [--captures 5] [--only small-dense]
+    python benchmarks/attribution.py [--seconds 6] [--captures 5] [--only small-dense]
 
 It trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
 profiles of 20 steps between these, and compares them share by share. The input, the call and the rest come from

@@ -1,7 +1,7 @@
 """Measure whether a race says the truth: against lanes that run alone, and a count of their own.
 
-    python tests/benchmarks/fairness.py alone [--repetitions 5]   turns and concurrent against each lane alone
-    python tests/benchmarks/fairness.py count                     throughput against the scenario's own count
+    python benchmarks/fairness.py alone [--repetitions 5]   turns and concurrent against each lane alone
+    python benchmarks/fairness.py count                     throughput against the scenario's own count
 
 `alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
 other one paused; then both train in turns, then each alone again, then both at once. So the three ratios are those

@@ -1,6 +1,6 @@
 """What share of a worker's time a sweep spends measuring or building, and how much sooner two workers are through.
 
-    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4]
+    python benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4]
         [--ray] [--real] [--tune]
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
@@ -36,7 +36,7 @@ from tfmon.model.lane_events import PhaseEntered, SliceEnded
 from tfmon.model.lane_state import BUILDING, READY
 from tfmon.model.session import Session
 
-CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
+CHILD = Path(__file__).parents[1] / "tests" / "lanes" / "children" / "trainer.py"
 SHARE, TIME, TUNE = 0.85, 0.6, 2.0
 """The goals."""
 

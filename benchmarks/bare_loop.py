@@ -1,6 +1,6 @@
 """Trains a scenario in a plain TensorFlow loop with its own clock and prints examples/s; nothing of a lane runs.
 
-    python tests/benchmarks/bare_loop.py small-dense [--seconds 5]
+    python benchmarks/bare_loop.py small-dense [--seconds 5]
 
 The data, the model, the step, its settings, and its graph, which takes batches of any size, are the scenario's.
 Loop and clock are written here: 2 s of steps that do not count, then whole steps until the time is over, and the

@@ -1,6 +1,6 @@
 """What the screen costs: CPU, bytes to the terminal, memory, and how soon keys and pages show.
 
-    python tests/benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
+    python benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
 
 Runs the real program in a pseudo-terminal of 120x36 at its default refresh, with two lanes that train small-dense
 in turns on the CPU. Counted is the monitor's own process with all its threads, sampling and recording included,
@@ -40,7 +40,7 @@ from common import met, options_of
 from support.link import Link
 from support.terminal import racing
 
-THIS = Path(__file__).resolve().parents[2]
+THIS = Path(__file__).resolve().parents[1]
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
 QUIET_S = 7.0
@@ -157,7 +157,7 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
     what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
     program = Link(
         "race", "small-dense", *words, program=what, folder=folder, PYTHONPATH=str(folder),
-        TFMON_TEST_CHILD=str(folder / "tests" / "benchmarks" / "scripted_lane.py"), COLORTERM="truecolor",
+        TFMON_TEST_CHILD=str(folder / "benchmarks" / "scripted_lane.py"), COLORTERM="truecolor",
         TFMON_RECORDINGS=f"{tempfile.gettempdir()}/tfmon-screen-cost",
     )  # fmt: skip
     program.wait_for(racing)

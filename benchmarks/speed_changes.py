@@ -1,7 +1,7 @@
 """How often a change of a healthy lane's speed is told, and how soon a real one is.
 
-    .venv/bin/python tests/benchmarks/speed_changes.py --record FOLDER    # records lanes for some minutes each
-    .venv/bin/python tests/benchmarks/speed_changes.py FOLDER/*.tfmon     # simulates
+    .venv/bin/python benchmarks/speed_changes.py --record FOLDER    # records lanes for some minutes each
+    .venv/bin/python benchmarks/speed_changes.py FOLDER/*.tfmon     # simulates
 
 Stretches of half a minute are drawn from a recording at random, one after another, with all that was read beside
 them, until a day is full; each change that is found is false. Then every window after some minutes takes longer by
