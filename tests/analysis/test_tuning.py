@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from support.ui import Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import Cause
 from tfmon.analysis.shares import shares_of
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
     LOOKS,
     advised,
+    answer_text,
     attempt_text,
     best_of,
     decide,
@@ -190,9 +192,11 @@ class TestAdvised:
         assert self.proposed(*(self.attempt(one, REVERTED) for one in further), everything=True) == ()
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
-        lane = self.demo.session.snapshot().lanes[0]
-        assert not plan_attempt(lane, supposed("prefetch", "auto"), "input", COMMON).restarts
-        assert plan_attempt(lane, supposed("variant", "b"), "input", (VARIANT,)).restarts
+        assert not plan_attempt(
+            self.demo.session.snapshot(), "cpu", supposed("prefetch", "auto"), "input"
+        ).restarts
+        snapshot = Demo([LaneSpec("cpu")], knobs=(VARIANT,)).go().session.snapshot()
+        assert plan_attempt(snapshot, "cpu", supposed("variant", "b"), "input").restarts
 
 
 class TestSeries:
@@ -236,13 +240,18 @@ class TestSeries:
         assert ".cache()" in best.code[0]
 
     def test_several_changes_have_the_gain_that_was_measured_of_all_together(self):
-        kept = [
+        kept = tuple(
             Attempt("cpu", {knob: False}, {knob: True}, outcome=KEPT, gain=Estimate(2, 1.9, 2.1, 6))
-            for knob in ("cache", "xla")
-        ]
-        total = Attempt("cpu", {}, {}, outcome=KEPT, gain=Estimate(3, 2.9, 3.1, 6))
-        assert best_of(TuneState("cpu", attempts=tuple(kept), total=total)).speed_up.value == 3
-        assert best_of(TuneState("cpu", attempts=tuple(kept))).speed_up is None
+            for knob in ("cache", "xla", "graph")
+        )
+        before, after = (dict.fromkeys(("cache", "xla", "graph"), value) for value in (False, True))
+        total = Attempt("cpu", before, after, outcome=KEPT, gain=Estimate(3, 2.9, 3.1, 6))
+        assert best_of(TuneState("cpu", attempts=kept, total=total)).speed_up.value == 3
+        assert best_of(TuneState("cpu", attempts=kept)).speed_up is None
+        undone = (replace(kept[0], outcome=UNDONE), *kept[1:])
+        assert best_of(TuneState("cpu", attempts=undone, total=total)).speed_up is None, "it was measured with it"
+        stopped = replace(total, outcome=STOPPED)
+        assert best_of(TuneState("cpu", attempts=kept, total=stopped)).speed_up is None, "it is not decided"
 
 
 class TestWords:
@@ -260,8 +269,7 @@ class TestWords:
 
     def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_effect(self):
         demo = waiting_demo()
-        lane = demo.session.snapshot().lanes[0]
-        attempt = plan_attempt(lane, supposed("cache", True), "input", COMMON)
+        attempt = plan_attempt(demo.session.snapshot(), "cpu", supposed("cache", True), "input")
         assert news(demo.session.snapshot()) == ""
         demo.session.set_experiment(TuneState("cpu"))
         assert news(demo.session.snapshot()) == "measuring what limits it"
@@ -282,3 +290,42 @@ def test_a_change_without_a_clear_gain_is_said_to_be_reverted():
     slower = replace(vain, gain=Estimate(0.8, 0.78, 0.82, 6))
     assert attempt_text(lane, vain).endswith("no clear gain, reverted")
     assert attempt_text(lane, slower).endswith("-20 % (CI -22 to -18), reverted"), "a clear loss"
+
+
+GAIN = Estimate(1.38, 1.31, 1.44, 6)
+GAINED = "+38 % (CI +31 to +44) in all"
+UNKNOWN = "no change was measured to the end"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ended", "answer"),
+    [
+        ((), "", "nothing was tried"),
+        ((), "stopped", "nothing was tried"),
+        (((STOPPED, None),), "stopped", UNKNOWN),
+        (((STOPPED, GAIN),), "stopped", UNKNOWN),
+        (((REFUSED, None),), "", UNKNOWN),
+        (((REVERTED, None),), "", UNKNOWN),
+        (((REVERTED, GAIN),), "", "best: the settings it began with"),
+        (((REVERTED, GAIN), (STOPPED, None)), "stopped", "best of what was tried: the settings it began with"),
+        (((KEPT, GAIN), (STOPPED, None)), "stopped", f"best of what was tried: knob0=auto: {GAINED}"),
+        (((UNDONE, GAIN),), "", "the settings it began with; knob0 auto was undone"),
+        (((KEPT, GAIN), (UNDONE, GAIN)), "", f"best: knob0=auto: {GAINED}; knob1 auto was undone"),
+        (((STOPPED, None),), None, "no change is measured yet"),
+        (((REVERTED, GAIN), ("", None)), None, "best so far: the settings it began with"),
+    ],
+)
+def test_an_answer_is_of_this_series_and_only_of_what_was_measured_to_the_end(outcomes, ended, answer):
+    earlier = Attempt("gpu:0", OFF, AUTO, outcome=KEPT, gain=GAIN)
+    attempts = [
+        Attempt("cpu", {f"knob{place}": "off"}, {f"knob{place}": "auto"}, outcome=outcome, gain=gain)
+        for place, (outcome, gain) in enumerate(outcomes)
+    ]
+    over = ended is not None
+    for before in ((), (earlier,)):
+        state = TuneState("cpu", True, (*before, *attempts), len(before), over=over, ended=ended or "")
+        assert answer_text(state) == answer
+        demo = waiting_demo()
+        demo.session.set_experiment(state)
+        known = bool(outcomes) and answer != UNKNOWN and not answer.startswith("no change")
+        assert analyse(demo.session.snapshot()).answered is (known or (over and not outcomes and not ended))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.waiting import wait_for
 
-from tfmon.analysis.tuning import best_of, news
+from tfmon.analysis.tuning import answer_text, best_of, news
 from tfmon.experiments import lane_series
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
@@ -160,6 +160,7 @@ class TestAll:
         wait_for(lambda: group.session.snapshot().tuned.over, what="the end")
         state = group.session.snapshot().tuned
         assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
+        assert answer_text(state) == "no change was measured to the end"
 
     @pytest.mark.parametrize("measured", [False, True])
     def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench, measured):

@@ -14,7 +14,7 @@ from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.events import RecordingChanged
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import Estimate
-from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, TuneState
+from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, Attempt, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.series_json import series_to_json
@@ -115,7 +115,9 @@ def test_the_tuning_in_text():
 
 def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_or_tried_nothing_says_so():
     lines = to_text(found(tuned(SERIES[1], ended="stopped"))).splitlines()
-    assert lines[-2:] == ["best: the settings it began with", "ended early: stopped"]
+    assert lines[-2:] == ["best of what was tried: the settings it began with", "ended early: stopped"]
+    lines = to_text(found(tuned(attempt({"xla": True}, STOPPED), ended="stopped"))).splitlines()
+    assert lines[-2:] == ["no change was measured to the end", "ended early: stopped"]
     assert to_text(found(tuned())).splitlines()[-2] == "nothing was tried"
     demo = tuned(*SERIES)
     demo.fail("cpu")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.causes import Cause
 from tfmon.analysis.series_tables import crossover_table
+from tfmon.analysis.tuning import plan_attempt
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.spec import LaneSpec
@@ -199,6 +204,22 @@ async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_t
     assert "5.1×" in table[3]
     assert "best: prefetch=auto batch_size=256: 7.0× (CI 6.8 to 7.2) in all" in rest
     assert "prefetch(tf.data.AUTOTUNE)" in rest and "dataset.batch(256)" in rest
+
+
+async def test_a_row_of_tuning_keeps_the_name_that_its_lane_had_then():
+    demo = racing_demo(mode="turns")
+    series: tuple[Attempt, ...] = ()
+    for batch in (128, 2_048):
+        cause = Cause("some", "", (), "batch_size", batch)
+        one = plan_attempt(demo.session.snapshot(), "gpu:0", cause, "dispatch")
+        series = (*series, replace(one, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6)))
+        demo.session.set_experiment(TuneState("gpu:0", attempts=series))
+        demo.apply("gpu:0", "batch_size", batch)
+    demo.session.set_experiment(TuneState("gpu:0", attempts=series, over=True))
+    rows = [line.lstrip("▸ ") for line in await page(demo, "E") if line.endswith("kept")]
+    assert [re.split("  +", row)[:2] for row in rows] == [
+        ["gpu:0", "batch 128"], ["gpu:0 batch_size=128", "batch 2048"]
+    ]  # fmt: skip
 
 
 async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():

@@ -109,8 +109,10 @@ class Analysis:
         state = self.snapshot.tuned
         if state is None:
             return False
-        tried = any(one.gain is not None for one in state.attempts)
-        return tried or (state.everything and any(one.lane.totals.measured_steps for one in self.lanes))
+        nothing_left = state.everything and not (state.series or state.ended)
+        return tuning.measured(state) or (
+            nothing_left and any(one.lane.totals.measured_steps for one in self.lanes)
+        )
 
     @property
     def tuned(self) -> str:

@@ -289,10 +289,9 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
     if state is None or best is None:
         return None
     lanes = {lane.spec.name: lane for lane in snapshot.lanes}
-    called = {lane.spec.name: snapshot.called(lane) for lane in snapshot.lanes}
-    lane = [SeriesColumn("lane")] if len(called) > 1 else []
+    lane = [SeriesColumn("lane")] if len(lanes) > 1 else []
     heads = (*lane, *map(SeriesColumn, ("tried", "throughput")), SeriesColumn("pairs", 5), SeriesColumn("outcome"))
-    rows = tuple(_attempt_row(number, one, lanes, called) for number, one in enumerate(state.attempts))
+    rows = tuple(_attempt_row(number, one, lanes) for number, one in enumerate(state.attempts))
     return SeriesTable(
         columns=heads,
         rows=rows,
@@ -313,12 +312,12 @@ def _progress(analysis: Analysis, state: TuneState) -> str:
     return ALL_TRIED.format(" else" if state.attempts else "") if state.everything else ""
 
 
-def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState], names: Mapping[str, str]) -> SeriesRow:
-    running = lanes.get(attempt.lane) if not attempt.outcome else None
-    gain = gain_of(running, attempt) if running is not None else attempt.gain
-    pairs = gain.pairs if gain else len(pairs_of(running, attempt)) if running is not None else 0
-    name = names.get(attempt.lane, attempt.lane)
-    lane: list[Cell] = [(name, name)] if len(names) > 1 else []
+def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> SeriesRow:
+    trained = lanes.get(attempt.lane)
+    gain = gain_of(trained, attempt) if trained is not None and not attempt.outcome else attempt.gain
+    pairs = gain.pairs if gain else len(pairs_of(trained, attempt)) if trained is not None else 0
+    name = attempt.title or attempt.lane
+    lane: list[Cell] = [(name, name)] if len(lanes) > 1 else []
     change, outcome = change_text(attempt), outcome_text(attempt)
     gained: Cell = (gain_text(gain), gain.value) if gain else (DASH, None)
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""

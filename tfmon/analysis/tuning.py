@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -19,7 +18,7 @@ from tfmon.analysis.causes import Cause, code_of, setting_text
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
-from tfmon.model.knobs import Knob, KnobValue, find
+from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
@@ -48,7 +47,7 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     state = snapshot.tuned
     if result is None or state is None:
         return result
-    series = state.attempts[state.first :] if not state.over else ()
+    series = state.series if not state.over else ()
     settled = [
         one for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
     ]
@@ -129,25 +128,25 @@ def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     """Return the changes by the user or by tuning at the end of a period, in order."""
     state = period.experiment
-    kept = state.attempts[state.first :] if isinstance(state, TuneState) else ()
-    tuned = [_changes_of(one) for one in kept if one.outcome in (KEPT, UNDONE)]
+    attempts = state.series if isinstance(state, TuneState) else ()
+    tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
     return [period.changes, *tuned] if period.changes else tuned
 
 
-def plan_attempt(
-    lane: LaneState, cause: Cause, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
-) -> Attempt:
+def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1) -> Attempt:
     """Return the attempt that tries what mends one of some causes on a lane as it is set now."""
+    lane = snapshot.lane(name)
     before = dict(lane.settings)
     assert cause.knob is not None and cause.value is not None
     return Attempt(
-        lane=lane.spec.name,
+        lane=name,
         before=before,
         after={**before, cause.knob: cause.value},
         bottleneck=bottleneck,
         purpose=cause.advice,
-        restarts=find(knobs, cause.knob).kind == "restart",
+        restarts=find(snapshot.race.knobs, cause.knob).kind == "restart",
         choices=choices,
+        title=snapshot.called(lane),
     )
 
 
@@ -206,17 +205,18 @@ class Best:
     code: tuple[str, ...]
     """The lines of TensorFlow that do the same."""
     speed_up: Estimate | None
-    """Throughput at the end over that at the beginning, measured directly; None if nothing was kept."""
+    """Throughput under these settings over that at the beginning. `None` if it was not measured directly."""
 
 
 def best_of(state: TuneState) -> Best:
     """Return the outcome of a tuning."""
-    kept = [attempt for attempt in state.attempts[state.first :] if attempt.outcome == KEPT]
+    kept = [attempt for attempt in state.series if attempt.outcome == KEPT]
     settings = {knob: value for attempt in kept for knob, value in attempt.change.items()}
     code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
-    if len(kept) == 1:
-        return Best(settings, code, kept[0].gain)
-    return Best(settings, code, state.total.gain if state.total is not None else None)
+    whole = kept[0] if len(kept) == 1 else state.total
+    if whole is None or whole.outcome != KEPT or {**whole.before, **settings} != whole.after:
+        return Best(settings, code, None)
+    return Best(settings, code, whole.gain)
 
 
 WIDE = 2.0
@@ -272,11 +272,12 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
         return f"trying {change}: {_measured_text(lane, attempt)}"
     if attempt.outcome == REFUSED:
         return f"{change} is not possible: {attempt.reason}"
-    if attempt.outcome == STOPPED:
-        return f"{change}: stopped before it was known"
-    if attempt.outcome == UNDONE:
-        return f"{change}: undone"
     measured = gain_text(attempt.gain) if attempt.gain is not None else "too little could be measured"
+    if attempt.outcome == STOPPED:
+        so_far = f"{measured} so far, " if attempt.gain is not None else ""
+        return f"{change}: {so_far}stopped before it was known"
+    if attempt.outcome == UNDONE:
+        return f"{change}: {measured}, undone"
     if attempt.outcome == KEPT:
         return f"{change}: {measured}, kept"
     if attempt.gain is not None and not attempt.gain.clear_of(1):
@@ -298,12 +299,24 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
 
 
 def answer_text(state: TuneState) -> str:
-    """Name the settings that a series came to, and what they gain in all."""
-    best = best_of(state)
-    if not state.attempts:
-        return "nothing was tried" + ("" if state.over else " yet")
-    head = "best" if state.over else "best so far"
-    if not best.settings:
-        return f"{head}: the settings it began with"
-    gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-    return f"{head}: {settings_text(best.settings)}{gained}"
+    """Return the settings that a series came to and their gain, or how far it came without any."""
+    best, yet = best_of(state), "" if state.over else " yet"
+    undone = [f"{change_text(one)} was undone" for one in state.series if one.outcome == UNDONE]
+    head = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
+    if not state.series:
+        result = f"nothing was tried{yet}"
+    elif best.settings:
+        gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
+        result = f"{head}: {settings_text(best.settings)}{gained}"
+    elif undone:
+        result = "the settings it began with"
+    elif measured(state):
+        result = f"{head}: the settings it began with"
+    else:
+        result = "no change was measured to the end" if state.over else "no change is measured yet"
+    return "; ".join([result, *undone])
+
+
+def measured(state: TuneState) -> bool:
+    """Return whether any change of a series was measured until it was decided."""
+    return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.series)

@@ -55,7 +55,7 @@ class Tuning:
         driver.wait_until_racing([lane])
         start = dict(driver.lane(lane).settings)
         while (result := self._next_cause()) is not None:
-            if driver.snapshot().race.fresh and len(self.state.attempts) > self.state.first:
+            if driver.snapshot().race.fresh and self.state.series:
                 self._renew()
             self._try(*result)
             if not self.state.everything:
@@ -70,7 +70,7 @@ class Tuning:
     def _next_cause(self) -> tuple[Cause, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
         result: list[tuple[Cause, str, int]] = []
-        tried = len(self.state.attempts) - self.state.first
+        tried = len(self.state.series)
 
         def known() -> bool:
             self._driver.check(self.state.lane)
@@ -95,7 +95,8 @@ class Tuning:
         self._driver.wait_until_racing([lane])
 
     def _try(self, cause: Cause, bottleneck: str, choices: int) -> None:
-        attempt = plan_attempt(self._lane(), cause, bottleneck, self._driver.snapshot().race.knobs, choices)
+        self._lane()  # of this race
+        attempt = plan_attempt(self._driver.snapshot(), self.state.lane, cause, bottleneck, choices)
         earlier = self.state.attempts
 
         def tell(attempt: Attempt) -> None:
@@ -107,7 +108,7 @@ class Tuning:
     def _compare_with(self, start: Mapping[str, KnobValue]) -> None:
         """Measure the settings that were found against those at the beginning, unless one attempt did that."""
         lane, changed = self._lane(), best_of(self.state).settings
-        kept = [one for one in self.state.attempts[self.state.first :] if one.outcome == KEPT]
+        kept = [one for one in self.state.series if one.outcome == KEPT]
         if len(kept) < 2 or not changed:
             return
         restarts = any(one.restarts for one in kept)
@@ -147,6 +148,8 @@ class Tuning:
         except FailedError as failed:
             outcome, reason = REFUSED, str(failed)
         except StoppedError:
+            with contextlib.suppress(StoppedError):  # another race: the lane of this one is gone
+                attempt = replace(attempt, gain=gain_of(self._lane(), attempt))
             tell(replace(attempt, outcome=STOPPED))
             self._request(attempt.after if starts_changed else attempt.before)
             raise

@@ -66,7 +66,9 @@ class Attempt:
     reason: str = ""
     """Why it was refused."""
     gain: Estimate | None = None
-    """Throughput under the new settings over that under the old ones, when it was decided."""
+    """Throughput under the new settings over that under the old ones, when it was decided or stopped."""
+    title: str = ""
+    """Title of the lane when the attempt began."""
 
     @property
     def change(self) -> dict[str, KnobValue]:
@@ -92,10 +94,14 @@ class TuneState:
     """Why it ended before there was nothing left to try; empty otherwise."""
 
     @property
+    def series(self) -> tuple[Attempt, ...]:
+        """The attempts of this series; the latest last."""
+        return self.attempts[self.first :]
+
+    @property
     def latest(self) -> Attempt | None:
         """The attempt of this series that is or was made last."""
-        attempts = self.attempts[self.first :]
-        return self.total if self.total is not None else attempts[-1] if attempts else None
+        return self.total if self.total is not None else self.series[-1] if self.series else None
 
 
 Experiment: TypeAlias = CrossoverState | TuneState

@@ -65,9 +65,10 @@ def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
     lane, bottleneck = analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
     return {
         "lane": lane_json(lane),
-        "began_with": state.attempts[0].before if state.attempts else lane.settings,
+        "began_with": state.series[0].before if state.series else lane.settings,
         "attempts": [
             {
+                "lane": attempt.lane,
                 "tried": change_text(attempt),
                 "settings": attempt.change,
                 "against": attempt.bottleneck,
