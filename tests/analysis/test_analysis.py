@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from support.ui import Demo, changed_ten_times, racing_demo
 
-from tfmon.analysis import statistics
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.history import HEADS
+from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_statistics import SliceSpeed
@@ -44,7 +44,7 @@ def test_it_holds_what_its_parts_find():
     for lane, one in zip(SNAPSHOT.lanes, found.lanes, strict=True):
         assert one is found.lane(lane.spec.name) and one.lane is lane
         assert one.bottleneck == find_bottleneck(SNAPSHOT, lane) is not None
-        assert one.speed == statistics.speed(statistics.log_speeds(lane.slices)) is not None
+        assert one.speed == Throughput.of(lane.slices).speed(found.verdict.looks) is not None
         assert one.windows == lane.measurements.windows
     assert (found.news[:16], found.curve) == ("C batch 10 → 20:", None)
     with pytest.raises(KeyError):

@@ -31,7 +31,6 @@ from tfmon.analysis.statistics import (
     log_speeds,
     outliers,
     ratio,
-    speed,
 )
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
@@ -218,9 +217,9 @@ def test_the_throughput_of_grown_slices_is_the_same_with_what_is_known_before():
 
 
 def test_the_speed_needs_five_slices_in_which_something_was_trained():
-    estimate = speed(logs([100.0] * 5))
+    estimate = Throughput.of(tuple(slices([100.0] * 5))).speed()
     assert (estimate.value, estimate.pairs) == (pytest.approx(100), 5)
-    assert speed(logs([100.0] * 4 + [0.0])) is None
+    assert Throughput.of(tuple(slices([100.0] * 4 + [0.0]))).speed() is None
 
 
 class TestDrift:

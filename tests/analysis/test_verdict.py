@@ -10,6 +10,7 @@ from support.events import SECOND, window
 from support.ui import Demo
 from support.verdicts import ended, lane, noisy, snapshot
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, ScriptFacts, Totals
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses
@@ -196,6 +197,22 @@ class TestAnswers:
         unequal = BetweenProcesses(10 * 0.05**2, 10, 3)
         known, unknown = (find_verdict(ended(*lanes, between=one)).interval for one in (unequal, None))
         assert known.half_width > 3 * unknown.half_width
+
+    def test_a_pair_of_many_lanes_has_one_interval_in_verdict_ranks_and_knobs(self):
+        specs = [LaneSpec("cpu", {"batch_size": 10 * 2**place}) for place in range(5)]
+        demo = Demo(specs, mode=TURNS).go()
+        for _ in range(12):
+            demo.race(3, (1_000, 1_020, 1_300, 1_310, 2_000), 0.03)
+        found = analyse(demo.session.snapshot())
+        verdict = found.verdict
+        ranks, *pairs = verdict.ranked
+        over_slowest = re.fullmatch(r"E (\S+ \([^)]*\)), .* over A", ranks)[1]
+        factor, interval = over_slowest.rstrip(")").split(" (")
+        assert [one.partition(": ")[2] for one in pairs if "160 over 10:" in one] == [f"E/A {over_slowest}"]
+        assert verdict.text.startswith(f"E batch 160 is {factor} faster than A batch 10 (95 % CI {interval}, ")
+        assert {one.speed.kind for one in found.lanes} == {verdict.interval_kind}
+        plain = found.lanes[0].throughput.speed(replace(verdict.looks, choices=1))
+        assert found.lanes[0].speed.half_width > 1.2 * plain.half_width, "as wide as for ten pairs"
 
     def test_one_of_many_lanes_is_named_only_where_it_is_surer(self):
         lanes = [lane(f"gpu:{at}", noisy(100, 30, seed=at)) for at in range(5)]

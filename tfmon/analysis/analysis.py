@@ -11,6 +11,7 @@ from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import time_to_finish
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
+from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.analysis.verdict_notes import concern_notes
@@ -31,11 +32,13 @@ class LaneAnalysis:
     throughput: Throughput
     recent: WindowSums
     """What it did in the last seconds: the throughput that is shown as current."""
+    looks: Looks
+    """How the intervals of the verdict are looked at."""
 
     @property
     def speed(self) -> Estimate | None:
         """Throughput over its slices in examples/s, with its interval; None from too few slices."""
-        return self.throughput.speed
+        return self.throughput.speed(self.looks)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -154,7 +157,9 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         snapshot=snapshot,
         verdict=verdict,
         lanes=tuple(
-            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name], lane.recent())
+            LaneAnalysis(
+                lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name], lane.recent(), verdict.looks
+            )
             for lane in snapshot.lanes
         ),
         news=change_news(snapshot, rows) or tuning.news(snapshot),

@@ -212,7 +212,7 @@ def _place(
     ours, theirs = (Throughput.of(tuple(one for one in lane if one.round in whole)) for lane in slices)
     pairs = len(whole)
     ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior, apart=apart)
-    return CurvePoint(value, ours.speed, theirs.speed, ratio, pairs, refused)
+    return CurvePoint(value, ours.speed(), theirs.speed(), ratio, pairs, refused)
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:

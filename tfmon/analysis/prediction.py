@@ -41,9 +41,9 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
 
     An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
     interrupted, an always valid one takes its place, and so it does for a few pairs of a busy machine. A known
-    length is that since the measurement began again.
+    length is that since the measurement began again. Each pair of lanes is one comparison.
     """
-    choices = max(1, len(slices) - 1)
+    choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
     contended = contention(slices).slices_share if few else 0.0
     if not isinstance(contended, Missing) and contended >= MOST_SLICES:

@@ -80,10 +80,14 @@ class Throughput:
 
     slices: tuple[SliceSpeed, ...]
     logs: LogSpeeds
-    speed: Estimate | None
-    """In examples/s; None from too few slices."""
+    center: Center | None
+    """The mean logarithm; None from too few slices."""
     drift: float | None
     """See `drift`."""
+
+    def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
+        """Return the throughput in examples/s; None from too few slices."""
+        return None if self.center is None else _exponential(self.center.estimate(looks))
 
     @classmethod
     def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
@@ -95,7 +99,7 @@ class Throughput:
             logs |= log_speeds(slices[done:])
         else:
             logs = log_speeds(slices)
-        return cls(slices, logs, speed(logs), drift(logs))
+        return cls(slices, logs, trimmed_in_time([one.log for one in logs.values()]), drift(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +210,6 @@ def gain(
         return None if center is None else _exponential(center.estimate(looks))
     result = _compare(logs, (), [(new.process, old.process) for old, new in trained])
     return None if result is None else result.estimate(looks)
-
-
-def speed(lane: LogSpeeds) -> Estimate | None:
-    """Return a lane's throughput over its slices, in examples/s; None from too few."""
-    center = trimmed_in_time([one.log for one in lane.values()])
-    return None if center is None else _exponential(center.estimate())
 
 
 def drift(lane: LogSpeeds) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +12,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
+from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.prediction import (
     falling,
@@ -24,6 +26,7 @@ from tfmon.analysis.prediction import (
 from tfmon.analysis.statistics import LogRatio, Throughput
 from tfmon.analysis.verdict_notes import (
     MachineDifference,
+    Ratio,
     Scaling,
     concern_notes,
     hangs,
@@ -92,6 +95,8 @@ class Verdict:
     """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
+    looks: Looks = AT_THE_END
+    """How its intervals are looked at; those of the lanes' throughput, too."""
     kind: VerdictKind = ""
     """Which answer it is; empty before there is an interval."""
     left_s: float | None = None
@@ -229,28 +234,32 @@ def _judged(
 
     def pace(lane: tuple[LaneState, Throughput]) -> float:
         state, throughput = lane  # one disturbed slice hardly moves what the pairs are about
-        return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
+        return math.exp(throughput.center.value) if throughput.center else state.steady.examples_per_s or 0.0
 
     lanes = sorted(compared, key=pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
+    by_name = {lane.spec.name: throughput for lane, throughput in compared}
 
-    def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> LogRatio | None:
-        apart = snapshot.machine_key(one[0]) != snapshot.machine_key(other[0])
-        return statistics.compare(one[1].logs, other[1].logs, race.between, in_turns=not together, apart=apart)
+    def compared_with(one: LaneState, other: LaneState) -> LogRatio | None:
+        first, second = by_name[one.spec.name].logs, by_name[other.spec.name].logs
+        apart = snapshot.machine_key(one) != snapshot.machine_key(other)
+        return statistics.compare(first, second, race.between, in_turns=not together, apart=apart)
 
-    result = [(one[0].spec.name, compared_with(one, lanes[-1])) for one in lanes[:-1]]
-    lead = result[0][1]
-    if len(lanes) > 2:
-        lead = compared_with(lanes[0], lanes[1])
+    def ratio(one: LaneState, other: LaneState) -> Estimate | None:
+        result = compared_with(one, other)
+        return result.estimate(looks) if result is not None else None
+
+    result = [compared_with(one, slowest) for one, _ in lanes[:-1]]
+    lead = result[0] if len(lanes) == 2 else compared_with(fastest, next_fastest)
     shown = lead.estimate(looks) if lead is not None else None
-    estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in result]
-    ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
+    estimates = [one.estimate(looks) if one is not None else None for one in result]
+    ranking = tuple(Rank(one.spec.name, over) for (one, _), over in zip(lanes, estimates, strict=False) if over)
     if lead is None or shown is None or len(ranking) < len(result):
         return None
     # All intervals must be as narrow for `until_ci`, so the widest tells how long that takes.
     awaited = lead
     if race.until_ci is not None:
-        awaited = max((one for _, one in result if one is not None), key=lambda one: one.reach(looks))
+        awaited = max((one for one in result if one is not None), key=lambda one: one.reach(looks))
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     answer_ns = None
     if left_s is not None and not over:
@@ -271,12 +280,6 @@ def _judged(
         if len(lanes) == 2 and not over:
             text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += longer_text(left_s, snapshot, lead, looks, over=over)
-    by_name = {lane.spec.name: (lane, throughput) for lane, throughput in compared}
-
-    def ratio(first: LaneState, second: LaneState, choices: int = looks.choices) -> Estimate | None:
-        one = compared_with(by_name[first.spec.name], by_name[second.spec.name])
-        return one.estimate(replace(looks, choices=choices)) if one is not None else None
-
     judged = Verdict(
         *_named(snapshot, text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
@@ -285,6 +288,7 @@ def _judged(
         ranking=ranking,
         ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if len(lanes) > 2 else (),
         note="" if together else note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
+        looks=looks,
         kind=kind,
         left_s=left_s,
         answer_ns=answer_ns,
@@ -306,14 +310,14 @@ def ahead(who: str, ratio: Estimate) -> str:
 def _ranked(
     lanes: Sequence[LaneState],
     ranking: Sequence[Rank],
-    ratio: Callable[[LaneState, LaneState, int], Estimate | None],
+    ratio: Ratio,
 ) -> tuple[str, ...]:
     """Return each lane over the slowest, then each two that differ in one knob; the fastest come first."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
-    parts, pairs = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"], list(itertools.combinations(lanes, 2))
-    for one, other in pairs:
+    parts = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"]
+    for one, other in itertools.combinations(lanes, 2):
         knobs = [knob for knob in one.differs or () if one.in_effect.get(knob) != other.in_effect.get(knob)]
-        result = ratio(one, other, len(pairs)) if len(knobs) == 1 and one.spec.place == other.spec.place else None
+        result = ratio(one, other) if len(knobs) == 1 and one.spec.place == other.spec.place else None
         if result is not None:
             first, second = (show(lane.in_effect[knobs[0]]) for lane in (one, other))
             who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
