@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -215,20 +216,46 @@ def test_memory_that_grows_is_told_with_its_slope_and_when_it_is_full(value, gro
         assert found.low <= 1e7 <= found.high
 
 
-def test_the_machine_is_full_at_the_rate_of_the_lane():
+def growing(seconds: int, memory: Callable[[int], float]) -> tuple[Snapshot, list[str]]:
+    """Return a lane that trained so long, on a machine with 32 GiB left, and what is told of its memory."""
     events = []
-    for n in range(1, 80):
+    for n in range(1, seconds + 1):
         events += [
-            replace(tree_sample(), at_ns=n * SECOND, private_bytes=n * 10.0 * 2**20),
+            replace(tree_sample(), at_ns=n * SECOND, private_bytes=memory(n)),
             window(n * SECOND + 1),
         ]
     state = lane("cpu", phase(RACING), *events)
     host = replace(unknown_host(SECOND, HIDDEN), memory_total_bytes=2.0**36, memory_used_bytes=2.0**35)
-    snapshot = replace(known(state, 79.1), hosts={"": HostState(sample=host)})
-    (found,) = [one for one in concerns(snapshot, state) if one.id == "memory_grows"]
-    assert found.text == (
-        "memory grows by 10 MiB/s (10 MiB to 10 MiB), now 790 MiB; at this rate the machine's is full in 55 min"
-    )
+    snapshot = replace(known(state, seconds + 0.1), hosts={"": HostState(sample=host)})
+    return snapshot, [one.text for one in concerns(snapshot, state) if one.id == "memory_grows"]
+
+
+MIB = 2.0**20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "memory", "said"),
+    [
+        (31, lambda n: 300 * MIB + 1.1 * MIB * n, ""),
+        (31, lambda n: 300 * MIB + 60 * MIB * (1 - math.exp(-n / 10)), ""),
+        (139, lambda n: 300 * MIB + 60 * MIB * (1 - math.exp(-n / 30)), ""),
+        (200, lambda n: 300 * MIB + 60 * MIB * (1 - math.exp(-n / 50)), ""),
+        (60, lambda n: 300 * MIB + 20 * MIB * n, "memory grows by 20 MiB/s (20 MiB to 20 MiB), now 1.5 GiB"),
+        (200, lambda n: 300 * MIB + MIB * n, "memory grows by 1.0 MiB/s (1.0 MiB to 1.0 MiB), now 500 MiB; at this"),
+    ],
+)
+def test_a_framework_that_warms_up_is_no_leak_and_two_minutes_of_samples_give_a_forecast(seconds, memory, said):
+    _, told = growing(seconds, memory)
+    assert [one[: len(said)] for one in told] == [said] * bool(said)
+    assert all(("is full in" in one) is (seconds > 160) for one in told)
+
+
+def test_the_machine_is_full_at_the_rate_of_the_lane():
+    snapshot, told = growing(170, lambda n: n * 10.0 * MIB)
+    state = snapshot.lanes[0]
+    assert told == [
+        "memory grows by 10 MiB/s (10 MiB to 10 MiB), now 1.7 GiB; at this rate the machine's is full in 55 min"
+    ]
     traced = CauseSeen(at_ns=1, cause="retrace_value", place="train.py:7", count=400)
     what = "900 more after 300 steps"
     held = CauseSeen(at_ns=1, cause="memory_objects", place="", subject="EagerTensor", what=what)

@@ -38,6 +38,10 @@ FAR, BACK = 8.0, 0.5
 """A loss diverges if it is so many times its scatter above its best, and has lost this share of what it gained."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
 """Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
+FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
+"""Before the samples cover so long, memory must have grown by this share: a framework allocates for a while."""
+WIDEST_RATIO = 10
+"""Growth is not reported if the upper end of its interval is more times the lower one."""
 MANY_TRACES = 20
 """From so many graphs on they are told to be what grows."""
 SOON_S = 86_400.0
@@ -254,14 +258,14 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 
 @functools.lru_cache(maxsize=64)
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
-    """Return how fast samples grow, in their unit a second; None where they do not grow steadily.
+    """Return how fast samples grow, in their unit a second; None if they do not grow steadily.
 
     The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so
     that samples which only once grew, or go up and down, have a wide interval.
     """
-    points = points[len(points) // 4 :]
-    if len(points) < LEAST_SAMPLES * 3 // 4:
+    if len(points) < LEAST_SAMPLES:
         return None
+    forecast, points = _can_forecast(points), points[len(points) // 4 :]
     edges = [len(points) * place // GROUPS for place in range(GROUPS + 1)]
     groups = [points[edges[place] : edges[place + 1]] for place in range(GROUPS)]
     middles = [(fmean(at for at, _ in one) / 1e9, fmean(value for _, value in one)) for one in groups]
@@ -270,9 +274,15 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     reach = student(0.05, len(slopes) - 1) * deviation(slopes) / math.sqrt(len(slopes))
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
-    if slope - reach <= 0 or min(slopes[-GROUPS // 2 :]) <= 0 or grown < LEAST_GROWTH * middles[0][1]:
+    wide = slope + reach > WIDEST_RATIO * (slope - reach)
+    if wide or min(slopes[-GROUPS // 2 :]) <= 0 or grown < (LEAST_GROWTH if forecast else EARLY_GROWTH) * middles[0][1]:
         return None
     return Estimate(slope, slope - reach, slope + reach, len(points))
+
+
+def _can_forecast(points: tuple[tuple[int, float], ...]) -> bool:
+    """Return whether the samples that count cover enough time to say how memory goes on."""
+    return points[-1][0] - points[len(points) // 4][0] >= FORECAST_NS
 
 
 def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], float]) -> Iterator[Concern]:
@@ -290,8 +300,8 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
-            full = f"at this rate {where} is full in {units.about(left_s)}"
-            text = f"{what} grows by {slope}, now {units.memory(now)}; {full}{_what_grew(lane)}"
+            full = f"; at this rate {where} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
+            text = f"{what} grows by {slope}, now {units.memory(now)}{full}{_what_grew(lane)}"
             yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return
 
