@@ -15,7 +15,7 @@ from support.ui import Demo, changed_ten_times
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of
-from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
+from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import LaneEnded, LaneStarted
@@ -24,8 +24,8 @@ from tfmon.model.lane_events import Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts
 from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
-from tfmon.model.race import Race
-from tfmon.model.script_events import CauseSeen, Progressed, StackReported
+from tfmon.model.race import TURNS, Race
+from tfmon.model.script_events import CauseSeen, DefaultsResolved, Progressed, StackReported
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums, count
@@ -241,7 +241,11 @@ MIB = 2.0**20
         (139, lambda n: 300 * MIB + 60 * MIB * (1 - math.exp(-n / 30)), ""),
         (200, lambda n: 300 * MIB + 60 * MIB * (1 - math.exp(-n / 50)), ""),
         (60, lambda n: 300 * MIB + 20 * MIB * n, "memory grows by 20 MiB/s (20 MiB to 20 MiB), now 1.5 GiB"),
-        (200, lambda n: 300 * MIB + MIB * n, "memory grows by 1.0 MiB/s (1.0 MiB to 1.0 MiB), now 500 MiB; at this"),
+        (
+            200,
+            lambda n: 300 * MIB + MIB * n,
+            "memory grows by 1.0 MiB/s (1.0 MiB to 1.0 MiB), now 500 MiB; at this",
+        ),
     ],
 )
 def test_a_framework_that_warms_up_is_no_leak_and_two_minutes_of_samples_give_a_forecast(seconds, memory, said):
@@ -294,42 +298,56 @@ def test_a_lane_that_stands_still_says_where_for_what_and_which_child_was_killed
 
 @pytest.fixture
 def race():
-    """Return what lets two lanes of a script train to their end."""
+    """Return what lets two lanes of a script train to their end in turns."""
 
-    def run(*lanes: tuple[float, float], steps=(400, 400), batches=(32, 32), epochs: int = 3):
-        demo = Demo([LaneSpec("cpu"), LaneSpec("cpu")])
-        for name, (seconds, apart), last, batch in zip(demo.names, lanes, steps, batches, strict=True):
+    def run(
+        *lanes: tuple[float, float], steps=(400, 400), batches=(32, 32), epochs: int = 3, scatter: float = 0.02,
+        seeds=("7", "7"), restored: int = 0,
+    ):  # fmt: skip
+        demo = Demo([LaneSpec("cpu"), LaneSpec("cpu")], mode=TURNS)
+        for name, (seconds, apart), last, batch, seed in zip(
+            demo.names, lanes, steps, batches, seeds, strict=True
+        ):
             noise, now_ns = random.Random(name), demo.clock()
             started = LaneStarted(lane=name, at_ns=now_ns, pid=1, settings={}, command="python train.py")
             demo.session.accept(started)
+            demo.session.accept(DefaultsResolved(lane=name, at_ns=now_ns, values={"seed": seed}))
             for step in range(10, last + 1, 10):
+                span_ns = round(seconds * SECOND * 10 / last * math.exp(noise.gauss(0, scatter)))
                 demo.session.accept(
                     Window(
-                        lane=name, at_ns=now_ns + step * SECOND, span_ns=round(seconds * SECOND * 10 / last),
+                        lane=name, at_ns=now_ns + step * SECOND, span_ns=span_ns, round=step // 10,
                         steps=10, examples=10 * batch, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
                         longest_ns=1, histogram={}, settings={"batch_size": batch},
                         loss=2 * math.exp(-step / 200) + apart + noise.gauss(0, 0.05),
                     )
                 )  # fmt: skip
-            demo.session.accept(Progressed(lane=name, at_ns=demo.clock(), doing="fit", epochs_done=epochs))
+            went_on = {"restored": restored if name == demo.names[1] else 0, "epochs": 5}
+            done = Progressed(lane=name, at_ns=demo.clock(), doing="fit", epochs_done=epochs, **went_on)
+            demo.session.accept(done)
             ended = LaneEnded(lane=name, at_ns=now_ns, exit_code=0, signal=None, requested=False)
             demo.session.accept(ended)
         found = analyse(demo.session.snapshot())
-        lines = finish_lines(found.snapshot)
-        assert found.outcome.split(";")[0] == (
-            lines[0].split(" (")[0] if "finished the same" in lines[0] else found.verdict.text
-        )
-        return lines
+        finished = [found.finish.split(":")[0]] * ("finished the same" in found.finish)
+        assert found.outcome.startswith("; ".join([*finished, found.verdict.text]))
+        return found.finish_lines
 
     return run
 
 
-def test_time_to_finish_and_losses_that_agree(race):
+def test_who_finished_sooner_has_the_interval_of_the_race_and_losses_agree(race):
     (line,) = race((41.2, 0.0), (18.0, 0.0))
-    assert line.startswith(
-        "cpu #2 finished the same 3 epochs 2.3× sooner than cpu #1 (cpu #1 41.2 s, cpu #2 18.0 s of training); "
-        "loss at the end: cpu #1 "
+    assert re.match(
+        r"cpu #2 finished the same 3 epochs sooner than cpu #1: 2\.3× by its throughput \(95 % CI 2\.\d to 2\.\d; "
+        r"cpu #1 4\d\.\d s, cpu #2 18\.\d s of training\); loss at the end: cpu #1 ",
+        line,
     )
+
+
+@pytest.mark.parametrize("scatter", [0.02, 0.5])
+def test_one_run_of_each_of_two_equal_lanes_cannot_tell_who_finishes_sooner(race, scatter):
+    (line,) = race((18.0, 0.0), (18.0, 0.0), scatter=scatter)
+    assert line.startswith("one run of each cannot tell who finishes the same 3 epochs sooner (cpu #1 1")
 
 
 def test_losses_apart_are_warned_of(race):
@@ -339,20 +357,20 @@ def test_losses_apart_are_warned_of(race):
     )
 
 
+@pytest.mark.parametrize("run", [{"seeds": ("none", "none")}, {"seeds": ("7", "8")}, {"restored": 2}])
+def test_losses_of_runs_without_a_common_seed_or_start_differ_for_that_reason(race, run):
+    assert [one for one in race((41.2, 0.0), (18.0, 0.4), **run) if "train something else" in one] == []
+
+
 def test_a_loss_that_is_lost_in_one_lane_is_a_difference_and_in_both_is_none(race):
     _, warning = race((41.2, 0.0), (18.0, math.nan))
     assert warning == "the loss of cpu #2 is no longer finite, and that of cpu #1 is: they train differently"
     assert len(race((41.2, math.nan), (18.0, math.inf))) == 1
 
 
-def test_scripts_that_took_the_same_time_did_not_finish_sooner(race):
-    (line,) = race((18.0, 0.4), (18.0001, 0.4))
-    assert line.startswith("cpu #1 and cpu #2 finished the same 3 epochs in the same time (cpu #1 18.0 s, ")
-
-
 def test_scripts_that_trained_nothing_did_not_finish_sooner():
     lanes = [LaneState(LaneSpec("cpu", name=name), phase=DONE, script=SCRIPT) for name in "AB"]
-    assert finish_lines(replace(Demo([LaneSpec("cpu")]).session.snapshot(), lanes=tuple(lanes))) == ()
+    assert analyse(replace(Demo([LaneSpec("cpu")]).session.snapshot(), lanes=tuple(lanes))).finish_lines == ()
 
 
 def test_other_amounts_of_work_have_no_time_to_finish(race):
@@ -366,7 +384,7 @@ def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race,
     (line,) = race((41.2, 0.0), (18.0, 0.4), steps=(400, 200), batches=(32, 64), epochs=epochs)
     one, other = "cpu batch_size=32 #1", "cpu batch_size=64 #2"
     assert line.startswith(
-        f"{other} finished the same {work} 2.3× sooner than {one} ({one} 41.2 s, {other} 18.0 s"
+        f"{other} finished the same {work} sooner than {one}: 2.3× by its throughput (95 % CI 2"
     )
 
 
@@ -375,10 +393,8 @@ def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
     lanes = tuple(
         replace(one, script=SCRIPT, phase=DONE, totals=replace(one.totals, examples=9_000)) for one in known.lanes
     )
-    told = time_to_finish(replace(known, lanes=lanes), brief=True)
-    assert re.search(
-        r" finished the same 9 000 examples .* sooner than .*; settings of C changed on the way$", told
-    )
+    told = analyse(replace(known, lanes=lanes)).finish
+    assert re.search(r" the same 9 000 examples .*sooner.*; settings of C changed on the way$", told)
 
 
 def test_a_loss_curve_stays_small_and_covers_the_race():

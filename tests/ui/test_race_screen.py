@@ -288,9 +288,7 @@ def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses(
             demo.clock.ahead(0.2)
             demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
     shown = " ".join(text(frame(over(demo), width=200)).split())
-    assert (
-        "cpu finished the same 8 000 examples 1.01× sooner than gpu:0 (cpu 8.0 s, gpu:0 8.1 s of training)"
-        in shown
-    )
+    unsure = "one run of each cannot tell who finishes the same 8 000 examples sooner"
+    assert f"{unsure} (cpu 8.0 s, gpu:0 8.1 s of training)" in shown
     assert "loss at the end: cpu 2.0000" in shown
     assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown

@@ -9,7 +9,7 @@ from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover import Curve, curve_of
-from tfmon.analysis.finish import time_to_finish
+from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import Throughput
@@ -123,6 +123,16 @@ class Analysis:
         return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
     @property
+    def finish(self) -> str:
+        """Which lane of a script's race did the same work sooner, or why that is not known; else ""."""
+        return time_to_finish(self.snapshot, self.verdict.lead)
+
+    @property
+    def finish_lines(self) -> tuple[str, ...]:
+        """The lines about the end of a script's race; none before all lanes have ended."""
+        return tuple(filter(None, (self.finish, *loss_warnings(self.snapshot))))
+
+    @property
     def outcome(self) -> str:
         """One line on what came of the race, for lists."""
         snapshot, verdict = self.snapshot, self.verdict
@@ -130,7 +140,7 @@ class Analysis:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
         answer = verdict.text if decided or not self.earlier else self.earlier
-        parts = (time_to_finish(snapshot, brief=True), answer, self.tuned, *concern_notes(snapshot))
+        parts = (time_to_finish(snapshot, verdict.lead, brief=True), answer, self.tuned, *concern_notes(snapshot))
         return "; ".join(filter(None, parts))
 
 

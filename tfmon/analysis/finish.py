@@ -8,10 +8,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
 from tfmon.model.lane_texts import went_on
+from tfmon.model.readings import Estimate
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 
@@ -23,6 +25,14 @@ ALIKE = 1.1
 """Lanes did the same work where none did so many times as much as another: the last batch of an epoch differs."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
+
+
+class Lead(NamedTuple):
+    """The throughput of the fastest lane over that of the slowest, if the interval excludes 1."""
+
+    lane: str
+    over: str
+    ratio: Estimate
 
 
 def ending_line(snapshot: Snapshot) -> str:
@@ -50,14 +60,9 @@ def seconds_left(lane: LaneState) -> float | None:
     return batches / pace + (epochs + 1) * beside_ns / 1e9
 
 
-def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the lines about the end of a script's race; none before all lanes have done the same work."""
-    return tuple(line for line in (time_to_finish(snapshot), *loss_warnings(snapshot)) if line)
-
-
-def time_to_finish(snapshot: Snapshot, *, brief: bool = False) -> str:
-    """Return which lane of a script's race did the same work sooner, or why none did; empty before its end."""
-    text = _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
+def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool = False) -> str:
+    """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
+    text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
@@ -86,7 +91,7 @@ def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
 
 
-def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
+def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str:
     if len({went_on(lane) for lane in lanes}) > 1:
         return "" if brief else "no time to finish: the lanes trained other work"
     epochs = {lane.script.progress.epochs_done if lane.script.progress is not None else 0 for lane in lanes}
@@ -100,16 +105,18 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     work = units.several(done, "epoch") if len(epochs) == 1 and (done := epochs.pop()) else ""
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.totals.trained_ns)
-    sooner = units.ratio(last.totals.trained_ns / max(1, first.totals.trained_ns))
-    text = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
-    if sooner == units.ratio(1):
-        text = f"{' and '.join(lane.title for lane in lanes)} finished the same {work} in the same time"
+    times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes) + " of training"
+    if lead is None or (lead.lane, lead.over) != (first.spec.name, last.spec.name):
+        text = "" if brief else f"one run of each cannot tell who finishes the same {work} sooner ({times})"
+    else:
+        text = f"{first.title} finished the same {work} sooner than {last.title}"
+        factor, interval = units.ratio_in(lead.ratio.value, lead.ratio.low, lead.ratio.high)
+        text += "" if brief else f": {factor} by its throughput (95 % CI {interval}; {times})"
     if brief:
         return text
-    times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes)
     losses = [(lane.title, lane.totals.losses.last) for lane in lanes if lane.totals.losses.last is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
-    return f"{text} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
+    return text + (f"; loss at the end: {ends}" if ends else "")
 
 
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
@@ -121,8 +128,8 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
         sound = " and ".join(title for title, one in finite.items() if one)
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in combinations(lanes, 2):
-        if one.in_effect.get("batch_size") != other.in_effect.get("batch_size"):
-            continue  # their steps have other examples
+        if not _comparable(one, other):
+            continue
         scatter = max(loss_scatter(one.totals.losses.points), loss_scatter(other.totals.losses.points))
         apart = loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter:
@@ -131,6 +138,19 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
                 f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
             )
     return result
+
+
+def _comparable(one: LaneState, other: LaneState) -> bool:
+    """Return whether two lanes that train the same have about the same loss at each step.
+
+    Without a common seed, weights and the order of examples differ. Then only losses that never overlap tell more.
+    """
+    if one.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(one) != went_on(other):
+        return False
+    seeds = {lane.script.resolved.get("seed", "none") for lane in (one, other)}
+    first, second = ([loss for _, loss in _finite(lane.totals.losses.points)] for lane in (one, other))
+    seeded = len(seeds) == 1 and "none" not in seeds
+    return seeded or (bool(first and second) and (min(first) > max(second) or min(second) > max(first)))
 
 
 @functools.lru_cache(maxsize=64)

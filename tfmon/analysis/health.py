@@ -275,7 +275,11 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
     wide = slope + reach > WIDEST_RATIO * (slope - reach)
-    if wide or min(slopes[-GROUPS // 2 :]) <= 0 or grown < (LEAST_GROWTH if forecast else EARLY_GROWTH) * middles[0][1]:
+    if (
+        wide
+        or min(slopes[-GROUPS // 2 :]) <= 0
+        or grown < (LEAST_GROWTH if forecast else EARLY_GROWTH) * middles[0][1]
+    ):
         return None
     return Estimate(slope, slope - reach, slope + reach, len(points))
 
@@ -300,7 +304,9 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
-            full = f"; at this rate {where} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
+            full = (
+                f"; at this rate {where} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
+            )
             text = f"{what} grows by {slope}, now {units.memory(now)}{full}{_what_grew(lane)}"
             yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.finish import ended_itself, went_on_notes
+from tfmon.analysis.finish import Lead, ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
 from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
@@ -83,6 +83,8 @@ class Verdict:
     """The same with the lanes' ids for their names; empty where no lane is named."""
     winner: str | None = None
     """Name of the fastest lane, if the interval of its lead is above 1; else None."""
+    slowest: str | None = None
+    """Name of the slowest lane; None before there is an interval."""
     ratio: float | None = None
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
@@ -110,6 +112,13 @@ class Verdict:
     """What else differs between the machines of the lanes, and may be the cause, too."""
     scaling: tuple[Scaling, ...] = ()
     """How the throughput grows with the devices, where the lanes differ in their number only. The texts say so."""
+
+    @property
+    def lead(self) -> Lead | None:
+        """The lead of the winner over the slowest lane; None without a winner."""
+        if self.winner is None or self.slowest is None or self.interval is None:
+            return None
+        return Lead(self.winner, self.slowest, self.interval)
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -283,6 +292,7 @@ def _judged(
     judged = Verdict(
         *_named(snapshot, text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
+        slowest=slowest.spec.name,
         ratio=best.value,
         interval=best,
         ranking=ranking,

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
@@ -120,7 +119,7 @@ def _answer(analysis: Analysis, *, torn: bool) -> Iterator[Note | Code]:
         notes += map(Note, verdict.ranked)
     yield from notes
     limits = "" if analysis.is_series else verdict.note
-    yield from (Note(line) for line in (*finish_lines(snapshot), *race.differs, limits, race.interrupted) if line)
+    yield from (Note(line) for line in (*analysis.finish_lines, *race.differs, limits, race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
 

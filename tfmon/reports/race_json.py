@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
-from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.profile_diff import profiled_pair
@@ -94,7 +93,7 @@ def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
             "text": ". ".join([analysis.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
             "ranked": list(verdict.ranked),
             "earlier": analysis.earlier or None,
-            "finish": list(finish_lines(snapshot)),
+            "finish": list(analysis.finish_lines),
         },
         "history": [
             {
@@ -282,11 +281,9 @@ def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
 
 def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
     """Return the slowest lane's CPU time per example over the fastest one's; None where that says nothing."""
-    if not verdict.ranking:
+    if not verdict.ranking or verdict.slowest is None:
         return None
-    ranked = [rank.lane for rank in verdict.ranking]
-    slowest = next((lane for lane in snapshot.lanes if lane.spec.name not in ranked), None)
-    return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
+    return cpu_ratio(snapshot.lane(verdict.ranking[0].lane).slices, snapshot.lane(verdict.slowest).slices)
 
 
 def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:

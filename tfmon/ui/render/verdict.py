@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.finish import loss_warnings, time_to_finish
+from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
 from tfmon.analysis.verdict_notes import unlike_phases
@@ -245,7 +245,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
     for text, style in (
-        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
+        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (analysis.finish, TEXT),
         (analysis.earlier, STRONG), (analysis.news, STRONG),
         (snapshot.race.interrupted, strong(WARN)), *((line, strong(WARN)) for line in snapshot.race.differs),
         (verdict.note, TEXT),

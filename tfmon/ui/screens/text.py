@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lanes_together import ordered_settings
@@ -201,7 +200,7 @@ def verdict_lines(analysis: Analysis) -> list[str]:
     """Return the verdict as a sentence, what limits it, and what each lane trains under as far as they differ."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
-    lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *finish_lines(snapshot)]
+    lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *analysis.finish_lines]
     for lane in snapshot.lanes if snapshot.differing else ():
         differing = [(knob, value) for knob, value, differs in ordered_settings(lane) if differs]
         settings = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in differing)
