@@ -13,6 +13,7 @@ from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
 from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.health import concerns
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.analysis.shares import HIDDEN, NO_COPY, NOT_SAMPLED, shares_of
 from tfmon.model.gpu import ClockReason, GpuSample
@@ -20,6 +21,7 @@ from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, known
+from tfmon.model.script_events import CauseSeen
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -125,6 +127,20 @@ class TestLanes:
             "retracing: every step, 85 % of the time (train: `argument 3`: 1 → 2)"
         )
         assert kind_of(CASES["step"]).text.startswith("90 % in the training step; a profile (P) breaks it down")
+
+    def test_retracing_is_named_only_while_it_goes_on_and_with_the_share_of_its_causes(self):
+        assert kind_of(lane(call_ns=900, traced_steps=2, traced_ns=850)).kind != "retracing", "sizes vary now"
+        seen = CauseSeen(
+            at_ns=9, cause="retrace_keras", place="", subject="fit", count=7, cost_ns=22 * 10**9, of_ns=33 * 10**9
+        )
+        known = replace(CASES["retracing"], script=ScriptFacts("python train.py", causes=(seen,)))
+        assert kind_of(known).text == "retracing: 67 % of the time"
+        snapshot = Snapshot(0, Race(knobs=KNOBS), (known,), {"": HostState()})
+        (concern,) = (one for one in concerns(snapshot, known) if one.id == "retraces")
+        assert concern.text.startswith("7 traces took 67 % of the time")
+        assert "7 times" in kind_of(known).causes[0].text and kind_of(known).causes[0].share_pct == pytest.approx(
+            67, abs=0.5
+        )
 
     def test_a_script_without_tensorflow_is_not_advised_a_profile(self):
         script = replace(lane(call_ns=900), script=ScriptFacts("python train.py"))

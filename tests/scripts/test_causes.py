@@ -18,6 +18,11 @@ pytestmark = pytest.mark.tensorflow
 
 def causes_in(name: str, *arguments: str) -> dict[str, dict[str, Any]]:
     """Return the causes that `tfmon watch --json` names of a script, by their ids."""
+    return {one["id"]: one for one in lane_of(name, *arguments)["causes"]}
+
+
+def lane_of(name: str, *arguments: str) -> dict[str, Any]:
+    """Return the lane of a script that `tfmon watch --json` reports."""
     command = [sys.executable, "-m", "tfmon", "watch", "--json", "--no-record", "--", sys.executable, name]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1"}
     ran = subprocess.run(
@@ -30,8 +35,8 @@ def causes_in(name: str, *arguments: str) -> dict[str, dict[str, Any]]:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    (lane,) = json.loads(ran.stdout)["lanes"]
-    return {one["id"]: one for one in lane["causes"]}
+    lanes: list[dict[str, Any]] = json.loads(ran.stdout)["lanes"]
+    return lanes[0]
 
 
 def line_of(name: str, text: str) -> str:
@@ -63,6 +68,15 @@ def test_xla_that_compiles_without_a_trace_is_named_with_the_size():
     again = causes_in("xla_sizes.py")["retrace_xla"]
     assert "XLA compiles score for each shape, 7 times: (16, 3) → (17, 3), without a trace" in again["text"]
     assert again["place"].startswith(line_of("xla_sizes.py", "def score"))
+
+
+def test_predict_between_the_steps_and_two_traces_are_no_retracing():
+    lane = lane_of("predicting.py")
+    assert lane["steps"] == 272 and "retracing" not in (lane["bottleneck"] or "")
+    causes = {one["id"]: one for one in lane["causes"]}
+    assert not any(one.startswith("retrace_") for one in causes), "no step is traced again and again"
+    assert "`predict` is called between the steps, 12 times" in causes["between_call"]["text"]
+    assert causes["between_call"]["place"].startswith(line_of("predicting.py", "model.predict"))
 
 
 def test_slow_epochs_are_named():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.gpu_activity import activity_text
+from tfmon.analysis.health import LEAST_TRACES, retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.analysis.shares import Shares, shares_of
@@ -80,9 +81,11 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     match kinds[0]:
         case "retracing":
             share = evidence.retraced_steps
-            often = "every step" if share > 95 else f"{share:.0f} % of the steps"
+            often = "every step, " if share > 95 else f"{share:.0f} % of the steps, "
+            if lane.script.causes:  # they have the count
+                often = ""
             cause = f" ({lane.step.traced})" if lane.step.traced and not lane.script.causes else ""
-            text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
+            text = f"retracing: {often}{100 * retraces_of(lane)[1]:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.script.step else "training step"
             text = f"{evidence.step:.0f} % in the {what}"
@@ -140,8 +143,9 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
     steady = lane.steady
     # Without a read in every step, the one read at the end of a window waits for work that is queued: no stall.
     reads = shares.asynchronous and lane.settings.get("sync_every_step", False)
+    goes_on = steady.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT
     return Evidence(
-        retraced_steps=100 * steady.traced_steps / steady.steps,
+        retraced_steps=100 * steady.traced_steps / steady.steps if goes_on else 0.0,
         eager=not lane.settings.get("graph", True),
         input=known(shares.input_pct) or 0.0,
         transfer=known(shares.copy_pct) or 0.0,
@@ -151,7 +155,7 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
         reading=shares.reading_pct if reads else 0.0,
         sync=shares.sync_pct,
         other=shares.other_pct,
-        retracing=shares.retrace_pct,
+        retracing=shares.retrace_pct if goes_on else 0.0,
     )
 
 

@@ -141,6 +141,12 @@ KINDS: Mapping[str, CauseKind] = {
         code=("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
         least_count=20,
     ),
+    "between_call": _Call(
+        title="`{subject}` is called between the steps",
+        mends="call it less often, or with larger batches",
+        code=("if epoch % 5 == 0:  # not after every epoch",),
+        least_count=2,
+    ),
     "input_generator": _Input(
         title="{subject} makes one example at a time in Python",
         mends="yield whole batches, and leave out the `batch` after it; or let tf.data read and prepare the data",

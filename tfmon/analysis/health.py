@@ -30,6 +30,8 @@ LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 """How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
 TRACING_SHARE = 0.25
 """Traces are told from this share of the time on."""
+LEAST_TRACES = 3
+"""From so many traced steps on, tracing goes on: TensorFlow lets sizes vary after the second trace at most."""
 LOWER_RATE = "a lower learning rate may help"
 CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
@@ -119,6 +121,18 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
     return fmean(gaps_ns) / 1e9
 
 
+def retraces_of(lane: LaneState) -> tuple[int, float]:
+    """Return how many traces a lane made again and their share of the time.
+
+    A script's process observes each one; of other lanes the steady windows count the steps that traced.
+    """
+    seen = [one for one in lane.script.causes if one.cause.startswith("retrace_") and one.of_ns]
+    if seen:
+        return sum(one.count for one in seen), min(1.0, sum(one.cost_ns / one.of_ns for one in seen))
+    steady = lane.steady
+    return steady.traced_steps, steady.traced_ns / steady.span_ns if steady.span_ns else 0.0
+
+
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
     """Return the concerns of a lane, the worst first, then facts that need no action."""
     result = {one.id: one for one in _find(snapshot, lane)}
@@ -153,10 +167,9 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         what: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
         text = f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; ")
         yield Concern(what, text, since_s(change.at_ns))
-    steady = lane.steady
-    if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
-        share = units.percent(100 * steady.traced_ns / steady.span_ns)
-        text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
+    steady, (traces, traced) = lane.steady, retraces_of(lane)
+    if traces >= LEAST_TRACES and traced >= TRACING_SHARE:
+        text = f"{units.several(traces, 'trace')} took {units.percent(100 * traced)} of the time"
         yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
         steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share)

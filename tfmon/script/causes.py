@@ -55,6 +55,11 @@ class Causes:
         self._seen: dict[tuple[str, str, str], Observation] = {}
 
     @property
+    def unnamed_ns(self) -> int:
+        """The time since TensorFlow was loaded, without pauses and without what causes took."""
+        return self.passed_ns - self.named_ns
+
+    @property
     def passed_ns(self) -> int:
         """The time since TensorFlow was loaded, without pauses."""
         return time.monotonic_ns() - self._began_ns - self.paused_ns

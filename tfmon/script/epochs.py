@@ -50,7 +50,7 @@ class Epochs:
 
     @property
     def _now_ns(self) -> int:
-        return causes.passed_ns - causes.named_ns + self._own_ns
+        return causes.unnamed_ns + self._own_ns
 
     @property
     def _read(self) -> bool:

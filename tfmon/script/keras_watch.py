@@ -17,7 +17,7 @@ from typing import Any
 from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watched
 from tfmon.script.causes import causes
-from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
+from tfmon.script.hooking import FILES, NO_SCOPE, Watching, hidden, hooks, unseen
 from tfmon.script.keras_fit import Watcher, loss_of
 from tfmon.script.looking import leaves_of, line_of, rows_of, rows_of_part, users_frame
 from tfmon.script.sources import nothing
@@ -35,7 +35,7 @@ def watch(keras: Any) -> None:  # noqa: ANN401
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
     _replace(keras, "train_on_batch", _train_on_batch)
     for name in ("test_on_batch", "predict_on_batch"):
-        _replace(keras, name, hooks.around(_aside))
+        _replace(keras, name, hooks.around(_in_no_step))
 
 
 def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
@@ -54,12 +54,20 @@ def _aside(*_args: object, **_more: object) -> Watching:
             watcher.come_back()
 
 
+def _in_no_step(*_args: object, **_more: object) -> Watching:
+    """Have the watcher of loops overlook a call that trains nothing, and count none of its traces for a step."""
+    lane = process.joined()
+    traces = lane.control.traces if lane is not None and lane.measures_this_thread else None
+    with traces.ignored() if traces is not None else NO_SCOPE:
+        yield from _aside()
+
+
 def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:  # noqa: ANN401
     signature = inspect.signature(own)
 
     def with_callback(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         callback, pipeline = None, watched.pipeline if doing == "fit" else None
-        began_ns = time.monotonic_ns()
+        began_ns = causes.unnamed_ns
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -77,16 +85,19 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             with hooks:
                 callback.watcher.close()
                 if doing == "predict" and rows_of(bound.arguments.get("x")) == {1}:
-                    _one_sample("predict", time.monotonic_ns() - began_ns)
+                    _saw("one_sample", doing, began_ns)
+                elif doing != "fit" and Watcher.fit is None:
+                    _saw("between_call", doing, began_ns)
                 if pipeline is not None:
                     pipeline.fits(one_iterator=False)
 
-    hook: Callable[..., Any] = hooks.around(_aside)(with_callback)
+    hook: Callable[..., Any] = hooks.around(_aside if doing == "fit" else _in_no_step)(with_callback)
     return hook
 
 
-def _one_sample(method: str, took_ns: int) -> None:
-    causes.saw("one_sample", line_of(users_frame()), subject=method, cost_ns=took_ns)
+def _saw(cause: str, method: str, began_ns: int) -> None:
+    """Add a call of a method that has ended; `began_ns` is by the clock of unnamed time."""
+    causes.saw(cause, line_of(users_frame()), subject=method, cost_ns=causes.unnamed_ns - began_ns)
 
 
 def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
@@ -128,7 +139,7 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
     if hooks.off or not watcher.update_begins():
         yield from _aside()
         return
-    began_ns = time.monotonic_ns()
+    began_ns = causes.unnamed_ns
     try:
         result = yield hidden()
     except GeneratorExit:
@@ -136,7 +147,7 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
         raise
     rows = rows_of((args or tuple(kwargs.values()))[:2])
     if rows == {1}:
-        _one_sample("train_on_batch", time.monotonic_ns() - began_ns)
+        _saw("one_sample", "train_on_batch", began_ns)
     watcher.gradient(tuple(rows))
     watcher.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
     if watched.tensorflow is not None:

@@ -116,10 +116,11 @@ class Meter:
             call_ns = now_ns - self._began_ns - input_ns
         self._call_ns = call_ns
         took_ns = now_ns - clock.last_end_ns
-        if control.traces is not None and control.traces.count != self._seen_traces:
+        if control.traces is not None:
             self._seen_traces = control.traces.count
-            clock.traced_steps += 1
-            clock.traced_ns += call_ns
+            if control.traces.latest_ns > self._began_ns:
+                clock.traced_steps += 1
+                clock.traced_ns += call_ns
         clock.add([took_ns // steps] * steps, now_ns, examples, input_ns, call_ns)
         self._loss = loss
         if ended_ns is not None:

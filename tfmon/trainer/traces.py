@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
+OF_DATASET = "Dataset_"
+"""How tf.data begins the names of the graphs of its functions, which it traces when a dataset is made."""
 
 
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, and those of other threads, are not
-    counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
+    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, of datasets and of other threads are
+    not counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
     functions that a user's step calls.
 
     Thread: made and read in the thread that trains.
@@ -25,19 +29,32 @@ class TraceWatch:
 
         self.count = 0
         """Traces since the start."""
+        self.latest_ns = 0
+        """When the last one began; 0 before the first."""
         self._graphs: list[Any] = []
         self._thread = threading.get_ident()
         graph_type: Any = tf.__internal__.FuncGraph
         build = graph_type.__init__
 
-        def counting(graph: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-            if threading.get_ident() == self._thread and not tf.inside_function():
+        def counting(graph: Any, name: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            own = threading.get_ident() == self._thread and not str(name).startswith(OF_DATASET)
+            if own and not tf.inside_function():
                 self.count += 1
+                self.latest_ns = time.monotonic_ns()
                 self._graphs = [*self._graphs[-1:], graph]
-            build(graph, *args, **kwargs)
+            build(graph, name, *args, **kwargs)
 
         graph_type.__init__ = counting
         self._graph_type, self._build, self._counting = graph_type, build, counting
+
+    @contextlib.contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Count no trace of what is done in this context: it is no part of a step."""
+        before = self.count, self.latest_ns, self._graphs
+        try:
+            yield
+        finally:
+            self.count, self.latest_ns, self._graphs = before
 
     def close(self) -> None:
         """Stop counting, and leave TensorFlow as it was; what another library has put around it stays."""
@@ -75,6 +92,11 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: A
     shapes = [shape_of(one) for one in (old, new)]
     types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
     if None not in shapes and shapes[0] != shapes[1]:
+        same_rank = len(shapes[0] or ()) == len(shapes[1] or ())
+        if same_rank and all(
+            size in (was, None) for was, size in zip(shapes[0] or (), shapes[1] or (), strict=True)
+        ):
+            return "", "", False  # TensorFlow lets the sizes vary from now on: no other trace follows
         (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
         smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
         return SHAPE, f"`{path}`: {written(shapes[0])} → {written(shapes[1])}", smaller
