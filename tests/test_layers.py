@@ -176,6 +176,14 @@ def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
     assert not [str(one) for one in early]
 
 
+def test_what_runs_in_a_users_process_imports_the_standard_library_at_once():
+    """The user's folder may have a module of the same name, which a later import would find: see `site`."""
+    runs_there = {"script", "report", "trainer", "profile", "model"}
+    late = [one for one in all_imports() if one.package in runs_there and one.late]
+    library = sys.stdlib_module_names - {*sys.builtin_module_names, *ALLOWED}
+    assert not [str(one) for one in late if one.name in library]
+
+
 def test_no_files_import_each_other_in_a_circle():
     """Imports inside functions and those for types alone count, too."""
     parts = {module: module.relative_to(PACKAGE.parent).with_suffix("").parts for module in MODULES}

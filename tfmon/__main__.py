@@ -1,15 +1,16 @@
 """`python -m tfmon`, and the `tfmon` command."""
 
-from __future__ import annotations
-
+import os
 import sys
-from typing import NoReturn
 
 INTERRUPTED = 130
 
 
-def run() -> NoReturn:
+def run() -> None:
     """Run the command line. Ctrl+C ends it without a traceback even while it is loading."""
+    # Before the folders of PYTHONPATH and `python -m`, whose modules may have names of the standard library.
+    library = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib is slow to load
+    sys.path.sort(key=lambda entry: not entry.startswith(library) or "-packages" in entry)
     try:
         from tfmon.cli.main import main
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon import report
 from tfmon.model.events import LanePrinted
@@ -67,6 +68,56 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
     without = subprocess.run([sys.executable, path, "--a", "b c"], capture_output=True, text=True, check=True)
     found = told(watch(path, "--a", "b c"))
     assert found == json.loads(without.stdout) and found[-2:] == [str(own)] * 2
+
+
+SHADOW = """
+import sys
+if __name__ == "__main__":
+    import jax, os, time
+    if "TFMON_PIPES" in os.environ:
+        from tfmon import report
+    import statistics, select
+    if "TFMON_PIPES" in os.environ:
+        for step in range(400):
+            time.sleep(0.002)
+            report.step(examples=4)
+else:
+    import os
+    with open(os.environ["RAN"], "a") as file:
+        file.write(__name__ + "\\n")
+    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(__name__, LIBRARY)
+    if spec is None:
+        raise ModuleNotFoundError(__name__)
+    sys.modules[__name__] = sys.modules["_frozen_importlib"].module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[__name__])
+"""
+"""A script named like a module of the standard library; imported, it writes its name down and becomes that."""
+STARTS = (
+    "{python} statistics.py",
+    "{python} -m statistics",
+    "{python} -c \"import runpy; runpy.run_path('statistics.py', run_name='__main__')\"",
+    "{python} -c 'import torch' 2>$RAN",
+)
+
+
+def test_no_module_of_the_script_that_is_named_like_one_of_the_library_is_run_by_tfmon(
+    watch, tmp_path, monkeypatch
+):
+    home = str(Path(os.__file__).parent)
+    for name in sys.stdlib_module_names:
+        (tmp_path / f"{name}.py").write_text(SHADOW.replace("LIBRARY", repr([home, f"{home}/lib-dynload"])))
+    (tmp_path / "jax.py").touch()  # tfmon loads its hooks then
+    (tmp_path / "torch.py").write_text("raise ValueError('broken')\n")
+    monkeypatch.chdir(tmp_path)
+    line = "; ".join(f"export RAN={{ran}}.{number}; {start}" for number, start in enumerate(STARTS))
+    words = {ran: line.format(ran=ran, python=sys.executable) for ran in ("plain", "watched")}
+    subprocess.run(["/bin/sh", "-c", words["plain"]], timeout=HANGS_S)
+    race = watch("/bin/sh", "-c", words["watched"], environment={"TFMON_LANES": "2"})
+    output(race)
+    assert race.lane.totals.steps == 3 * 400
+    for number in range(len(STARTS)):
+        plain, watched = (Path(f"{ran}.{number}") for ran in ("plain", "watched"))
+        assert watched.read_text() == plain.read_text()
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,8 @@ class RecordedRuns:
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
-        command = [sys.executable, "-m", "tfmon", "export", str(recording), "--html", str(target)]
+        code = f"import sys; sys.path[:] = {sys.path!r}; from tfmon.__main__ import run; run()"
+        command = [sys.executable, "-c", code, "export", str(recording), "--html", str(target)]
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as child:

@@ -7,7 +7,7 @@ starts, imports, trains and ends as it would without tfmon.
   inherited pipes (`tfmon.model.lane_pipes`). Python runs `site/sitecustomize.py` at its start. It removes its
   folder from `sys.path`, runs the script's own sitecustomize, and waits for imports: of TensorFlow and Keras, to
   watch them (`watching`), of PyTorch and JAX, to notice them, and of `tfmon`, so that `from tfmon import report`
-  needs no installation.
+  needs no installation. What tfmon imports is never a module of the script's folder.
   With `tfmon.watch` a process that runs already is the lane for a while: `watching.begin` watches what it has
   loaded and will load, and `watching.end` puts everything back.
 - **Which process** (`process`). The first that trains. It takes a record lock on a file that the lane's processes

@@ -26,6 +26,7 @@ _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/", PORTS or "/d
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
 _pending: dict[str, str] = {}
+_own_tfmon: list[Callable[[], bool]] = []
 
 
 def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
@@ -82,10 +83,15 @@ _SEEN_BY: dict[str, Callable[..., None]] = {
 }
 
 
-def begin() -> None:
-    """Watch this process from now on, and send at its end what its lane has not sent."""
+def begin(has_own_tfmon: Callable[[], bool]) -> None:
+    """Watch this process from now on, and send at its end what its lane has not sent.
+
+    Args:
+        has_own_tfmon: Whether `tfmon` is a module of the script: it must not be loaded then, so nothing is sent.
+    """
     import atexit
 
+    _own_tfmon[:] = [has_own_tfmon]
     if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
         atexit.register(tell_rest)
         sys.addaudithook(hear)
@@ -117,7 +123,7 @@ def tell_rest() -> None:
 
 def _tell(taken: list[tuple[str, str]]) -> None:
     try:
-        if taken:
+        if taken and not any(has_own() for has_own in _own_tfmon):
             _send(taken)
     except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
         return
@@ -149,9 +155,8 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
     it or connects to it: a lane finds no server but its own, and a port that it tests is free, as if it ran alone.
     What another program has is in use for all.
     """
-    from functools import wraps
+    wraps: Callable[..., Any] = sys.modules["functools"].wraps  # the module `socket` has loaded it
 
-    @wraps(plain)
     def call(sock: Any, address: Any, /) -> Any:  # noqa: ANN401
         module = sys.modules["socket"]
         tcp = sock.type == module.SOCK_STREAM and sock.family in (module.AF_INET, module.AF_INET6)
@@ -172,7 +177,7 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
             _tell([(f"port {address[1]}", f"b{own}")])  # at once: a server may be a child that a signal ends
         return done
 
-    return call
+    return wraps(plain)(call)  # type: ignore[no-any-return]
 
 
 def _made(link: str, text: str) -> bool:

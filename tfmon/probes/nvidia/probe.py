@@ -38,14 +38,6 @@ _RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
 """Time until the driver is opened again; after any other failure 5 s, then twice as long each time."""
 _PERMANENT = frozenset({LIBRARY_MISMATCH, LIBRARY_NOT_FOUND, WRONG_PACKAGE, CRASHES, NO_ANSWER})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
-_REHEARSAL = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from tfmon.probes.nvidia.probe import rehearse
-rehearse()
-"""
-"""The folder of this tfmon is its argument: on another machine it is not installed, but only unpacked."""
-_FOLDER = str(Path(__file__).parents[3])
 _REHEARSAL_S = 10.0
 
 
@@ -211,9 +203,10 @@ def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARS
 
     On WSL2 some versions of the driver's library crash, and would end tfmon with them.
     """
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import rehearse; rehearse()"
     try:
         answer = subprocess.run(
-            program or (sys.executable, "-c", _REHEARSAL, _FOLDER),
+            program or (sys.executable, "-c", code),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ loaded by now. Imported by another name, for its finder, it does nothing.
 
 import os
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,19 +16,36 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - path
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
 
+MACHINERY: "Any" = sys.modules["_frozen_importlib_external"]
+LIBRARY = [os.path.dirname(os.__file__)]  # noqa: PTH120
+LIBRARY += [entry for entry in sys.path if os.path.basename(entry) == "lib-dynload"]  # noqa: PTH119
+"""The folders of the standard library."""
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
-def monitors() -> "Any":  # noqa: ANN401
-    """Return the spec of the monitor's `tfmon`."""
-    from importlib.util import spec_from_file_location
+def plain_spec(name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
+    """Return what Python finds for a module without tfmon's finders."""
+    for finder in sys.meta_path:
+        find = None if isinstance(finder, Finder) else getattr(finder, "find_spec", None)
+        spec = None if find is None else find(name, path, target)
+        if spec is not None:
+            return spec
+    return None
 
-    start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
-    return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
+
+def library_spec(name: str) -> "Any":  # noqa: ANN401
+    """Return the spec of a module of the standard library; raises ModuleNotFoundError if this Python lacks it."""
+    frozen = sys.modules["_frozen_importlib"]
+    spec = frozen.BuiltinImporter.find_spec(name) or frozen.FrozenImporter.find_spec(name)
+    spec = spec or MACHINERY.PathFinder.find_spec(name, LIBRARY)
+    if spec is None:
+        raise ModuleNotFoundError("No module named " + repr(name), name=name)
+    return spec
 
 
-def is_users(spec: "Any") -> bool:  # noqa: ANN401
+def is_users() -> bool:
     """Return whether what the script would import as `tfmon` is its own: a module, or a folder with modules."""
+    spec = plain_spec("tfmon")
     if spec is None:
         return False
     folders = list(spec.submodule_search_locations or ())
@@ -53,27 +71,76 @@ def say(what: str, reason: str) -> None:
 
 
 class Finder:
-    """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded."""
+    """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded.
+
+    tfmon never runs a module of the script that is named like one of the standard library. While a module of tfmon
+    is loaded, such names are searched in `LIBRARY`, and the script's own modules of such names are put aside.
+    """
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        """The threads that load a module of tfmon now."""
+        self.private: dict[str, Any] = {}
+        """Modules of the standard library whose names the script's folders have, too. Only tfmon sees them."""
+        self.aside: dict[str, Any] = {}
+        """The script's own modules of such names, while a module of tfmon is loaded."""
+        self.before: set[str] = set()
+        """The names of all modules before that."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
-        """Return the spec of `tfmon` or of a watched library; None for any other module."""
-        if name not in WATCHED and name != "tfmon":
+        """Return the spec of a module of tfmon, or of a watched library; None for any other module."""
+        if path is None and get_ident() in self.threads and name in sys.stdlib_module_names:
+            return library_spec(name)
+        if name == "tfmon" and not is_users():
+            start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
+            spec = MACHINERY.spec_from_file_location(name, start, submodule_search_locations=[PACKAGE])
+        elif name in WATCHED or name.startswith("tfmon."):
+            spec = plain_spec(name, path, target)
+        else:
             return None
-        finds = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
-        specs = (find(name, path, target) for find in finds if find is not None)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if name == "tfmon":
-            return spec if is_users(spec) else monitors()
-        if spec is not None and spec.loader is not None:
-            spec.loader = Loader(spec.loader)
+        if spec is not None and spec.loader is not None and (name in WATCHED or spec.origin.startswith(PACKAGE)):
+            spec.loader = (WatchedLoader if name in WATCHED else Loader)(spec.loader, self)
         return spec
+
+    def load(self, loader: "Any", module: "Any") -> None:  # noqa: ANN401
+        """Load a module of tfmon, and then leave the private modules to tfmon alone."""
+        if get_ident() in self.threads:
+            loader.exec_module(module)
+            return
+        if not self.threads:
+            specs = {name: getattr(sys.modules.get(name), "__spec__", None) for name in sys.stdlib_module_names}
+            names = {name for name, spec in specs.items() if is_elsewhere(spec)}
+            self.aside = {
+                name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in names
+            }
+            self.before = set(sys.modules)
+            sys.modules.update(self.private)
+        self.threads.add(get_ident())
+        try:
+            loader.exec_module(module)
+        finally:
+            self.threads.discard(get_ident())
+            if not self.threads:
+                new = set(sys.modules) - self.before
+                library = new & sys.stdlib_module_names
+                names = {name for name in library if name in self.aside or is_elsewhere(plain_spec(name))}
+                for name in new:
+                    if name.partition(".")[0] in names:
+                        self.private[name] = sys.modules.pop(name)
+                sys.modules.update(self.aside)
+
+
+def is_elsewhere(spec: "Any") -> bool:  # noqa: ANN401
+    """Return whether a module with this spec has a file outside of the standard library."""
+    folder = os.path.dirname(getattr(spec, "origin", None) or "")  # noqa: PTH120
+    return folder != "" and ("-packages" in folder or not folder.startswith(tuple(LIBRARY)))
 
 
 class Loader:
-    """Loads a module with its own loader, then watches it."""
+    """Loads a module of tfmon with its own loader."""
 
-    def __init__(self, own: "Any") -> None:  # noqa: ANN401
-        self.own = own
+    def __init__(self, own: "Any", finder: Finder) -> None:  # noqa: ANN401
+        self.own, self.finder = own, finder
 
     def __getattr__(self, name: str) -> "Any":  # noqa: ANN401
         return getattr(self.own, name)
@@ -85,11 +152,22 @@ class Loader:
     def exec_module(self, module: "Any") -> None:  # noqa: ANN401
         """Load the module, and leave its own loader in its place."""
         module.__spec__.loader = module.__loader__ = self.own
-        self.own.exec_module(module)
-        try:
-            from importlib.util import find_spec
+        self.finder.load(self.own, module)
 
-            if is_users(find_spec("tfmon")):
+
+class WatchedLoader(Loader):
+    """Loads a library with its own loader, then watches it."""
+
+    def exec_module(self, module: "Any") -> None:  # noqa: ANN401
+        """Load the library, and leave its own loader in its place."""
+        module.__spec__.loader = module.__loader__ = self.own
+        try:
+            self.own.exec_module(module)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+            raise
+        try:
+            if is_users():
                 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
                 say("steps", "the script has a module named tfmon of its own, so it is not watched")
                 return
@@ -107,17 +185,16 @@ def watch_uses() -> None:
             # Not as a part of `tfmon`: the script may have a module of that name.
             path = os.path.join(PACKAGE, "script", "uses.py")  # noqa: PTH118
             module = type(sys)("_tfmon_uses")
-            sys.modules["_frozen_importlib_external"].SourceFileLoader("_tfmon_uses", path).exec_module(module)
+            MACHINERY.SourceFileLoader("_tfmon_uses", path).exec_module(module)
             sys.modules["_tfmon_uses"] = module
-            module.begin()
+            module.begin(is_users)
     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
         os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
 
 
 def run_next_sitecustomize() -> None:
     """Run the sitecustomize that the script would have had without this one."""
-    machinery: Any = sys.modules["_frozen_importlib_external"]
-    spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    spec = MACHINERY.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
     module = type(sys)("sitecustomize")
