@@ -158,6 +158,15 @@ def test_a_lane_that_became_slower_is_told_since_when_by_how_much_and_why(after,
     assert f"(0:39); {why}" in found.text
 
 
+def test_a_lane_that_became_slower_in_its_first_seconds_is_told_so():
+    first = [*steady(4, 10)]
+    state = lane("cpu", phase(RACING), *first, *steady(20, 30, first[-1].at_ns / SECOND, first[-1].step))
+    told = trained_text(known(state, 24.1), state)
+    assert told.startswith(
+        "cpu: 3.000 times slower (95 % CI 3.000 to 3.000) since step 401 (0:03); the step itself"
+    )
+
+
 def test_a_lane_that_became_faster_waits_less_for_what_it_waited_for():
     first = [*steady(40, 60, cpu=30.0, waited=65.0)]
     state = lane("cpu", phase(RACING), *first, *steady(40, 20, first[-1].at_ns / SECOND, first[-1].step))

@@ -103,7 +103,8 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
     if place == len(levels) - 1:
         return None
     change = _change(lane, levels[place], levels[-1], levels[place + 1])
-    return change if change.ratio.value >= LEAST_RATIO else None
+    unsure = 0 < change.ratio.low <= 1  # 0 if the interval is not known
+    return change if change.ratio.value >= LEAST_RATIO and not unsure else None
 
 
 def _pace_ns(blocks: Sequence[StepBlock]) -> float:

@@ -8,6 +8,9 @@ with a probability of N / `LIMIT` at most. A margin is taken off each block befo
 changes less does not count, and blocks that follow each other may be somewhat alike. Memory is bounded: of many
 blocks every second one is dropped, and so on from then.
 
+A slowdown before there are enough blocks to rank is found by all splits of the first ones: of exchangeable blocks,
+the number of early ones among the slowest is hypergeometric.
+
 Sources: Shin, Ramdas, Rinaldo (2022), arXiv 2203.03532; Vovk et al. (2003), Testing exchangeability on-line.
 """
 
@@ -30,6 +33,8 @@ LEAST_BLOCKS = 19
 """Blocks before the first bet: a rank among fewer says little."""
 POWER = 0.3
 """A rank p, as a share, gains POWER * p ** (POWER - 1): 1 on average."""
+EARLY_BLOCKS, LEAST_EARLY, EARLY_ERROR = 64, 5, 1e-6
+"""Blocks that are split, the least on each side, and how seldom a split must be by chance to count."""
 MOST_BLOCKS, MOST_KEPT = 128, 32
 """Blocks of a scale, and of a level that is over."""
 MOST_LEVELS, MOST_NOTES = 8, 16
@@ -150,11 +155,12 @@ class BlockScale:
                 known, every = known[::2], 2 * every
         return BlockScale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
 
-    @property
-    def alarm(self) -> Bet | None:
-        """The bet that has gained enough; None for neither."""
+    def changed_from(self, margin: float) -> StepBlock | None:
+        """Return the first block at another speed; None if the speed has not changed."""
         best = max(self.bets, key=lambda one: one.gain)
-        return best if best.gain >= math.log(LIMIT) else None
+        if best.gain >= math.log(LIMIT):
+            return self.pending[max(0, best.began - (self.number - len(self.pending)))]
+        return _slower_from(self.blocks, margin) if self.number <= EARLY_BLOCKS else None
 
     @property
     def blocks(self) -> tuple[StepBlock, ...]:
@@ -207,16 +213,15 @@ class SpeedWatch:
                 one.plus(oldest, length_ns, margin)
                 for one, (length_ns, margin) in zip(scales, SCALES, strict=True)
             )
-            for scale in scales:
-                if scale.open is None and (bet := scale.alarm) is not None:
-                    watch = watch._changed(scales, scale, bet)
+            for scale, (_, margin) in zip(scales, SCALES, strict=True):
+                if scale.open is None and (first := scale.changed_from(margin)) is not None:
+                    watch = watch._changed(scales, scale, first)
                     scales = watch.scales
                     break
         return replace(watch, scales=scales, late=late)
 
-    def _changed(self, scales: tuple[BlockScale, ...], scale: BlockScale, bet: Bet) -> SpeedWatch:
-        """Return the watch at a new level, because a bet on one of the scales has gained enough."""
-        first = scale.pending[max(0, bet.began - (scale.number - len(scale.pending)))]
+    def _changed(self, scales: tuple[BlockScale, ...], scale: BlockScale, first: StepBlock) -> SpeedWatch:
+        """Return the watch at a new level, which begins with a block of one of the scales."""
         before = tuple(one for one in scale.blocks if one.since_ns < first.since_ns)
         level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
         return replace(
@@ -279,3 +284,19 @@ def _rank(before: Sequence[float], now: float, sign: int) -> float:
     """Return the share of values, with `now`, that are at least as large as it; with a sign of -1 as small."""
     beyond = [one >= now for one in before] if sign > 0 else [one <= now for one in before]
     return (1 + sum(beyond)) / (1 + len(before))
+
+
+def _slower_from(blocks: Sequence[StepBlock], margin: float) -> StepBlock | None:
+    """Return the block from which on the others are slower than those before it; None if chance explains that."""
+    best, first = EARLY_ERROR, None
+    for times_ns in ([one.mean_ns for one in blocks], [one.median_ns for one in blocks]):
+        for early in range(LEAST_EARLY, len(blocks) - LEAST_EARLY + 1):
+            if times_ns[early] < times_ns[early - 1] * math.exp(margin / 2):
+                continue
+            before, after = times_ns[:early], [one * math.exp(-margin) for one in times_ns[early:]]
+            limit_ns = sorted([*before, *after])[early - 1]
+            slow = sum(one > limit_ns for one in before)
+            ways = sum(math.comb(early, one) * math.comb(len(after), one) for one in range(slow + 1))
+            chance = ways / math.comb(len(blocks), early)
+            best, first = (chance, blocks[early]) if chance < best else (best, first)
+    return first
