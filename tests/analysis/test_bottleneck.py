@@ -38,7 +38,7 @@ CASES = {
     "input": lane(computing=0.9, input_ns=700, call_ns=250),
     "eager": lane(computing=0.3, call_ns=900, settings={"graph": False}),
     "step": lane(call_ns=900),
-    "dispatch": lane(computing=0.4, input_ns=100, call_ns=800),
+    "dispatch": lane(computing=0.2, input_ns=100, call_ns=800),
     "other": lane(computing=0.9, call_ns=300, input_ns=100),
     "sync": lane(
         "gpu:0", call_ns=100, sync_ns=850, settings={"sync_every_step": True},
@@ -105,6 +105,13 @@ def step(dispatch: float, compute: float) -> dict[str, float]:
         ({"dispatch": 21, "compute": None, "step": 21, "input": 22, "transfer": 25}, "dispatch transfer"),
         ({"dispatch": 70, "compute": None, "step": 70}, "dispatch"),
         ({**UNSPLIT, "step": 90}, "step"),
+        # A lead of dispatch or compute below its uncertainty is none; other parts are known well.
+        ({**step(30, 43), "split_error": 29}, "dispatch compute"),
+        ({**step(29, 57), "split_error": 34}, "compute dispatch"),
+        ({**step(56, 30), "split_error": 34}, "dispatch compute"),
+        ({**step(75, 5), "split_error": 32}, "dispatch"),
+        ({**step(56, 28), "input": 30, "split_error": 34}, "dispatch compute"),
+        ({**step(20, 30), "input": 45, "split_error": 20}, "input"),
     ],
 )
 def test_each_rule_at_its_threshold_and_in_its_order(changes, kinds):
@@ -121,7 +128,9 @@ class TestLanes:
     def test_the_sentence_names_the_shares(self):
         assert kind_of(CASES["input"]).text == "input-bound: waiting for batches takes 70 % of the time"
         mixed = kind_of(lane(computing=0.6, input_ns=395, call_ns=605))
-        assert mixed.text == "mixed: waiting for batches takes 40 % of the time, computing 36 %"
+        assert mixed.text == "input and compute alike: waiting for batches takes 40 % of the time, computing 36 %"
+        alike = [kind_of(lane(computing=share, call_ns=860)) for share in (0.35, 0.65)]
+        assert [one.text.partition(":")[0] for one in alike] == ["dispatch and compute alike"] * 2
         assert {("cache", True), ("xla", True)} <= {(one.knob, one.value) for one in mixed.causes}
         assert kind_of(CASES["retracing"]).text == (
             "retracing: every step, 85 % of the time (train: `argument 3`: 1 → 2)"

@@ -4,8 +4,8 @@ The trainer's process imports this file with the reading of profiles, so it impo
 
 The first rule that applies names the bottleneck. The order is such that an earlier one explains a later one away:
 a step that is traced waits for nothing else, and where the device works nearly all the time, the host's waits are
-hidden behind it. A part of step time that is larger or hardly smaller than the one named is named with it: a lane
-that computes 54 % of the time and starts its steps in 30 % is `mixed`.
+hidden behind it. A part of step time that is larger or hardly smaller than the one named is named with it, as
+`mixed`: "dispatch and compute alike". How a step splits into these two is less certain than its other parts.
 
 Source: order and thresholds go back to lanes whose bottleneck is known by how they are made, and
 `benchmarks/attribution.py` checks them on such lanes, by their windows and by their profiles. The threshold
@@ -60,6 +60,8 @@ class Evidence:
     retracing: float
     all_reduce: float = 0.0
     """Adding values up over the devices while nothing computes, and waiting for the slowest of them."""
+    split_error: float = 0.0
+    """What the difference of `dispatch` and `compute` is uncertain by. Units: percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
         """Return the share that a bottleneck is about; 0 where it is not known."""
@@ -132,29 +134,25 @@ def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
     }
     own: BottleneckKind = "dispatch" if rule.kind == "eager" else rule.kind
     del sizes[own]
-    rival = max(sizes, key=lambda kind: sizes[kind])
-    return (rule.kind, rival) if sizes[rival] > evidence.share(own) - MIXED_POINTS else (rule.kind,)
+    doubt = dict.fromkeys(sizes, MIXED_POINTS)
+    if own in ("dispatch", "compute"):
+        doubt |= {kind: max(MIXED_POINTS, evidence.split_error) for kind in ("dispatch", "compute")}
+    rival = max(sizes, key=lambda kind: sizes[kind] + doubt[kind])
+    return (rule.kind, rival) if sizes[rival] > evidence.share(own) - doubt[rival] else (rule.kind,)
 
 
-_LABELS: Mapping[BottleneckKind, str] = {
-    "compute": "compute-bound",
-    "input": "input-bound",
-    "sync": "sync-bound",
-    "transfer": "transfer-bound",
-    "all-reduce": "all-reduce-bound",
-    "other": "loop-bound",
-    "eager": "eager execution",
-    "dispatch": "dispatch-bound",
-}
+_NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager execution"}
+"""Names of kinds on the screen that differ from the kind."""
 
 
 def sentence(kinds: tuple[BottleneckKind, ...], evidence: Evidence, phrases: Mapping[BottleneckKind, str]) -> str:
     """Write a bottleneck: "input-bound: waiting for batches takes 62 % of the time"."""
     first, *others = kinds
-    if not others:
-        return f"{_LABELS[first]}: {phrases[first]} takes {evidence.share(first):.0f} % of the time"
-    rival = others[0]
-    size = evidence.sync if rival == "sync" else evidence.share(rival)
-    return (
-        f"mixed: {phrases[first]} takes {evidence.share(first):.0f} % of the time, {phrases[rival]} {size:.0f} %"
+    names, takes = (
+        [_NAMES.get(kind, kind) for kind in kinds],
+        f"{phrases[first]} takes {evidence.share(first):.0f} %",
     )
+    if not others:
+        return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of the time"
+    size = evidence.sync if others[0] == "sync" else evidence.share(others[0])
+    return f"{' and '.join(names)} alike: {takes} of the time, {phrases[others[0]]} {size:.0f} %"
