@@ -67,7 +67,7 @@ def test_a_message_goes_away_after_its_time():
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     lines = text(frame(racing_demo(), 60, 6)).splitlines()
     assert lines[0].startswith(" C 7.7k ex/s  racing")
-    assert lines[1].strip() == "mixed: starting the step takes 40 % of the time,…", "free rows say what limits"
+    assert lines[1].strip() == "dispatch and compute alike: starting the step takes…", "free rows say what limits"
     assert lines[2].startswith(" G 2.4k ex/s  racing")
     assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3)"), "each lane is named once"
     lines = text(frame(racing_demo(), 60, 4)).splitlines()

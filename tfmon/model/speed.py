@@ -214,8 +214,8 @@ class SpeedWatch:
                 for one, (length_ns, margin) in zip(scales, SCALES, strict=True)
             )
             for scale, (_, margin) in zip(scales, SCALES, strict=True):
-                if scale.open is None and (first := scale.changed_from(margin)) is not None:
-                    watch = watch._changed(scales, scale, first)
+                if scale.open is None and (began := scale.changed_from(margin)) is not None:
+                    watch = watch._changed(scales, scale, began)
                     scales = watch.scales
                     break
         return replace(watch, scales=scales, late=late)
