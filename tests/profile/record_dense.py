@@ -1,6 +1,9 @@
 """Record five steps of a net with a large dense layer, which trains on one batch, into a folder: for `test_xprof`.
 
 python tests/profile/record_dense.py FOLDER
+
+`data/dense-onednn.xplane.pb.gz` and, with TF_CPU_ALLOCATOR_USE_BFC=true, `data/dense-bfc.xplane.pb.gz`: TensorFlow
+2.21, without the name of the folder. XProf and tfmon may report different moments of a peak that is reached twice.
 """
 
 from __future__ import annotations

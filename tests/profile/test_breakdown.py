@@ -57,6 +57,18 @@ class TestGraphOnTheCpu:
         assert (us(profile.call.compute_ns), profile.bottleneck.kind) == (100, "input")
         assert tells("tf_data_get_next/1", taken, ())
 
+    def test_operations_count_whose_thread_was_still_at_work_when_the_capture_ended(self):
+        """An event is recorded when it ends: the last `ExecutorState::Process` of a thread may be missing."""
+        steps, op = 3, ("net/dense/MatMul:MatMul", 150, 700)
+        loop = each_step(steps, lambda n, at: [marker(n, at), *calling(at + 100, 800, n + 1)])
+        ops = each_step(steps, lambda n, at: processing(n + 1, [(op[0], at + op[1], op[2])]))
+        cut = [one for one in ops if one.name != "ExecutorState::Process" or one.stats["id"] < steps]
+        assert len(cut) == len(ops) - 1
+        other = [mark("map/Cast:Cast", 2 * PERIOD + 300, 400), mark(op[0], 2 * PERIOD + 20, 50)]
+        profile = profile_of(trace({"python": loop, "tf_Compute/1": cut, "tf_Compute/2": other}), parts=True)
+        (ran,) = [part for part in profile.parts if part.runs]
+        assert (us(profile.call.compute_ns), us(ran.step_ns), ran.runs) == (700, 700, 1)
+
     @pytest.mark.parametrize(
         ("lane", "expected"),
         [

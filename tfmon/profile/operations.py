@@ -19,6 +19,7 @@ Function: TypeAlias = Stat | None
 CPU = "CPU"
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 PROCESS = "ExecutorState::Process"
+_CUT = "unknown: the thread's ExecutorState::Process was still open when the capture ended, so it was not recorded"
 _KERNEL, _HLO = "KernelAndDeviceFunc::Run", "hlo_op"
 _NOT_SINGLE = (f"{EAGER}IteratorGetNext", f"{EAGER}__inference_", f"{EAGER}__forward_", f"{EAGER}__backward_")
 _OP = re.compile(r"([A-Za-z0-9.][\w.\-/>]*):(_?[A-Za-z]\w*)")
@@ -63,7 +64,8 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations that ran on these threads.
 
     The step's operations are those of functions that the loop's thread called in a step, and of the functions that
-    these called in turn; what a pipeline computes at the same time does not belong to the step.
+    these called in turn; what a pipeline computes at the same time does not belong to the step. An operation whose
+    function is unknown belongs to it if the step has an operation of that name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]
@@ -73,9 +75,15 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     while fresh:
         fresh = {callee for caller in fresh for callee in result.callees.get(caller, ())} - step
         step |= fresh
-    outside = [run for function, run in result.runs if function not in step and run.type in PYTHON]
+    known = {(run.name, run.type) for function, run in result.runs if function in step}
+    inside, outside = [], []
+    for function, run in result.runs:
+        if function in step or (function == _CUT and (run.name, run.type) in known):
+            inside.append(run)
+        elif run.type in PYTHON:
+            outside.append(run)
     result.python_ps = sum(run.end_ps - run.start_ps for run in outside) if outside else None
-    result.step[:0] = [run for function, run in result.runs if function in step]
+    result.step[:0] = inside
     return result
 
 
@@ -116,11 +124,9 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
             if _holds(loop.calls, starts, start) or not loop.known:  # a trace of JAX has no call of TensorFlow
                 hlo = str(stats[_HLO])
                 executed.step.append(add(event, hlo, hlo_type(hlo)))
-        elif processes:
-            named = parse(name)
-            if named is not None:
-                executed.runs.append((processes[-1].stats.get("id"), add(event, *named)))
-        elif is_loop and loop.eager:
+        elif (processes or _holds(loop.calls, starts, start)) and (named := parse(name)) is not None:
+            executed.runs.append((processes[-1].stats.get("id") if processes else _CUT, add(event, *named)))
+        elif is_loop and loop.eager and not processes:
             if name.startswith(EAGER):
                 singles.append(event)
             elif name == _KERNEL and singles and end <= singles[-1].end_ps:
