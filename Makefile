@@ -11,13 +11,18 @@ ARGS ?=
 OUT ?= accept-gpu
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
+# uv is used if it is there, otherwise pip; both install the versions of constraints.txt.
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
+PIP := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile)
 # What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser, shells.
 DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
+# What uv writes after each package that every environment of pyproject.toml gets in the same version.
+EVERYWHERE := python_full_version < '3.14' and ((platform_machine == 'arm64' and sys_platform == 'darwin') or sys_platform == 'linux')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck claims compared soak monkey oom accept-gpu docs picture release example clean
+.PHONY: help run test test-all test-slow test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck claims compared soak monkey oom accept-gpu docs picture constraints release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,13 +30,18 @@ help:  ## Show this list.
 run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-dense").
 	@$(BIN)/tfmon $(ARGS)
 
-test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on the CPU.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(VENV)/dev.stamp  ## Run the tests; they train with real TensorFlow on the CPU.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
+
+test-all: test test-slow test-ray test-pythons  ## Run all tests: those marked `slow`, of Ray and under the other Pythons, too.
+
+test-slow: $(VENV)/all.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m slow $(ARGS)
 
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
 
-ci: debian-packages lint test test-ray test-pythons  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
+ci: debian-packages lint test-all  ## Do what CI does: packages that tests need, style and types, all tests.
 
 debian-packages:
 	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
@@ -39,7 +49,7 @@ debian-packages:
 	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
 	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
 
-test-pythons: $(VENV)/dev.stamp  ## Run a slice of the tests on each other supported Python that this machine has; four minutes.
+test-pythons: $(VENV)/all.stamp  ## Run a slice of the tests on each other supported Python that this machine has; four minutes.
 	$(BIN)/python tests/pythons.py
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
@@ -55,7 +65,7 @@ lint: $(VENV)/dev.stamp  ## Check style and types.
 
 bench: DEBIAN_PACKAGES := btop htop
 bench: $(VENV)/dev.stamp debian-packages  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compared]'
+	$(PIP) -c constraints.txt -e '.[compared]'
 	$(BIN)/python benchmarks/overhead.py --scenario small-dense
 	$(BIN)/python benchmarks/overhead.py --scenario large-dense
 	$(BIN)/python benchmarks/knob_latency.py --scenario small-dense
@@ -92,7 +102,7 @@ claims: $(VENV)/dev.stamp  ## Measure the claims and write them into scenarios/C
 
 compared: DEBIAN_PACKAGES := btop hyperfine
 compared: $(VENV)/dev.stamp debian-packages  ## Ask five questions with six tools and keep the answers for docs/compared.md; 12 minutes.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compared]'
+	$(PIP) -c constraints.txt -e '.[compared]'
 	$(BIN)/python benchmarks/compared/run.py $(ARGS)
 
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
@@ -116,7 +126,7 @@ picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg and docs/race.svg, which mov
 	$(BIN)/python docs/picture.py
 	$(BIN)/python docs/moving.py
 
-release: $(VENV)/dev.stamp  ## Build wheel and sdist into dist, and check them, the version and the changelog.
+release: $(VENV)/all.stamp  ## Build wheel and sdist into dist, and check them, the version and the changelog.
 	$(BIN)/python tests/release.py
 
 example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machine. Then: make picture.
@@ -129,20 +139,29 @@ clean:  ## Remove the environments and everything that was built.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/run.stamp
 
+$(VENV)/all.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt -e '.[all]'
+	@touch $@ $(VENV)/dev.stamp $(VENV)/run.stamp
+
+constraints: $(VENV)/all.stamp  ## Resolve the dependencies again, for every supported Python and platform.
+	$(BIN)/python -m uv pip compile --quiet --upgrade --universal --no-python-downloads --python-version 3.10 --extra all --no-annotate \
+		--custom-compile-command "make constraints" --output-file constraints.txt pyproject.toml
+	sed -i.old "s/ ; $(EVERYWHERE)$$//" constraints.txt && rm constraints.txt.old
+
 # What is installed in $(VENV) is seen here, too: TensorFlow is not installed twice.
-$(VENV_RAY)/stamp: pyproject.toml $(VENV)/dev.stamp
+$(VENV_RAY)/stamp: pyproject.toml constraints.txt $(VENV)/dev.stamp
 	$(BIN)/python -m venv $(VENV_RAY)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> "$$($(VENV_RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/venv.pth"
-	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	@touch $@
 
 $(VENV_218)/stamp: pyproject.toml

@@ -100,7 +100,7 @@ def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
     """Yield what the sdist has not: all to build and test it."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"pyproject.toml", "README.md", "CHANGELOG.md", LICENSE, TYPED, "docs/index.md"}
+    wanted = {"pyproject.toml", "README.md", "CHANGELOG.md", LICENSE, TYPED, "docs/index.md", "constraints.txt"}
     wanted |= {"acceptance/conftest.py", "benchmarks/common.py", "tests/conftest.py"}
     yield from (f"the sdist has no {name}" for name in sorted(wanted - names))
 

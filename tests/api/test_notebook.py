@@ -13,7 +13,7 @@ from support.waiting import HANGS_S, PATIENCE_S
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 SCRIPTED = f"""
 import functools, pathlib
