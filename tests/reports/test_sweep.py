@@ -121,7 +121,25 @@ class TestCommand:
         rows = [line for line in ranked.splitlines() if line.startswith("|") and line.endswith("|")]
         assert marked.startswith("**best so far: batch_size=64") and len(rows) == 12
         assert len({line.count(" | ") for line in rows}) == 1 and "tfmon sweep simulated" in marked
-        assert json.loads(run("export", path, "--json")[1])["best"]["cpu"]["batch_size"] == 64
+        told = json.loads(run("export", path, "--json")[1])
+        assert told["best"]["cpu"]["batch_size"] == 64
+
+    def test_the_baseline_is_named_in_every_way_also_if_it_is_no_combination(self, run, tmp_path, monkeypatch):
+        monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path / "recordings"))
+        (tmp_path / "sweeps").mkdir()
+        path, name = swept(tmp_path / "sweeps" / "x.sweep", {"batch_size": (16, 64)}), "the baseline batch_size=32"
+        for words in (("export", path, "--markdown"), ("export", path, "--text"), ("runs",)):
+            assert f"the throughput of {name} (" in run(*words)[1].replace("\\_", "_"), words
+        assert name in visible(page_of(path))
+        told = json.loads(run("export", path, "--json")[1])
+        assert name in told["text"][0] and told["baseline"]["batch_size"] == 32
+
+    def test_the_list_of_runs_has_the_answer_of_each_kind_of_device(self, run, tmp_path, monkeypatch):
+        monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path / "recordings"))
+        (tmp_path / "sweeps").mkdir()
+        swept(tmp_path / "sweeps" / "x.sweep", {"batch_size": (16, 64)}, kinds=("cpu", "gpu"))
+        listed = run("runs")[1]
+        assert "best so far on cpu: batch_size=64" in listed and "; best so far on gpu: batch_size=64" in listed
 
     def test_a_last_line_that_is_cut_off_does_not_count(self, run, tmp_path):
         path = swept(tmp_path / "night.sweep")

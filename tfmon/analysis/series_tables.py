@@ -40,41 +40,50 @@ from tfmon.model.spec import KINDS, counted
 
 def answer(ranking: Ranking) -> list[str]:
     """Say which combination is the best, on each kind of device."""
-    lines = []
-    several, so_far = len(ranking.state.plan.kinds) > 1, "" if ranking.over else " so far"
-    for kind in ranking.state.plan.kinds:
-        where, best = f" on {kind}" if several else "", ranking.best(kind)
-        others = [row for row in ranking.rows if row.combination.kind == kind and row.outcome != BASELINE]
-        if best is None or best.ratio is None or not any(row.ratio for row in others):
-            lines.append(f"no combination has a ratio{where}" + ("" if ranking.over else " yet"))
-            continue
-        name = settings_text(best.combination.settings)
-        if best.ratio.high < 1:
-            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
-            line = f"nothing is faster than the baseline{where}; the nearest is {name}, {factor} ({interval})"
-        elif best.outcome == BASELINE:
-            line = f"best{so_far}{where}: the baseline, {name}"
-        else:
-            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
-            line = f"best{so_far}{where}: {name}, {factor} the baseline's throughput ({interval})"
-            if best.ratio.low <= 1:
-                known = "found" if ranking.over else "known yet"
-                line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
-        rivals = ranking.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
-        if len(rivals) == 1:
-            line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
-        elif rivals:
-            line += f"; {len(rivals)} others are within its error"
-        without = [row for row in ranking.rows if row.ratio is None and row.outcome != REFUSED]
-        if ranking.over and (unknown := sum(row.combination.kind == kind for row in without)):
-            line += f"; {unknown} without a ratio may be better"
-        if best.learns:
-            line += f"; it {learns_text(best)}"
-        lines.append(line)
+    lines = [_answer_on(ranking, kind) for kind in ranking.state.plan.kinds]
     for one in scaling_of(ranking):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
         lines.append(one.text(f"95 % CI {interval}"))
     return lines
+
+
+def _answer_on(ranking: Ranking, kind: str) -> str:
+    """Return the answer on one kind of device."""
+    where = f" on {kind}" if len(ranking.state.plan.kinds) > 1 else ""
+    so_far, yet = ("", "") if ranking.over else (" so far", " yet")
+    best = ranking.best(kind)
+    if best is None or best.ratio is None:
+        return f"no combination has a ratio{where}{yet}"
+    name = settings_text(best.combination.settings)
+    factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
+    rivals = ranking.rivals(best)
+    alike = [row for row in rivals if row.settled and best.ratio.low >= 1]
+    unsettled = [row for row in rivals if not row.settled]
+    baseline = baseline_text(ranking)
+    if best.outcome == BASELINE:
+        line = f"best{so_far}{where}: {baseline}"
+    elif best.ratio.low > 1:
+        line = f"best{so_far}{where}: {name}, {factor} the throughput of {baseline} ({interval})"
+    elif best.ratio.high < 1:
+        nearest = f"the nearest is {name}, {factor} ({interval})"
+        line = f"nothing measured{where} is faster than {baseline}{so_far}; {nearest}"
+    else:
+        found = "found" if ranking.over else "known yet"
+        line = f"no best {found}{where}: the nearest is {name}, {factor} {baseline} ({interval})"
+    for others, what in ((alike, "within its error"), (unsettled, "not settled and may be better")):
+        names = [settings_text(row.combination.settings) for row in others]
+        if names:
+            line += f"; {names[0]} is {what}" if len(names) == 1 else f"; {len(names)} others are {what}"
+    without = [row for row in ranking.rows if row.ratio is None and row.outcome not in (FAILED, REFUSED)]
+    unknown = sum(row.combination.kind == kind for row in without)
+    if ranking.over and unknown:
+        line += f"; {unknown} without a ratio may be better"
+    return f"{line}; it {learns_text(best)}" if best.learns else line
+
+
+def baseline_text(ranking: Ranking) -> str:
+    """Return the baseline with its values of the swept knobs: "the baseline batch_size=32"."""
+    return f"the baseline {settings_text(ranking.baseline)}".rstrip()
 
 
 def scaling_of(ranking: Ranking) -> list[Scaling]:
@@ -104,8 +113,8 @@ def learns_text(row: SweepRow) -> str:
 
 
 def progress_text(ranking: Ranking) -> str:
-    """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
-    left = f", about {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
+    """Return how far a sweep is: "12 of 48 settled, at most 20 min left"."""
+    left = f", at most {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
     return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
 

@@ -28,8 +28,6 @@ from tfmon.model.spec import DEVICE_KNOBS, counted
 
 PAIRS_OF_A_VISIT = 16
 """Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
-USUAL_VISITS = 2
-"""Visits that a combination is supposed to take before the first ones are through."""
 
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
@@ -52,6 +50,8 @@ class SweepRow:
     """Where it is measured now; empty if it is not."""
     learns: tuple[str, ...] = ()
     """Knobs by which it learns something else than the baseline."""
+    over: bool = False
+    """Whether the sweep has ended."""
 
     @property
     def number(self) -> int:
@@ -63,7 +63,24 @@ class SweepRow:
         """Its state in words."""
         if self.outcome != OPEN:
             return self.outcome
-        return "measuring" if self.place else "waiting"
+        return "measuring" if self.place else "not settled" if self.over else "waiting"
+
+    @property
+    def span(self) -> tuple[float, float, float]:
+        """Its ratio with the ends of the interval in order; any ratio is possible if there is none."""
+        return (
+            (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to be measured."""
+        return self.outcome != OPEN
+
+    @property
+    def rated(self) -> bool:
+        """Whether it has a ratio and can be used."""
+        return self.ratio is not None and self.outcome not in (REFUSED, FAILED)
 
     @property
     def reason(self) -> str:
@@ -92,18 +109,31 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
-        """The best first; those without a figure last, in their order."""
-        return tuple(sorted(self.rows, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0)))
+        """The best first, then the settled ones by ratio, then the others; those without a ratio are last."""
+        bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
+
+        def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
+            return not row.rated, id(row) not in bests, row.rated and not row.settled, -row.span[1]
+
+        return tuple(sorted(self.rows, key=key))
 
     @cached_property
     def left_s(self) -> float | None:
-        """About how long it will still take; None while that is not known."""
+        """How long it still takes at most; None while that is not known."""
         return _left_s(self.state, self.rows)
+
+    @property
+    def baseline(self) -> dict[str, KnobValue]:
+        """The baseline's values of the swept knobs, as far as they are known."""
+        plan, figures = self.state.plan, [row.combination.figures for row in self.rows]
+        measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
+        known = {**measured, **plan.baseline}
+        return {knob: known[knob] for knob in plan.over if knob in known}
 
     @property
     def settled(self) -> int:
         """Of how many nothing more is to be measured."""
-        return sum(row.outcome != OPEN for row in self.rows)
+        return sum(row.settled for row in self.rows)
 
     @property
     def over(self) -> bool:
@@ -111,8 +141,19 @@ class Ranking:
         return self.state.over or self.settled == len(self.rows)
 
     def best(self, kind: str) -> SweepRow | None:
-        """Return the best combination on a kind of device; None before anything is known."""
-        return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)
+        """Return the best combination on a kind of device, or the nearest to it; None before any has a ratio.
+
+        One that is not settled is the best only if it is certainly faster than all that is settled.
+        """
+        rated = [row for row in self.rows if row.combination.kind == kind and row.rated]
+        if all(row.outcome == BASELINE for row in rated):
+            return None
+        winners = [row for row in rated if row.settled and row.span[0] > 1]
+        best = max(winners, key=lambda row: row.span, default=None)
+        floor = best.span[2] if best is not None else 1.0
+        surer = [row for row in rated if not row.settled and row.span[0] > floor]
+        nearest = max(rated, key=lambda row: (row.span[2] >= 1, row.settled, row.span[1]))
+        return max(surer, key=lambda row: row.span, default=best or nearest)
 
     @property
     def answered(self) -> bool:
@@ -121,12 +162,8 @@ class Ranking:
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
         """Return the others on its kind of device whose interval reaches into that of the best."""
-        low, kind = best.ratio.low if best.ratio else 0.0, best.combination.kind
-        return tuple(
-            row
-            for row in self.rows
-            if row is not best and row.combination.kind == kind and row.ratio is not None and row.ratio.high >= low
-        )
+        kind = [row for row in self.rows if row is not best and row.combination.kind == best.combination.kind]
+        return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
 
 def judge(
@@ -180,16 +217,16 @@ def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
     ]
     floors = dict.fromkeys(state.plan.kinds, 1.0)
     for row in rows:
-        if row.ratio is not None:
-            floors[row.combination.kind] = max(floors[row.combination.kind], row.ratio.low)
+        if row.rated:
+            floors[row.combination.kind] = max(floors[row.combination.kind], row.span[0])
     settled = []
     same_floors = before is not None and floors == before.floors
     for row, old in zip(rows, earlier, strict=True):
         floor, place = floors[row.combination.kind], state.running.get(row.number, "")
         known = row.outcome == BASELINE or (same_floors and row is old)
         outcome = row.outcome if known else _outcome(row, state.plan, floor)
-        same = row.outcome == outcome and row.place == place
-        settled.append(row if same else replace(row, outcome=outcome, place=place))
+        same = (row.outcome, row.place, row.over) == (outcome, place, state.over)
+        settled.append(row if same else replace(row, outcome=outcome, place=place, over=state.over))
     shown = tuple(_with_speed(row, settled) if row.outcome == BASELINE else row for row in settled)
     return Ranking(state, shown, floors, choices)
 
@@ -232,25 +269,16 @@ def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int 
 
 
 def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
-    """Return how long the open combinations take, if each is raced as long as those that are through."""
-    visited = [one for one in state.combinations if one.visits]
-    raced = [one for one in visited if one.number not in state.running] or visited
-    measured_s, visits = sum(one.measured_s for one in raced), sum(one.visits for one in raced)
+    """Return the time until each open combination is at its limit; None before the first visit has ended."""
+    visited = [one for one in state.combinations if one.pairs]
+    visited = [one for one in visited if one.number not in state.running] or visited
+    measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
     if not state.visits_s or not measured_s:
         return None
-    through = [row.combination.measured_s for row in rows if row.outcome in (MEASURED, BEATEN, LIMIT)]
-    usual_s = max(1.0, sum(through) / len(through) if through else USUAL_VISITS * measured_s / visits)
-    with_starts = sum(state.visits_s) / len(state.visits_s) / (measured_s / visits)
-    due_s = sum(_due_s(row, state.plan, usual_s) for row in rows if row.outcome == OPEN)
-    return due_s * max(1.0, with_starts) / max(1, len(state.running))
-
-
-def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
-    """Return for how long a combination is still raced: as usual, then as the width of its interval says."""
-    known_s = row.combination.measured_s
-    if known_s < usual_s or row.ratio is None:
-        return max(0.0, usual_s - known_s)
-    return min(known_s * ((row.ratio.half_width / plan.until_ci) ** 2 - 1), plan.each_s - known_s)
+    start_s = max(0.0, sum(state.visits_s) / len(state.visits_s) - measured_s / visits)
+    visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(one.pairs) for one in visited)
+    due_s = [max(0.0, state.plan.each_s - row.combination.measured_s) for row in rows if not row.settled]
+    return sum(one + start_s * math.ceil(one / visit_s) for one in due_s) / max(1, len(state.running))
 
 
 MOST_COMBINATIONS = 2_000

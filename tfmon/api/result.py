@@ -226,7 +226,7 @@ class CombinationResult:
     place: str | None
     """Where it was measured last."""
     state: str
-    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `waiting`."""
+    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `not settled`."""
     reason: str | None
     """Why it was refused, or failed."""
     data: Mapping[str, Any] = field(repr=False, hash=False)

@@ -185,7 +185,7 @@ def _sweep_lines(attachable: Container[str]) -> list[str]:
     for path in files[-MOST_SWEEPS:]:
         try:
             ranking = rank(sweeps.read(path))
-            text = answer(ranking)[0]
+            text = "; ".join(answer(ranking)[: len(ranking.state.plan.kinds)])
             if path.name in attachable:
                 text += f"; under way: tfmon attach {path.name} shows it"
             elif any(row.outcome == OPEN for row in ranking.rows):

@@ -107,9 +107,10 @@ class Sweep:
             self._working -= 1
             if self._working:
                 return
-            ended, lost = self._stopped, self.state.lost
-            if not ended and any(row.outcome == OPEN for row in rank(self.state, self._found).rows):
-                ended = "no place is left: " + "; ".join(f"{place}: {why}" for place, why in lost.items())
+            ended = self.failure
+            if not rank(self.state).over:
+                lost = [f"{place}: {why}" for place, why in self.state.lost.items()]
+                ended = self._stopped or f"no place is left: {'; '.join(lost)}"
             self.state = replace(self.state, over=True, ended=ended)
             self._found = rank(self.state)  # as it will be when the file is read again
 
@@ -343,6 +344,7 @@ class Visit:
             bottleneck=result.kind if result else "",
             bottleneck_text=result.text if result else "",
             versions=lane.process.versions,
+            baseline={knob: base.settings[knob] for knob in self._settings if knob in base.settings},
         )
 
     def _lane(self, name: str) -> LaneState:

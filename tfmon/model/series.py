@@ -180,6 +180,8 @@ class Figures:
     bottleneck_text: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     """Of TensorFlow, Keras, NumPy and Python there; "" for unknown."""
+    baseline: dict[str, KnobValue] = field(default_factory=dict)
+    """The baseline's values of the swept knobs."""
 
 
 @dataclass(frozen=True, slots=True)

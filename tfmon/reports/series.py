@@ -10,7 +10,14 @@ from pathlib import Path
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series import SeriesCurve, SeriesTable, draw_curve
-from tfmon.analysis.series_tables import crossover_table, progress_text, ratio_texts, sweep_table, tuning_table
+from tfmon.analysis.series_tables import (
+    baseline_text,
+    crossover_table,
+    progress_text,
+    ratio_texts,
+    sweep_table,
+    tuning_table,
+)
 from tfmon.analysis.sweep import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
@@ -134,7 +141,8 @@ def describe(ranking: Ranking, began: str = "") -> Report:
     """Return the result of a sweep: its table_block, the ratio over its knobs, how and where it was measured."""
     plan, table = ranking.state.plan, sweep_table(ranking)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
-    where = f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"
+    places = f"{', '.join(plan.places)}, against {baseline_text(ranking)} on the same device"
+    where = f"{plan.scenario}: {over} on {places}"
     marked = [row for row in ranking.rows if row.ratio is not None and row.outcome != BASELINE]
     learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
     note = [LEARNS.format(" or ".join(learns))] if learns else []

@@ -100,14 +100,14 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
         **head(),
         "scenario": plan.scenario,
         "over": {knob: list(values) for knob, values in plan.over.items()},
-        "baseline": plan.baseline,
+        "baseline": {**ranking.baseline, **plan.baseline},
         "places": [{"place": place, "device_name": plan.machines.get(place) or None} for place in plan.places],
         "until_ci": plan.until_ci,
         "limit_s": plan.each_s,
         "all": plan.everything,
         "text": answer(ranking),
         "best": {
-            kind: None if (best := ranking.best(kind)) is None else best.combination.settings
+            kind: best.combination.settings if (best := ranking.best(kind)) and best.span[0] >= 1 else None
             for kind in plan.kinds
         },
         "scaling": [scaling_json(one) for one in scaling_of(ranking)],
