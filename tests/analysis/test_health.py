@@ -22,7 +22,7 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts
+from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts, StepFacts
 from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
 from tfmon.model.race import TURNS, Race
 from tfmon.model.script_events import CauseSeen, DefaultsResolved, Progressed, StackReported
@@ -30,6 +30,8 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums, count
 from tfmon.probes.host import unknown_host
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
 
 STEP_MS = 20
 SCRIPT = ScriptFacts("python train.py")
@@ -187,6 +189,47 @@ def test_what_the_lane_did_just_then_is_told_with_it():
 def test_a_healthy_lane_says_for_how_long_it_is_steady():
     state = lane("cpu", phase(RACING), *steady(120, 20))
     assert trained_text(known(state, 120.1), state) == "cpu: healthy: 1 333 examples/s, steady for 2 min"
+
+
+LOSSES = {
+    "input": (
+        {"input_ms": 19}, {},
+        "input-bound: waiting for batches takes 95 % of the time; 1 333 examples/s, steady for 40 s",
+    ),
+    "a part that is no bottleneck": (
+        {"input_ms": 6}, {"step": StepFacts(computing_share=0.85)},
+        "waiting for batches takes 30 % of the time; 1 333 examples/s, steady for 40 s",
+    ),
+    "an observed pause": (
+        {}, {"script": ScriptFacts(causes=(
+            CauseSeen(at_ns=1, cause="epoch_pause", place="train.py:9 `save()`", cost_ns=10**10, of_ns=4 * 10**10),
+        ))},
+        "a pause between epochs (train.py:9, 25 %); 1 333 examples/s, steady for 40 s",
+    ),
+    "time that is in no step": (
+        {}, {"measurements": Measurements(span_ns=100 * SECOND, discarded_ns={"validation": 30 * SECOND})},
+        "validation takes 30 % of the time; 1 333 examples/s, steady for 40 s",
+    ),
+    "an own cause of tfmon": (
+        {"input_ms": 2},
+        {"measurements": Measurements(span_ns=100 * SECOND, discarded_ns={"after a switch": 30 * SECOND})},
+        "healthy: 1 333 examples/s, steady for 40 s",
+    ),
+}  # fmt: skip
+"""What a lane that is steady loses, and what is told of it."""
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_a_steady_lane_that_loses_much_of_its_time_is_not_healthy_anywhere(case):
+    readings, facts, said = LOSSES[case]
+    state = lane("cpu", phase(RACING), *steady(40, 20, **readings))
+    if "measurements" in facts:
+        lost = facts["measurements"]
+        facts = {"measurements": replace(state.measurements, span_ns=lost.span_ns, discarded_ns=lost.discarded_ns)}
+    found = analyse(known(replace(state, **facts), 40.1))
+    assert found.verdict.text == f"cpu: {said}"
+    for told in (found.outcome, to_json(found)["verdict"]["text"], to_text(found)):
+        assert said in told and ("healthy" in told) is said.startswith("healthy")
 
 
 def losses(values) -> list:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.verdict import Verdict
 from tfmon.model.events import LaneStarted, UserRequested
 from tfmon.model.lane_events import Finished
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict import awaited, elapsed
+from tfmon.ui.render.verdict import awaited, elapsed, result_rows, verdict_rows
+from tfmon.ui.source import Display
 
 from .pilot import frame, text
 
@@ -275,6 +278,19 @@ def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds()
     demo.enter("cpu", "done")
     pane = text(frame(demo, charset="ascii"))
     assert "7 669 examples/s" in pane and "not measured" not in pane
+
+
+@pytest.mark.parametrize("most", [3, 4, 9])
+def test_the_headline_of_one_lane_is_not_cut_and_gives_way_to_the_worst_alone(most):
+    worst = (
+        "memory grows by 10 MiB/s (9.9 MiB to 10 MiB), now 1.7 GiB; at this rate the machine's is full in 55 min"
+    )
+    demo = Demo((LaneSpec("cpu"),), machine=CPU_MACHINE).go().race(20)
+    verdict = Verdict(f"cpu: {worst}; {'and more; ' * 50}", f"cpu: {worst}")
+    found = replace(analyse(over(demo).session.snapshot()), verdict=verdict)
+    for rows in (verdict_rows(found, Display(), 80, most), result_rows(found, Display(), 80, most + 2)):
+        shown = " ".join(" ".join(plain(rows)).replace("│", "").split())
+        assert f"cpu: {worst}" in shown
 
 
 def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():

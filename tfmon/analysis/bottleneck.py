@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
@@ -43,6 +43,14 @@ _PHRASES: Mapping[BottleneckKind, str] = {
     "eager": "starting operations one by one",
     "dispatch": "starting the step",
 }
+LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
+"""A training is not healthy from this share of its time on: of a cause or a pause, and of a part of step time."""
+_LEFT_OUT = {
+    "between epochs": "pauses between epochs take",
+    "validation": "validation takes",
+    "outside the steps": "the script outside the steps takes",
+}
+"""Reasons of discarded time that are the script's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,8 @@ class Bottleneck:
     """Why, and what mends it: what was observed, the costliest first, then what may help, the likeliest first."""
     also: tuple[str, ...] = ()
     """What else slows the lane down or disturbs the figures."""
+    lost: tuple[float, str] = (0.0, "")
+    """The largest part of step time in which the lane could compute, in percent, and what it is."""
 
     @property
     def line(self) -> str:
@@ -110,7 +120,35 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     causes = causes_of(lane, (*kinds, *(_further(shares) if everything else ())), snapshot.race.knobs)
-    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, causes, also)
+    kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
+    return Bottleneck(kind, text, shares, causes, also, _lost(kinds, evidence, text))
+
+
+def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
+    """Return the largest avoidable loss of a lane's time besides traces, if it is large; else ""."""
+    causes = causes_of(lane) if bottleneck is None else bottleneck.causes
+    losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
+    for reason, share in lane.discarded_shares.items():
+        if reason in _LEFT_OUT:
+            losses.append((100 * share, f"{_LEFT_OUT[reason]} {units.percent(100 * share)} of the time"))
+    if bottleneck is not None and bottleneck.lost[0] >= LARGE_PART_PCT:
+        share, text = bottleneck.lost
+        losses.append((share, bottleneck.line if text == bottleneck.text else text))
+    return max((one for one in losses if one[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
+
+
+def _lost(kinds: Sequence[BottleneckKind], evidence: Evidence, text: str) -> tuple[float, str]:
+    """Return the largest part of step time besides computing; starting the step counts if it limits the lane."""
+    parts: dict[BottleneckKind, float] = {
+        "input": evidence.input,
+        "transfer": evidence.transfer,
+        "sync": evidence.sync,
+        "other": evidence.other,
+    }
+    if kinds[0] in ("dispatch", "eager") and "compute" not in kinds:
+        parts[kinds[0]] = evidence.share(kinds[0])
+    kind = max(parts, key=lambda kind: parts[kind])
+    return parts[kind], text if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of the time"
 
 
 def _further(shares: Shares) -> Iterator[str]:

@@ -28,7 +28,7 @@ LEAST_SHARE = 0.05
 """Waits are told from this share of the time on."""
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 """How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
-TRACING_SHARE = 0.25
+TRACING_SHARE = 0.2
 """Traces are told from this share of the time on."""
 LEAST_TRACES = 3
 """From so many traced steps on, tracing goes on: TensorFlow lets sizes vary after the second trace at most."""
@@ -54,6 +54,8 @@ ConcernId = Literal[
     "retraces", "waits", "loss_flat",
 ]  # fmt: skip
 """The worst first; each stays the same from version to version."""
+LESSER = ("waits", "loss_flat")
+"""What is told after a large loss of time, which they may explain."""
 FACTS = ("loss_flat",)
 """What is told, and is not a fault."""
 FAIL_ON: dict[str, ConcernId] = {
@@ -341,26 +343,36 @@ def _what_grew(lane: LaneState) -> str:
 # ---------------- one lane in one line
 
 
-def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
-    """Return the verdict on a lane by itself: healthy, or its concerns, with its throughput.
+def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
+    """Return the verdict on a lane by itself: healthy, or what is wrong, the worst first, with its throughput.
 
     Of one that failed it is the error, and what was wrong before.
+
+    Args:
+        loss: The largest avoidable loss of its time, if it is large.
+        brief: Whether the worst alone is told.
     """
     result = concerns(snapshot, lane)
     if lane.trouble is not None:
-        before = [one.text for one in result if one.id != "stands_still" and one.is_fault]
+        before = [one.text for one in result if one.id != "stands_still" and one.is_fault and not brief]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
     speed = lane.steady.examples_per_s
     unknown = lane.totals.steps and not lane.totals.examples
     examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
     done = f"{units.count(lane.totals.steps)} steps{examples}"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
-    parts = [one.text for one in result]
-    if not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:
+    worse = [one.text for one in result if one.id not in LESSER]
+    lesser = [one.text for one in result if one.id in LESSER]
+    parts, faults = [*worse, *filter(None, [loss]), *lesser], any(one.is_fault for one in result)
+    steady = not faults and lane.speed.scales[0].number > LEAST_BLOCKS
+    if steady:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
-        steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
-        parts.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")
-        parts += [done] if lane.over else []
+        rate = ", ".join(
+            filter(None, (rate, f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"))
+        )
+    if steady and not loss:
+        parts.insert(0, f"healthy: {rate}")
+        last = done if lane.over else ""
     else:
-        parts.append(", ".join(filter(None, (done, rate))))
-    return f"{lane.title}: {'; '.join(parts)}"
+        last = ", ".join(filter(None, (done if lane.over or not steady else "", rate)))
+    return f"{lane.title}: {'; '.join(filter(None, (*(parts[:1] if brief else parts), last)))}"

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
+from tfmon.analysis.bottleneck import find_bottleneck, loss_text
 from tfmon.analysis.finish import Lead, ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
 from tfmon.analysis.intervals import AT_THE_END, Looks
@@ -80,7 +81,7 @@ class Verdict:
     text: str
     """One line: which lane is faster and by what factor, or why that cannot be said."""
     short: str = ""
-    """The same with the lanes' ids for their names; empty where no lane is named."""
+    """The same with the lanes' ids for their names, or of one lane its worst fault alone; empty without a lane."""
     winner: str | None = None
     """Name of the fastest lane, if the interval of its lead is above 1; else None."""
     slowest: str | None = None
@@ -169,7 +170,9 @@ def _find_verdict(
     silent = hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
-        return Verdict(trained_text(snapshot, snapshot.lanes[0]))
+        lane = snapshot.lanes[0]
+        loss = loss_text(lane, find_bottleneck(snapshot, lane))
+        return Verdict(trained_text(snapshot, lane, loss), trained_text(snapshot, lane, loss, brief=True))
     if len(lanes) < 2 and silent:
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:

@@ -11,6 +11,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
+from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import unlike_phases
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, STAGES, LaneState
@@ -183,7 +184,8 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
         return [BLANK] * height
     spare = 1 if height >= 5 else 0
     ranked = analysis.verdict.ranked
-    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
+    most = height - spare if len(snapshot.lanes) == 1 else 2 if height >= (5 if ranked else 3) else 1
+    rows = [BLANK] * spare + verdict_lines(analysis, view, width, most)
     details = analysis.earlier or "; ".join(ranked)
 
     def add(text: str, style: str, most: int) -> None:
@@ -206,8 +208,7 @@ def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> l
     waits = "" if view.stopping else awaited(analysis)
     if waits:
         return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
-    names_fit = len(wrap(verdict.text, room, most + 1)) <= most
-    lines = wrap(verdict.text if names_fit or not verdict.short else verdict.short, room, most)
+    lines, names_fit = _whole_or_short(verdict, room, most)
     for index, lane in enumerate(analysis.snapshot.lanes):
         if lane.spec.name == verdict.winner:
             style = strong(lane_style(index))
@@ -216,6 +217,12 @@ def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> l
             more: Row = ((" " * cells(lead), TEXT),)
             return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
     return [(("   ", TEXT), (line, TEXT)) for line in lines]
+
+
+def _whole_or_short(verdict: Verdict, width: int, most: int) -> tuple[Sequence[str], bool]:
+    """Return the lines of a verdict and whether all of it fits; else they are of its short form."""
+    fits = len(wrap(verdict.text, width, most + 1)) <= most
+    return wrap(verdict.text if fits or not verdict.short else verdict.short, width, most), fits
 
 
 # ---------------------------------------------------------------- the result
@@ -243,7 +250,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
     lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
-    lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
+    lines = [(line, STRONG) for line in _whole_or_short(verdict, width, max(1, height))[0]]
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (analysis.finish, TEXT),
         (analysis.earlier, STRONG), (analysis.news, STRONG),
