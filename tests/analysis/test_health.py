@@ -252,6 +252,35 @@ def test_a_loss_diverges_against_its_own_best_and_one_that_stays_is_told_as_a_fa
 
 
 @pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ((2.4, 2.31, 3.0, 3.9, 5.0), "5.0000, and was 2.3100 after epoch 2, its best"),
+        ((2.31, 3.0, 3.9, 5.0), "5.0000, and was 2.3100 after epoch 1, its best"),
+        ((2.4, 2.31, 3.0, 2.3, 2.5), ""),
+        ((2.4, 1.0, 0.1, 0.3, 0.4, 0.5), "0.5000, and was 0.1000 after epoch 3, its best"),
+        ((2.4, 1.0, 1.2, 1.1, 1.3), ""),
+        ((2.4, 2.31, 5.0), ""),
+    ],
+)
+def test_a_loss_of_validation_that_rises_is_told_with_its_best(losses, told):
+    def epochs(losses):
+        for epoch, loss in enumerate(losses, 1):
+            for doing in ("fit", "validation"):
+                yield Progressed(
+                    lane="cpu",
+                    at_ns=epoch,
+                    doing=doing,
+                    epochs_done=epoch,
+                    metrics={"loss": 1.0, "val_loss": loss},
+                )
+
+    state = raced(*epochs(losses))
+    found = [one.text for one in concerns(known(state), state)]
+    assert [one.partition("; ")[0] for one in found] == [f"the loss of validation is {told}"] * bool(told)
+    assert not ids(raced(*epochs(losses), *epochs([2.0]))), "another fit begins"
+
+
+@pytest.mark.parametrize(
     ("value", "grows"),
     [
         (lambda n: 1e8 + 1e7 * n, True),

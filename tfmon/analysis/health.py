@@ -38,6 +38,8 @@ SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
 """Losses whose median is compared; losses before one is called diverging, and flat."""
 FAR, BACK = 8.0, 0.5
 """A loss diverges if it is so many times its scatter above its best, and has lost this share of what it gained."""
+LAST_EPOCHS, RISEN, SCATTERS = 3, 0.25, 2
+"""A loss of validation rises if so many last epochs are above its best by a share of it and times its scatter."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
 """Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
 FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
@@ -50,8 +52,8 @@ SOON_S = 86_400.0
 """Memory that lasts longer is not a concern."""
 
 ConcernId = Literal[
-    "child_killed", "stands_still", "loss_lost", "loss_diverges", "memory_grows", "slower", "cores_taken",
-    "retraces", "waits", "loss_flat",
+    "child_killed", "stands_still", "loss_lost", "loss_diverges", "validation_rises", "memory_grows", "slower",
+    "cores_taken", "retraces", "waits", "loss_flat",
 ]  # fmt: skip
 """The worst first; each stays the same from version to version."""
 LESSER = ("waits", "loss_flat")
@@ -60,7 +62,8 @@ FACTS = ("loss_flat",)
 """What is told, and is not a fault."""
 FAIL_ON: dict[str, ConcernId] = {
     "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
-    "memory": "memory_grows", "slower": "slower", "cores": "cores_taken", "retraces": "retraces", "waits": "waits",
+    "validation": "validation_rises", "memory": "memory_grows", "slower": "slower", "cores": "cores_taken",
+    "retraces": "retraces", "waits": "waits",
 }  # fmt: skip
 """What `--fail-on` calls them."""
 
@@ -163,6 +166,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         text = f"a child process, PID {first.pid}, was killed by {by} at {at(first.at_ns)}{more}"
         yield Concern("child_killed", text, since_s(first.at_ns))
     yield from _of_loss(lane)
+    yield from _of_validation(lane)
     yield from _of_memory(snapshot, lane, since_s)
     change = slowdown_of(lane)
     if change is not None:
@@ -236,6 +240,19 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
     elif where >= 0:
         loss_text = f"about {units.loss(now)}, as {units.several(lane.totals.steps - where, 'step')} before"
         yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
+
+
+def _of_validation(lane: LaneState) -> Iterator[Concern]:
+    points = [(epoch, loss) for epoch, loss in lane.script.validation.points if math.isfinite(loss)]
+    if len(points) <= LAST_EPOCHS:
+        return
+    epoch, best = min(points, key=lambda one: one[1])
+    risen = min(loss for _, loss in points[-LAST_EPOCHS:]) - best
+    if risen > max(RISEN * abs(best), SCATTERS * loss_scatter(lane.script.validation.points)):
+        before = f"{units.loss(best)} after epoch {epoch}, its best"
+        helps = "keras.callbacks.EarlyStopping(restore_best_weights=True) keeps the best weights"
+        text = f"the loss of validation is {units.loss(points[-1][1])}, and was {before}; {helps}"
+        yield Concern("validation_rises", text)
 
 
 @functools.lru_cache(maxsize=64)

@@ -51,7 +51,7 @@ from tfmon.model.lane_state import (
     Totals,
     Trouble,
 )
-from tfmon.model.lane_statistics import Measurements
+from tfmon.model.lane_statistics import LossCurve, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
@@ -191,8 +191,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case KnobOffered():
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
-            speed = _progressed(state, event)
-            return replace(state, script=replace(state.script, progress=event), speed=speed)
+            script = replace(state.script, progress=event, validation=_validated(state.script, event))
+            return replace(state, script=script, speed=_progressed(state, event))
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
             return _not_measured(state, {event.what: f"{reason} after {state.totals.steps:,} steps"})
         case NotMeasured(what="processes"):
@@ -252,6 +252,13 @@ def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
         return state.speed
     text = f"epoch {now.epoch} began" if now.epoch != before.epoch else f"{now.doing or before.doing} began"
     return state.speed.noted(now.at_ns, text)
+
+
+def _validated(script: ScriptFacts, now: Progressed) -> LossCurve:
+    """Return the losses of validation with that of an epoch that has ended; a new `fit` drops earlier ones."""
+    done = script.progress.epochs_done if script.progress is not None else 0
+    course = script.validation if now.epochs_done >= done else LossCurve()
+    return course.plus(now.epochs_done, now.metrics.get("val_loss")) if now.epochs_done != done else course
 
 
 def _not_measured(state: LaneState, reasons: dict[str, str]) -> LaneState:

@@ -112,6 +112,8 @@ class ScriptFacts:
     """The user's own command that the lane runs; empty for a scenario."""
     progress: Progressed | None = None
     """How far it is in what Keras does for it; None before it says so."""
+    validation: LossCurve = field(default_factory=LossCurve)
+    """Losses of validation by the epochs that its last `fit` had done."""
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of it, such as `examples`, and why."""
     step: str = ""
