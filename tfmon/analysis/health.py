@@ -248,7 +248,8 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
         return
     epoch, best = min(points, key=lambda one: one[1])
     risen = min(loss for _, loss in points[-LAST_EPOCHS:]) - best
-    if risen > max(RISEN * abs(best), SCATTERS * loss_scatter(lane.script.validation.points)):
+    scatter = loss_scatter(tuple(one for one in points if one[0] >= epoch))
+    if risen > max(RISEN * abs(best), SCATTERS * scatter):
         before = f"{units.loss(best)} after epoch {epoch}, its best"
         helps = "keras.callbacks.EarlyStopping(restore_best_weights=True) keeps the best weights"
         text = f"the loss of validation is {units.loss(points[-1][1])}, and was {before}; {helps}"
