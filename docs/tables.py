@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.cause_kinds import KINDS, SUPPOSED
+from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, Remedy
 from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, LEVERS, show
@@ -102,9 +102,17 @@ def cause(id: str) -> str:
     """Return what mends a cause that is observed, and how it is told."""
     one = KINDS[id]
     tried = f" While it trains, `{one.knob}` tries it." if one.knob else ""
-    lines = "\n".join(one.code).replace("{value}", show(one.values[0]) if one.values else "")
+    code = (*(line for remedy in one.remedies for line in remedy.code), *one.code)
+    lines = "\n".join(code).replace("{value}", show(one.values[0]) if one.values else "")
     title = one.title.replace("{subject}", "*name*")
-    return f"*{title}*\n\n**What mends it**: {_sentence(one.mends)}.{tried}\n\n```python\n{lines}\n```"
+    mends = "; ".join(filter(None, (one.mends, *(_remedy(remedy) for remedy in one.remedies))))
+    block = f"\n\n```python\n{lines}\n```" if code else ""
+    return f"*{title}*\n\n**What mends it**: {_sentence(mends)}.{tried}{block}"
+
+
+def _remedy(remedy: Remedy) -> str:
+    """Return what is advised under a condition, with the condition."""
+    return f"{remedy.mends} (if: {', '.join(remedy.needs)})" if remedy.mends else ""
 
 
 def supposed() -> str:

@@ -15,10 +15,27 @@ from support.measured_lanes import measured_lane as lane
 from analysis.test_bottleneck import CASES
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of, code_of, code_to_keep, setting_text
-from tfmon.model.knobs import Knob
+from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, Totals
 from tfmon.model.lane_statistics import LossCurve
 from tfmon.model.race import Race
+from tfmon.model.script_events import (
+    CACHE,
+    COMPILES,
+    DATASET,
+    EAGER,
+    FIT,
+    RUN_EAGERLY,
+    SEES_BATCHES,
+    SEQUENTIAL,
+    SHORT,
+    SHUFFLE,
+    SKIPS,
+    SPARE,
+    UNCACHED,
+    CauseSeen,
+    Progressed,
+)
 from tfmon.model.session import Snapshot
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
@@ -115,6 +132,93 @@ def test_nothing_that_needs_tensorflow_is_told_to_a_script_without_it(kind):
     assert not needs.findall(told(state)) + needs.findall(told(state, offered))
     loaded = ProcessInfo(versions={**state.process.versions, "tensorflow": "2.21.0"})
     assert needs.search(told(replace(state, process=loaded))), "with TensorFlow it is"
+
+
+def of_a_script(kind: str, *traits: str, bfloat16: bool = False, progress: Progressed | None = None) -> set[str]:
+    """Return the ids of what is supposed of a script with TensorFlow that has these traits."""
+    known = lane()
+    process = replace(known.process, versions={**known.process.versions, "tensorflow": "2.21"}, bfloat16=bfloat16)
+    facts = ScriptFacts("python train.py", step_traits=traits, progress=progress)
+    return {one.id for one in causes_of(replace(known, process=process, script=facts, settings={}), [kind])}
+
+
+EPOCHS = Progressed(at_ns=1, doing="fit", epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "traits", "more", "supposed"),
+    [
+        ("input", (), {"progress": EPOCHS}, set()),
+        ("input", (DATASET,), {"progress": EPOCHS}, {"input_no_prefetch"}),
+        ("input", (DATASET, UNCACHED), {"progress": EPOCHS}, {"input_no_prefetch", "input_no_cache"}),
+        ("input", (DATASET, UNCACHED), {}, {"input_no_prefetch"}),
+        ("input", (DATASET, CACHE), {"progress": EPOCHS}, {"input_no_prefetch"}),
+        ("input", (DATASET, SEQUENTIAL), {}, {"input_no_prefetch", "input_sequential_map"}),
+        ("step", (), {}, set()),
+        ("step", (FIT,), {}, set()),
+        ("step", (FIT, COMPILES), {}, {"step_not_fused"}),
+        ("step", (FIT, COMPILES), {"bfloat16": True}, {"step_not_fused", "step_float32"}),
+        ("step", (FIT, EAGER, RUN_EAGERLY), {"bfloat16": True}, {"step_eager"}),
+        ("step", (EAGER,), {"bfloat16": True}, {"step_eager"}),
+        ("retracing", (FIT, DATASET), {}, set()),
+    ],
+)
+def test_what_a_script_does_not_have_or_has_already_is_not_advised(kind, traits, more, supposed):
+    assert of_a_script(kind, *traits, **more) == supposed
+
+
+def test_steps_in_one_call_are_not_supposed_where_a_callback_works_in_each_batch():
+    known = lane()
+    process = replace(known.process, versions={**known.process.versions, "tensorflow": "2.21"})
+
+    def supposed(*traits: str) -> list[str]:
+        state = replace(known, process=process, script=ScriptFacts("python train.py", step_traits=traits))
+        return [one.id for one in causes_of(state, ["other"], (STEPS_PER_EXECUTION,))]
+
+    assert supposed(FIT) == ["steps_small"]
+    assert supposed(FIT, SEES_BATCHES) == [] == supposed()
+
+
+@pytest.mark.parametrize(
+    ("traits", "figures", "advice", "line"),
+    [
+        ((DATASET, SHUFFLE), {SPARE: 1.0}, "a smaller buffer of `shuffle` fills sooner", "shuffle("),
+        ((DATASET, SHUFFLE), {}, "what is done before it was not observed", ""),
+        (
+            (DATASET, SHUFFLE, UNCACHED),
+            {},
+            "keep what its maps make in a cache, if that fits in memory",
+            ".cache()",
+        ),
+        ((DATASET, UNCACHED, SKIPS), {}, "`skip` has elements made and drops them", "skip(held_out).map("),
+        ((FIT, DATASET), {SHORT: 1.0}, "a dataset that repeats has one iterator", "repeat()"),
+        ((DATASET,), {SHORT: 1.0}, "", ""),
+        ((), {}, "what is done before it was not observed", ""),
+    ],
+)
+def test_a_wait_for_the_first_batch_has_the_advice_for_its_pipeline(traits, figures, advice, line):
+    seen = CauseSeen(
+        at_ns=9, cause="epoch_batch", place="", count=7, cost_ns=6 * 10**9, of_ns=10**10, figures=figures
+    )
+    (cause,) = causes_of(
+        replace(lane(), script=ScriptFacts("python train.py", step_traits=traits, causes=(seen,)))
+    )
+    assert cause.advice.startswith(advice) and line in "".join(cause.code)
+    assert ("shuffle" in cause.advice) == ("shuffle" in advice) and bool(cause.code) == bool(line)
+
+
+def test_a_small_cause_does_not_hide_what_may_help_more():
+    def help_beside(cost_s: float) -> str:
+        seen = CauseSeen(
+            at_ns=9, cause="epoch_batch", place="", count=7, cost_ns=round(cost_s * 1e9), of_ns=10**10
+        )
+        waits = replace(CASES["input"], script=ScriptFacts("python train.py", causes=(seen,)))
+        waits = replace(waits, settings={"prefetch": "off"}, process=ProcessInfo())
+        snapshot = Snapshot(10**9, Race(started_ns=1, knobs=KNOBS), (waits,))
+        return to_text(analyse(snapshot))
+
+    assert "may help: parallel calls auto" in help_beside(0.3)
+    assert "may help" not in help_beside(5.0), "it takes more than half of the wait"
 
 
 OWN = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.causes import Cause, causes_of
+from tfmon.analysis.causes import Cause, causes_of, explains
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import LEAST_TRACES, retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
@@ -19,6 +19,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import Missing, known
+from tfmon.model.script_events import EAGER
 from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
@@ -67,6 +68,8 @@ class Bottleneck:
     """What else slows the lane down or disturbs the figures."""
     lost: tuple[float, str] = (0.0, "")
     """The largest part of step time in which the lane could compute, in percent, and what it is."""
+    size_pct: float = 100.0
+    """What it takes of the time."""
 
     @property
     def line(self) -> str:
@@ -80,8 +83,16 @@ class Bottleneck:
 
     @property
     def help(self) -> str:
-        """What mends the first cause; "" for none."""
-        return next((f"may help: {one.remedy}" for one in self.causes), "")
+        """What mends the first cause, or what may help where the observed ones explain little; "" for none."""
+        first = self.supposed or next(iter(self.causes), None)
+        return "" if first is None else f"may help: {first.remedy}"
+
+    @property
+    def supposed(self) -> Cause | None:
+        """What is likeliest to help, unless the causes that were observed explain most of the bottleneck."""
+        if any(one.count for one in self.causes) and explains(self.causes, self.size_pct):
+            return None
+        return next((one for one in self.causes if not one.count), None)
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
@@ -103,9 +114,11 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
             cause = f" ({lane.step.traced})" if lane.step.traced and not lane.script.causes else ""
             text = f"retracing: {often}{100 * retraces_of(lane)[1]:.0f} % of the time{cause}"
         case "step":
-            what = "step and the Python around it" if lane.script.step else "training step"
+            eager = "eager " if EAGER in lane.script.step_traits else ""
+            what = f"{eager}step and the Python around it" if lane.script.step else "training step"
             text = f"{evidence.step:.0f} % in the {what}"
-            if not lane.script.command or lane.process.versions["tensorflow"]:  # a profile is taken by TensorFlow
+            by_tensorflow = not lane.script.command or lane.process.versions["tensorflow"]
+            if by_tensorflow and not lane.over:  # TensorFlow takes a profile while the lane trains
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
@@ -121,7 +134,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     causes = causes_of(lane, (*kinds, *(_further(shares) if everything else ())), snapshot.race.knobs)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
-    return Bottleneck(kind, text, shares, causes, also, _lost(kinds, evidence, text))
+    return Bottleneck(kind, text, shares, causes, also, _lost(kinds, evidence, text), evidence.share(kinds[0]))
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:

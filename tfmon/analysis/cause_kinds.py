@@ -6,10 +6,53 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tfmon.model.knobs import BATCH_SIZE, VARIANT, KnobValue
+from tfmon.model.script_events import (
+    BATCH,
+    CACHE,
+    COMPILES,
+    DATASET,
+    DIFFERS,
+    EAGER,
+    ENDLESS,
+    FILE_CACHE,
+    FIT,
+    FUNCTIONS_EAGERLY,
+    MADE,
+    ON_BATCH,
+    RANDOM,
+    RUN_EAGERLY,
+    SEES_BATCHES,
+    SEQUENTIAL,
+    SHORT,
+    SHUFFLE,
+    SKIPS,
+    SPARE,
+    UNCACHED,
+    WAITS,
+)
+
+RUNS, EPOCHS = "runs", "epochs"
+"""The lane trains, and can be asked; the script has more than one epoch."""
+NOT = "not "
+"""Before a trait that a script must not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that is advised to a script with these traits only."""
+
+    needs: tuple[str, ...]
+    """Traits of the script, and figures or the subject of what was observed; `NOT` before what must be absent."""
+    mends: str = ""
+    code: tuple[str, ...] = ()
+
+    def fits(self, traits: Collection[str]) -> bool:
+        """Return whether a script with these traits has what the change is about."""
+        return all((one.removeprefix(NOT) in traits) != one.startswith(NOT) for one in self.needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +61,14 @@ class CauseKind:
 
     title: str = ""
     """A few words about {subject}, for one line of a pane; "" where it is not observed."""
-    mends: str
-    """What to do about it, in a sentence."""
+    mends: str = ""
+    """What to do about it in any case, in a sentence."""
     code: tuple[str, ...] = ()
     """The lines to write; {value} is that of the knob."""
+    remedies: tuple[Remedy, ...] = ()
+    """What else to do, or instead; the code of those that apply comes first."""
+    needs: tuple[tuple[str, ...], ...] = ((),)
+    """It is supposed of a script that has all traits of one of these; see `Remedy.needs`."""
     knob: str = ""
     """What may be tried while the lane trains, where it has that knob."""
     values: tuple[KnobValue, ...] = ()
@@ -33,11 +80,28 @@ class CauseKind:
     """Whether it takes a part of what the lane waits for input, its figure `of_input`, or hides some of that,
     `of_overlap`; and no time of its own."""
 
+    def supposed_with(self, traits: Collection[str]) -> bool:
+        """Return whether it is supposed of a script with these traits."""
+        return any(Remedy(needs).fits(traits) for needs in self.needs)
+
+    def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
+        """Return what mends it in a script with these traits, and the lines to write."""
+        remedies = [one for one in self.remedies if one.fits(traits)]
+        mends = [self.mends, *(one.mends for one in remedies)]
+        return "; ".join(filter(None, mends)), (*(line for one in remedies for line in one.code), *self.code)
+
 
 _Input = functools.partial(CauseKind, least_share=0.1, of_input=True)
 _Call = functools.partial(CauseKind, least_share=0.05)
 _Gpu = functools.partial(CauseKind, least_share=0.0)
-_ONE_SHAPE = "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch"
+_ONE_SHAPE = Remedy(
+    (BATCH,),
+    code=("dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",),
+)
+_ONE_ITERATOR = (
+    "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
+)
+_CACHE = ("dataset = dataset.map(prepare).cache()  # after what takes long, before shuffle, repeat and batch",)
 
 KINDS: Mapping[str, CauseKind] = {
     "retrace_value": CauseKind(
@@ -50,10 +114,10 @@ KINDS: Mapping[str, CauseKind] = {
         title="a new shape retraces {subject}",
         mends="give batches one shape, or let one graph take all sizes",
         code=(
-            _ONE_SHAPE,
-            "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
+            "@tf.function(input_signature=[tf.TensorSpec([None, ...])])  # None: any batch size, one graph",
             "@tf.function(reduce_retracing=True)  # TensorFlow finds the sizes that vary",
         ),
+        remedies=(_ONE_SHAPE,),
     ),
     "retrace_dtype": CauseKind(
         title="a new dtype retraces {subject}",
@@ -74,42 +138,62 @@ KINDS: Mapping[str, CauseKind] = {
     "retrace_xla": CauseKind(
         title="XLA compiles {subject} for each shape",
         mends="give batches one shape: XLA compiles again for each",
-        code=(
-            _ONE_SHAPE,
-            "x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",
-        ),
+        code=("x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",),
+        remedies=(_ONE_SHAPE,),
     ),
     "retrace_keras": CauseKind(
         title="Keras traces {subject} again and again",
-        mends="build and compile the model once, before the loop, and call it with arrays of one shape",
-        code=(
-            'model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',
-            "y = model(x, training=False)  # in a loop, in place of model.predict(x)",
+        remedies=(
+            Remedy(
+                (MADE,),
+                "build and compile the model once, before the loop",
+                ('model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',),
+            ),
+            Remedy((DIFFERS,), "call it with arrays of one shape and type"),
+            Remedy(
+                ("predict",), code=("y = model(x, training=False)  # in a loop, in place of model.predict(x)",)
+            ),
         ),
     ),
     "epoch_first": _Call(
         title="the first epoch is slow",
-        mends="that comes once: judge the speed by later epochs; a wait is mostly a `shuffle` buffer or a cache "
-        "that fills",
-        code=(
-            "dataset = dataset.shuffle(1_000).batch(batch_size).prefetch(tf.data.AUTOTUNE)  # a smaller buffer",
-        ),
+        mends="that comes once: judge the speed by later epochs",
+        remedies=(Remedy((WAITS, CACHE), "the cache fills in it"),),
         least_s=3.0,
     ),
     "epoch_later": CauseKind(
         title="epochs are slower from the second on",
-        mends="what they read otherwise was not observed; it may be a cache in a file on a slow disk",
-        code=("dataset = dataset.cache()  # in memory; a file is read from its disk in each later epoch",),
+        remedies=(
+            Remedy((NOT + FILE_CACHE,), "what they read otherwise was not observed"),
+            Remedy(
+                (FILE_CACHE,),
+                "a cache in a file is read from its disk in each of them",
+                ("dataset = dataset.cache()  # in memory, if it fits",),
+            ),
+        ),
     ),
     "epoch_batch": CauseKind(
         title="each epoch waits for its first batch",
-        mends="a smaller buffer of `shuffle` fills sooner; a dataset that repeats goes on without a gap",
-        code=("model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",),
+        remedies=(
+            Remedy(
+                (SKIPS,),
+                "`skip` has elements made and drops them, in each epoch: split the data before they are made",
+                ("training = data.skip(held_out).map(prepare)  # in place of data.map(prepare).skip(held_out)",),
+            ),
+            Remedy((UNCACHED, NOT + SKIPS), "keep what its maps make in a cache, if that fits in memory", _CACHE),
+            Remedy(
+                (SHUFFLE, SPARE),
+                "a smaller buffer of `shuffle` fills sooner",
+                ("dataset = dataset.shuffle(1_000)  # its order is then less random",),
+            ),
+            Remedy((FIT, DATASET, SHORT, NOT + ENDLESS), "a dataset that repeats has one iterator", _ONE_ITERATOR),
+            Remedy((NOT + SKIPS, NOT + UNCACHED, NOT + SHORT), "what is done before it was not observed"),
+        ),
     ),
     "epoch_validation": CauseKind(
         title="validation takes long",
         mends="validate less often, with larger batches, or on a part of the data",
-        code=("model.fit(..., validation_freq=5, validation_batch_size=1024, validation_steps=50)",),
+        code=("model.fit(..., validation_freq=5)",),
         least_share=0.2,
     ),
     "epoch_callback": _Call(
@@ -119,11 +203,14 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "epoch_pause": CauseKind(
         title="a pause between epochs",
-        mends="what is done then was not observed, and a stack (S) shows it; validate and save less often, or "
-        "have longer epochs: Keras makes an iterator for each",
-        code=(
-            "if epoch % 5 == 0:  # validate and save every fifth epoch",
-            "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
+        mends="what is done then was not observed",
+        remedies=(
+            Remedy((RUNS,), "a stack (S) shows it"),
+            Remedy(
+                (FIT, DATASET, NOT + ENDLESS),
+                "have longer epochs: Keras makes an iterator for each",
+                _ONE_ITERATOR,
+            ),
         ),
         least_share=0.15,
         least_s=3.0,
@@ -132,13 +219,24 @@ KINDS: Mapping[str, CauseKind] = {
         title="Keras' Python between small steps takes long",
         mends="run several steps in one call; callbacks of batches are called once for all of them",
         code=('model.compile("adam", "mse", steps_per_execution={value})',),
+        needs=((FIT, NOT + EAGER, NOT + SEES_BATCHES),),
         knob="steps_per_execution",
         values=(32,),
     ),
     "one_sample": _Call(
         title="`{subject}` is called for one sample",
-        mends="call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
-        code=("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
+        remedies=(
+            Remedy(
+                ("predict",),
+                "call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
+                ("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
+            ),
+            Remedy(
+                ("train_on_batch",),
+                "collect samples and train on them at once: there are fewer, larger updates then",
+                ("model.train_on_batch(np.stack(samples), np.stack(targets))",),
+            ),
+        ),
         least_count=20,
     ),
     "between_call": _Call(
@@ -151,8 +249,8 @@ KINDS: Mapping[str, CauseKind] = {
         title="{subject} makes one example at a time in Python",
         mends="yield whole batches, and leave out the `batch` after it; or let tf.data read and prepare the data",
         code=(
-            "yield x[i : i + 32], y[i : i + 32]  # whole batches; the output_signature begins with None",
-            "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)  # or without Python, where it fits",
+            "yield x[i : i + batch_size], y[i : i + batch_size]  # whole batches: [None, ...]",
+            "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch_size)  # or so, if it fits",
         ),
     ),
     "input_generator_batches": _Input(
@@ -160,13 +258,18 @@ KINDS: Mapping[str, CauseKind] = {
         mends="compute whole batches with NumPy; or let tf.data do it, or the workers of a PyDataset",
         code=(
             "dataset = tf.data.Dataset.from_tensor_slices(paths).map(read, num_parallel_calls=tf.data.AUTOTUNE)",
-            "model.fit(Data(..., workers=4, use_multiprocessing=True))  # a keras.utils.PyDataset",
+        ),
+        remedies=(
+            Remedy(
+                (FIT,),
+                code=("model.fit(Data(..., workers=4, use_multiprocessing=True))  # a keras.utils.PyDataset",),
+            ),
         ),
     ),
     "input_python_function": _Input(
         title="{subject} runs Python for one element at a time",
         mends="write it in TensorFlow's operations; or call it on whole batches, after `batch`",
-        code=("dataset = dataset.batch(32).map(prepare)  # Python once for each batch",),
+        code=("dataset = dataset.batch(batch_size).map(prepare)  # Python once for each batch",),
     ),
     "input_py_dataset": _Input(
         title="{subject} makes its batches in one thread",
@@ -176,17 +279,18 @@ KINDS: Mapping[str, CauseKind] = {
     "input_map_after_cache": _Input(
         title="{subject} runs again in each epoch",
         mends="cache after it, if its results fit in memory: its data is kept before it, and nothing is random",
-        code=("dataset = dataset.map(decode).cache().shuffle(1000).batch(32)",),
+        code=_CACHE,
     ),
     "input_map_before_batch": _Input(
         title="{subject} is called for each example",
         mends="batch first: its operations do the same for a batch as for each example",
-        code=("dataset = dataset.batch(32).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
+        code=("dataset = dataset.batch(batch_size).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
     ),
     "input_sequential_map": _Input(
         title="{subject} prepares one element at a time",
         mends="prepare several examples at once",
         code=("dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
+        needs=((SEQUENTIAL,),),
         knob="parallel_calls",
         values=("auto",),
     ),
@@ -194,6 +298,7 @@ KINDS: Mapping[str, CauseKind] = {
         title="no batch is made ahead",
         mends="make batches while the step runs",
         code=("dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",),
+        needs=((DATASET,),),
         knob="prefetch",
         values=("auto",),
         of_input=True,
@@ -201,12 +306,17 @@ KINDS: Mapping[str, CauseKind] = {
     "input_arrays": CauseKind(
         title="each `fit` makes a dataset of its arrays",
         mends="make the dataset once, before the loop; or call `fit` once with all epochs",
-        code=("data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(32)", "model.fit(data)"),
+        code=(
+            "data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size)",
+            "model.fit(data)",
+        ),
         least_count=2,
     ),
     "input_no_cache": CauseKind(
-        mends="prepare each example only once; its random changes are then the same in each epoch",
-        code=("dataset = dataset.map(prepare).cache()  # before shuffle, repeat and batch",),
+        mends="prepare each example only once, if the results fit in memory",
+        remedies=(Remedy((RANDOM,), "its random changes are then the same in each epoch"),),
+        code=_CACHE,
+        needs=((UNCACHED, EPOCHS),),
         knob="cache",
         values=(True,),
     ),
@@ -240,24 +350,47 @@ KINDS: Mapping[str, CauseKind] = {
     "loss_read": CauseKind(
         mends="let the device run ahead instead of reading each loss",
         code=("if step % 100 == 0:", "    print(float(loss))  # no .numpy(), float() or print in every step"),
+        needs=(),
         knob="sync_every_step",
         values=(False,),
     ),
     "step_eager": CauseKind(
         mends="start one graph instead of every operation",
-        code=("@tf.function(input_signature=[...], reduce_retracing=True)", "def train_step(x, y): ..."),
+        remedies=(
+            Remedy(
+                (RUN_EAGERLY,),
+                "leave run_eagerly=True out of `compile`",
+                ('model.compile("adam", "mse")  # without run_eagerly=True',),
+            ),
+            Remedy(
+                (FUNCTIONS_EAGERLY,),
+                "leave out tf.config.run_functions_eagerly(True)",
+                ("tf.config.run_functions_eagerly(False)",),
+            ),
+            Remedy((EAGER, NOT + RUN_EAGERLY, NOT + FUNCTIONS_EAGERLY), "make the step a tf.function"),
+            Remedy(
+                (NOT + RUN_EAGERLY, NOT + FUNCTIONS_EAGERLY),
+                code=("@tf.function(reduce_retracing=True)", "def train_step(x, y): ..."),
+            ),
+        ),
+        needs=((EAGER,),),
         knob="graph",
         values=(True,),
     ),
     "step_not_fused": CauseKind(
         mends="fewer, larger operations",
-        code=("@tf.function(jit_compile=True)  # or model.compile(..., jit_compile=True)",),
+        remedies=(
+            Remedy((NOT + FIT,), code=("@tf.function(jit_compile=True)",)),
+            Remedy((FIT,), code=("model.compile(..., jit_compile=True)",)),
+        ),
+        needs=((FIT, COMPILES),),
         knob="xla",
         values=(True,),
     ),
     "step_float32": CauseKind(
         mends="compute in 16 bits, which are half the bytes",
         code=('keras.mixed_precision.set_global_policy("mixed_{value}")',),
+        needs=((FIT, NOT + EAGER), (ON_BATCH, NOT + EAGER)),
         knob="mixed_precision",
         values=("bfloat16", "float16"),
     ),
@@ -282,7 +415,7 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "eager": ("step_eager", "variant"),
     "dispatch": ("steps_small", "batch_small", "step_not_fused", "variant"),
     "compute": _STEP,
-    "step": _STEP,
+    "step": ("step_eager", *_STEP),
     "retracing": ("variant", "retrace_value", "retrace_shape"),
     "other": ("steps_small", "variant"),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
-from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, CauseKind
+from tfmon.analysis.cause_kinds import EPOCHS, KINDS, RUNS, SUPPOSED, CauseKind
 from tfmon.analysis.health import growth_of
 from tfmon.analysis.shares import shares_of
 from tfmon.model.knobs import (
@@ -77,7 +77,9 @@ class Cause:
     @property
     def remedy(self) -> str:
         """What mends it, such as "prefetch auto (make batches while the step runs)"."""
-        return self.advice if self.knob is None else f"{setting_text(self.knob, self.value)} ({self.advice})"
+        if self.knob is None or (self.by_hand and not any(one.name == self.knob for one in LEVERS)):
+            return self.advice
+        return f"{setting_text(self.knob, self.value)} ({self.advice})"
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -89,11 +91,35 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
     """Return why a lane is slow: what was observed, the costliest first, then what its bottlenecks let suppose."""
     seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one, lane)]
     observed = [_observed(one, lane, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
-    explained = {one.id.partition("_")[0] for one in observed}
-    told = {one.id for one in observed}
+    told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
     supposed = dict.fromkeys(one for kind in kinds for one in _supposed(kind, lane, knobs))
-    others = (one for one in supposed if one.id not in told)
-    return (*observed, *(one for one in others if not (one.by_hand and one.id.partition("_")[0] in explained)))
+    shares, of_input = shares_of(lane), [one for one in observed if KINDS[one.id].of_input]
+    waits = (known(shares.input_pct) or 0.0) if shares is not None else 0.0
+    explained = bool(of_input) and explains(of_input, waits)
+    return (
+        *observed,
+        *(
+            one
+            for one in supposed
+            if one.id not in told
+            and not (explained and one.by_hand and one.id.startswith("input_"))
+            and lines.isdisjoint(one.code)
+        ),
+    )
+
+
+def explains(causes: Iterable[Cause], pct: float) -> bool:
+    """Return whether the causes that were observed take at least half of this share of the time."""
+    return sum(one.share_pct or 0.0 for one in causes if one.count) >= pct / 2
+
+
+def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
+    """Return what is known of a script, and of what was observed in it, by which advice is chosen."""
+    more = () if seen is None else (seen.subject, *(name for name, figure in seen.figures.items() if figure))
+    script, progress = lane.script, lane.script.progress
+    if progress is not None and (progress.epochs > 1 or progress.epochs_done):
+        more = (*more, EPOCHS)
+    return frozenset((*script.step_traits, *script.input_traits, *more, *([] if lane.over else [RUNS])))
 
 
 # ---------------- observed
@@ -140,13 +166,14 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
     where = ", ".join(filter(None, (seen.place.partition(" ")[0], share)))
+    mends, code = kind.advice(_traits(lane, seen))
     value = kind.values[0] if kind.values else None
     by_hand = bool(kind.knob) and _find(knobs, kind.knob) is None
     return Cause(
         id=seen.cause,
         text=f"{text} ({seen.place})" if seen.place else text,
-        advice=kind.mends,
-        code=kind.code if value is None else code_of(lane, kind.knob, value, by_hand=by_hand),
+        advice=mends,
+        code=code if value is None else code_of(lane, kind.knob, value, by_hand=by_hand),
         knob=kind.knob or None,
         value=value,
         by_hand=by_hand,
@@ -163,18 +190,23 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
 
 def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[Cause]:
     result = []
-    tensorflow, script = lane.process.versions["tensorflow"], lane.script.command
+    tensorflow, script, traits = lane.process.versions["tensorflow"], lane.script.command, _traits(lane)
     for id in SUPPOSED.get(bottleneck, ()):
         kind = KINDS[id]
         knob = _find(knobs, kind.knob)
+        of_tensorflow = bool(script and tensorflow)
+        if of_tensorflow and not (kind.supposed_with(traits) and (kind.knob or not kind.title)):
+            continue  # the script has nothing that it is about, or it would have been observed
         by_hand = knob is None and kind.knob not in (BATCH_SIZE.name, VARIANT.name, STEPS_PER_EXECUTION.name)
         if knob is None and not (by_hand and tensorflow and (script or not kind.knob)):
             continue
         for value in _values(kind, knob, lane):
             if lane.settings.get(kind.knob) == value or not _makes_sense(lane, kind.knob, value):
                 continue
-            code = code_of(lane, kind.knob, value, by_hand=by_hand) if kind.knob else kind.code
-            result.append(Cause(id, kind.mends, code, kind.knob or None, value if kind.knob else None, by_hand))
+            mends, code = kind.advice(traits)
+            if kind.knob:
+                code = code_of(lane, kind.knob, value, by_hand=by_hand)
+            result.append(Cause(id, mends, code, kind.knob or None, value if kind.knob else None, by_hand))
     first, size, trained = [], lane.settings.get(BATCH_SIZE.name), lane.steady
     if isinstance(size, int) and size < SMALL_BATCH:
         first.append(BATCH_SIZE.name)
@@ -197,8 +229,9 @@ def _makes_sense(lane: LaneState, knob: str, value: KnobValue) -> bool:
         return False
     if knob != BATCH_SIZE.name and obstacle({**lane.settings, knob: value}, lane.spec.devices):
         return False
-    # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
-    return not (value == "float16" and lane.spec.kind == "cpu")
+    # A CPU emulates bfloat16 unless it is recent, and float16 nearly always.
+    computes = {"bfloat16": lane.process.bfloat16, "float16": False}
+    return lane.spec.kind != "cpu" or computes.get(str(value), True)
 
 
 def _larger_batch(knob: Knob, lane: LaneState) -> tuple[KnobValue, ...]:
@@ -230,7 +263,7 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
     Of a script without TensorFlow, and of a knob of its own, it is the line in which it offers the knob.
     """
     script = lane is not None and bool(lane.script.command)
-    kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind(mends=""))
+    kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind())
     begin, end = "options = tf.data.Options()", "dataset = dataset.with_options(options)"
     if lane is not None and script and not lane.process.versions["tensorflow"]:
         return (f'{knob} = report.knob("{knob}", {value!r})',)
@@ -238,7 +271,8 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
         place = lane.spec.place if lane is not None else ""
         lever = by_hand and script and any(one.name == knob for one in LEVERS)
         more = (f"# to try it: --lane {place} --lane {place},{knob}={show(value)}",) if lever else ()
-        return (*(line.replace("{value}", show(value)) for line in kind.code), *more)
+        _, code = kind.advice(() if lane is None else _traits(lane))
+        return (*(line.replace("{value}", show(value)) for line in code), *more)
     match knob:
         case "prefetch" if value == "off":
             return begin, "options.experimental_optimization.inject_prefetch = False", f"{end}  # at its end"

@@ -16,6 +16,7 @@ from tfmon.model.readings import Amount, Range, SliceLoad
 from tfmon.model.script_events import (
     CauseSeen,
     DefaultsResolved,
+    InputDescribed,
     KnobOffered,
     NotMeasured,
     PathsUsed,
@@ -69,6 +70,8 @@ class LibrariesLoaded(LaneEvent):
     """UUID of the GPU that the lane really got, from the CUDA driver; None on a CPU or where it is unknown."""
     gpu_uuids: tuple[str, ...] = ()
     """Those of all its GPUs, in TensorFlow's order; empty where they are unknown, and in old recordings."""
+    bfloat16: bool = False
+    """Whether the CPU of its machine computes in bfloat16; false where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +247,7 @@ FromLane: TypeAlias = (
     | Progressed
     | NotMeasured
     | StepDescribed
+    | InputDescribed
     | StackReported
     | PathsUsed
     | CauseSeen

@@ -60,6 +60,7 @@ from tfmon.model.script_events import (
     MOST_CAUSES,
     CauseSeen,
     DefaultsResolved,
+    InputDescribed,
     KnobOffered,
     NotMeasured,
     PathsUsed,
@@ -169,6 +170,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 state.process,
                 versions={**state.process.versions, **loaded},
                 device_name=event.device_name,
+                bfloat16=event.bfloat16,
                 gpu_uuids=event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ()),
             )
             return replace(state, process=process)
@@ -202,11 +204,14 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return _not_measured(state, {"processes": text + others})
         case NotMeasured():
             return _without_unknown(_not_measured(state, {event.what: event.reason}), event)
+        case InputDescribed(traits=traits):
+            return replace(state, script=replace(state.script, input_traits=traits))
         case StepDescribed():
-            places = state.script.places
+            script = replace(state.script, step_traits=event.traits)
+            places = script.places
             if event.place in places or len(places) >= MOST_PLACES:
-                return state
-            then = replace(state, script=replace(state.script, step=event.text, places=(*places, event.place)))
+                return replace(state, script=script)
+            then = replace(state, script=replace(script, step=event.text, places=(*places, event.place)))
             return marked(measured_again(then), event.at_ns, event.place) if places else then
         case BadLine():
             lines = state.process.bad_lines + event.lines

@@ -91,6 +91,8 @@ class ProcessInfo:
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
     """What it loaded, by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
+    bfloat16: bool = False
+    """Whether the CPU of its machine computes in bfloat16."""
     gpu_uuids: tuple[str, ...] = ()
     """Those of its GPUs, as CUDA tells them; empty while they are not known."""
     unlike: tuple[str, ...] = ()
@@ -118,6 +120,10 @@ class ScriptFacts:
     """What cannot be known of it, such as `examples`, and why."""
     step: str = ""
     """What is counted as a step, by its file and line; empty where that was not told."""
+    step_traits: tuple[str, ...] = ()
+    """How its steps are made, as `StepDescribed` lists it."""
+    input_traits: tuple[str, ...] = ()
+    """What it trains from, as `InputDescribed` lists it."""
     places: tuple[str, ...] = ()
     """Where it has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,22 @@ from tfmon.model.readings import Amount
 
 CHANNEL_CLOSED = "the script closed tfmon's channel"
 """Reason of the steps that cannot be known of a script that trains on."""
+FIT, ON_BATCH, EAGER = "fit", "train_on_batch", "eager"
+"""Traits of a step: Keras makes it, and its operations are started one by one."""
+RUN_EAGERLY, FUNCTIONS_EAGERLY = "run_eagerly", "run_functions_eagerly"
+"""Traits of a step that is eager because Keras or TensorFlow was told so."""
+COMPILES, SEES_BATCHES = "compiles", "sees batches"
+"""Traits: XLA can compile the step, and a callback of the script works in each batch."""
+DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
+"""Traits of the input: the script made a dataset, and what that consists of."""
+SEQUENTIAL, UNCACHED, RANDOM, SKIPS = "sequential map", "uncached work", "random map", "skip after work"
+"""Traits: a map in one thread, work that is done in each epoch, random operations in it, and elements that are
+made and skipped."""
+ENDLESS = "endless"
+SHORT, SPARE, WAITS = "a short wait", "time to spare", "more waiting"
+"""Figures of what was observed: the wait is short, the rest of an epoch has time for it, the first epoch waits."""
+MADE, DIFFERS = "made again", "other arrays"
+"""Figures: a model or function was made again, or is called with other arrays."""
 MOST_CAUSES = 32
 """Causes and places that a script observes, and that are kept of its lane."""
 
@@ -76,11 +92,21 @@ class StepDescribed(LaneEvent):
     """What is counted as a step of a script from now on."""
 
     text: str
+    traits: tuple[str, ...] = ()
+    """How it is made, such as `FIT`: advice about anything else is not for it."""
 
     @property
     def place(self) -> str:
         """The file and the line in it: `train.py:17`."""
         return re.sub(r"(:\d+).*", r"\1", self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputDescribed(LaneEvent):
+    """What a user's script trains from."""
+
+    traits: tuple[str, ...]
+    """What it consists of, such as `SHUFFLE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

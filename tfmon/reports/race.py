@@ -178,7 +178,8 @@ def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[s
     if bottleneck is not None:
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)
-        yield from (f"{name}: {bottleneck.help}" for one in bottleneck.causes[:1] if not one.count)
+        if bottleneck.supposed is not None:
+            yield f"{name}: {bottleneck.help}"
 
 
 def _causes(analysis: Analysis) -> Iterator[Block]:
@@ -186,8 +187,10 @@ def _causes(analysis: Analysis) -> Iterator[Block]:
     for one in analysis.lanes:
         for cause in (cause for cause in one.causes if cause.count):
             told = (cause.text, cause.advice, *([cause.effect] if cause.effect else []))
-            yield Note(f"{analysis.snapshot.called(one.lane)}: {'; '.join(told)}:")
-            yield Code("\n".join(cause.code))
+            colon = ":" if cause.code else ""
+            yield Note(f"{analysis.snapshot.called(one.lane)}: {'; '.join(filter(None, told))}{colon}")
+            if cause.code:
+                yield Code("\n".join(cause.code))
 
 
 def _loss_text(analysis: LaneAnalysis) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfmon.script.causes import causes
+from tfmon.model.script_events import SHORT, SPARE, WAITS
+from tfmon.script.causes import Observation, causes
 
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
 VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
@@ -19,6 +20,10 @@ ALL_EPOCHS, LONG_NS = 20, 200_000_000
 """After so many epochs, their waits are only read where their mean is longer: reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
 """A step that takes less is small: the Python around it counts."""
+SHORT_NS = 200_000_000
+"""A wait for the first batch that takes less may be the start of an iterator; more is work of the pipeline."""
+_places: set[str] = set()
+"""Where trainings have begun: the first epoch of a later one at the same place says nothing new."""
 
 
 def _s(time_ns: float) -> str:
@@ -34,16 +39,19 @@ class Epochs:
 
     def __init__(self, place: str = "", waited_ns: int = 0) -> None:
         """Know none yet; `waited_ns` are all waits for input before them."""
-        self.place = place
+        self.place, self._again = place, place in _places
+        if place:
+            _places.add(place)
         self._began_ns = self._first_step_ns = self._first_wait_ns = 0
         self._waited_ns = waited_ns
         self._ended_ns = self._own_ns = 0
         self._first: tuple[float, float, int] | None = None
         """Of the first epoch without its first step: its time and its waits a step; and what that step took."""
-        self._first_took_ns = self._first_batch_ns = self._first_steps = self._later = self._later_ns = (
-            self._later_steps
-        ) = 0
-        self._later_waits_ns = 0
+        self._first_took_ns = self._first_batch_ns = self._first_steps = 0
+        self._later = self._later_ns = self._later_steps = self._later_waits_ns = 0
+        """Later epochs, and their time, steps and waits for input."""
+        self._later_firsts_ns = self._later_batches_ns = 0
+        """The time of their first steps, and the waits in these."""
         self._least = 0.0
         """The shortest time of a step in a later epoch."""
         self._told_ns: dict[str, int] = {}
@@ -102,6 +110,8 @@ class Epochs:
         self._later_ns += took_ns
         self._later_steps += steps
         self._later_waits_ns += waits_ns
+        self._later_firsts_ns += self._first_step_ns
+        self._later_batches_ns += self._first_wait_ns
         self._least = min(self._least or step_ns, step_ns)
         self._compare()
 
@@ -110,25 +120,39 @@ class Epochs:
         first_ns, first_wait_ns, first_step_ns = self._first
         each_ns, wait_ns = self._later_ns / self._later_steps, self._later_waits_ns / self._later_steps
         more_ns = self._first_took_ns - each_ns * self._first_steps
-        if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps:
+        if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps and not self._again:
             parts = {
                 "tracing and the first run": first_step_ns - self._first_batch_ns - each_ns,
-                "more waiting for its first batch": self._first_batch_ns - wait_ns,
-                "more waiting for its other batches": (first_wait_ns - wait_ns) * (self._first_steps - 1),
+                f"{WAITS} for its first batch": self._first_batch_ns - wait_ns,
+                f"{WAITS} for its other batches": (first_wait_ns - wait_ns) * (self._first_steps - 1),
             }
-            told = [f"{name} {_s(part_ns)}" for name, part_ns in parts.items() if part_ns > 0.1 * more_ns]
-            self._tell(FIRST, round(more_ns), what=", ".join(told), total=True)
+            parts = {name: min(part_ns, more_ns) for name, part_ns in parts.items() if part_ns > 0.1 * more_ns}
+            told = ", ".join(f"{name} {_s(part_ns)}" for name, part_ns in parts.items())
+            seen = self._tell(FIRST, round(more_ns), what=told, total=True)
+            seen.figures[WAITS] = float(WAITS in told)
+        batches = self._tell(BATCH, 0)
+        spare_ns = self._later_ns - self._later_waits_ns
+        batches.figures = {
+            SHORT: float(self._later_batches_ns < SHORT_NS * self._later),
+            SPARE: float(spare_ns > self._later_batches_ns),
+        }
+        steps = self._later_steps - self._later
+        each_ns = (self._later_ns - self._later_firsts_ns) / steps
+        wait_ns = (self._later_waits_ns - self._later_batches_ns) / steps
         slower_ns = each_ns - first_ns
         if self._later >= LEAST_LATER and self._least > SLOW_LATER * first_ns:
             waits = (wait_ns - first_wait_ns) / slower_ns
             alike = wait_ns * (first_ns - first_wait_ns) < OUTGROWS * first_wait_ns * (each_ns - wait_ns)
             if waits >= LEAST_WAIT and not alike:
                 what = f"{each_ns / first_ns:.1f} times as long, {100 * min(1.0, waits):.0f} % of it for input"
-                self._tell(LATER, round(slower_ns * self._later_steps), what=what, total=True)
+                self._tell(LATER, round(slower_ns * steps), what=what, total=True)
 
-    def _tell(self, cause: str, cost_ns: int, *, what: str = "", count: int = 0, total: bool = False) -> None:
-        """Have a cause told; a `total` is in place of what was told of it before."""
+    def _tell(
+        self, cause: str, cost_ns: int, *, what: str = "", count: int = 0, total: bool = False
+    ) -> Observation:
+        """Have a cause told, and return it; a `total` is in place of what was told of it before."""
         told_ns = self._told_ns.get(cause, 0) if total else 0
         self._told_ns[cause] = cost_ns = max(0, cost_ns)
         self._own_ns += cost_ns - told_ns
-        causes.saw(cause, self.place, what=what, count=count or int(not told_ns), cost_ns=cost_ns - told_ns)
+        count = count or int(total and not told_ns)
+        return causes.saw(cause, self.place, what=what, count=count, cost_ns=cost_ns - told_ns)

@@ -15,6 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.script_events import (
+    BATCH,
+    CACHE,
+    DATASET,
+    ENDLESS,
+    FILE_CACHE,
+    RANDOM,
+    SEQUENTIAL,
+    SHUFFLE,
+    SKIPS,
+    UNCACHED,
+)
 from tfmon.script.causes import Observation
 from tfmon.script.hooking import FILES
 from tfmon.script.looking import LIBRARIES, line_at, users_frame
@@ -26,6 +38,7 @@ LEAST_ELEMENTS = 4
 CHEAP_NS = 200_000
 """A map is cheap if it takes less for one example: then most of it is the start of the function."""
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
+_WORK = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 _MAP_STAGES = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _BETWEEN = (
@@ -121,6 +134,31 @@ def chain_of(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
     while ahead:
         yield (one := ahead.pop())
         ahead += reversed(one._inputs())
+
+
+def traits_of(dataset: Any) -> Iterator[str]:  # noqa: ANN401
+    """Yield what a dataset of the script consists of, for advice that is only for that."""
+    yield DATASET
+    every = list(chain_of(dataset))
+    kinds = [type(one).__name__ for one in every]
+    caches = [one for one in every if type(one).__name__ == "CacheDataset"]
+    cached = {id(one) for cache in caches for one in chain_of(cache)}
+    maps = [one for one in every if type(one).__name__ in _MAPS and not _is_generator(one)]
+    random = [one for one in maps if any(map(_has_state, _operations(one._map_func.function.graph) or ()))]
+    work = {id(one) for one in every if type(one).__name__ in (*_MAPS, *_WORK) and id(one) not in cached}
+    skips = [one for one in every if type(one).__name__ == "_SkipDataset" and id(one) not in cached]
+    found = {
+        BATCH: any(kind in _BATCHES for kind in kinds),
+        SHUFFLE: "_ShuffleDataset" in kinds,
+        CACHE: bool(caches),
+        FILE_CACHE: any(one._filename.numpy() for one in caches),
+        SEQUENTIAL: any(type(one).__name__ == "_MapDataset" for one in random),
+        UNCACHED: bool(work),
+        RANDOM: bool(random),
+        SKIPS: any(id(one) in work for skip in skips for one in chain_of(skip)),
+        ENDLESS: int(dataset.cardinality()) == -1,
+    }
+    yield from (trait for trait, is_so in found.items() if is_so)
 
 
 def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401

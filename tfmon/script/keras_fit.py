@@ -20,14 +20,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
-from tfmon.model.script_events import Progressed
+from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
 from tfmon.script import device_causes, watched
 from tfmon.script.causes import causes
 from tfmon.script.epochs import CALLBACK, VALIDATION, Epochs
 from tfmon.script.hooking import FILES, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
-from tfmon.script.levers import levers, resolved, steps_in_call
+from tfmon.script.levers import levers, resolved, steps_in_call, traits_of
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.retracing import retracing
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
@@ -103,6 +103,8 @@ class Watcher:
         self._now = doing
         self.backup = ""
         """The folder of the script's callback BackupAndRestore, if it has one."""
+        self.sees_batches = False
+        """Whether a callback of the script does something in each batch."""
         self.arrays_since_ns = 0
         """When `fit` was called with arrays; 0 for anything else."""
         self._epochs_seen = Epochs()
@@ -134,7 +136,8 @@ class Watcher:
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
         place = line_of(users_frame())
         self._epochs_seen = Epochs(place, lane.meter.all_waits_ns())
-        lane.tell_step(f"{place}: a batch")
+        traits = traits_of(model) if self._feed is not None else []
+        lane.tell_step(f"{place}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         levers.offer(lane, lane.device)

@@ -15,16 +15,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmon.model.lane_pipes import USES
+from tfmon.model.script_events import ON_BATCH
 from tfmon.script import process, watched
 from tfmon.script.causes import causes
 from tfmon.script.hooking import FILES, NO_SCOPE, Watching, hidden, hooks, unseen
 from tfmon.script.keras_fit import Watcher, loss_of
-from tfmon.script.looking import leaves_of, line_of, rows_of, rows_of_part, users_frame
+from tfmon.script.levers import traits_of
+from tfmon.script.looking import LIBRARIES, leaves_of, line_of, rows_of, rows_of_part, users_frame
 from tfmon.script.sources import nothing
 
 FILES.add(__file__)
 LEAST_NOTED = 2
 """Examples of a batch from which on steps of `train_on_batch` are only noted: one by one is a cause."""
+BATCH_METHODS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras' callbacks that name what they write."""
 
@@ -78,7 +81,8 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             return own(*args, **kwargs)
         bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
         if pipeline is not None:
-            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
+            given = hasattr(bound.arguments.get("x"), "element_spec")
+            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None, own=given)
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
@@ -149,7 +153,9 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
     if rows == {1}:
         _saw("one_sample", "train_on_batch", began_ns)
     watcher.gradient(tuple(rows))
+    watcher.report.of_keras = (ON_BATCH, *traits_of(model))
     watcher.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
+    watcher.report.of_keras = ()
     if watched.tensorflow is not None:
         watched.tensorflow.optimizer_trains(updater)
 
@@ -164,6 +170,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
     if doing == "fit" and _is_array(arguments.get("x")):
         watcher.arrays_since_ns = time.monotonic_ns()
+    watcher.sees_batches = any(map(_sees_batches, callbacks))
     for each in callbacks if doing == "fit" else ():
         _watch_callback(keras, type(each))
     watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
@@ -172,6 +179,13 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
             if isinstance(path, str):
                 uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
     return _callback(keras, watcher)
+
+
+def _sees_batches(callback: Any) -> bool:  # noqa: ANN401
+    """Return whether a callback does something in each batch, as far as its methods or arguments say."""
+    methods = (getattr(callback, name, None) for name in BATCH_METHODS)
+    own = any(str(getattr(one, "__module__", "")).partition(".")[0] not in LIBRARIES for one in methods if one)
+    return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))
 
 
 def _watch_callback(keras: Any, kind: type) -> None:  # noqa: ANN401

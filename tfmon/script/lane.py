@@ -20,6 +20,7 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.script_events import (
     DefaultsResolved,
+    InputDescribed,
     KnobOffered,
     NotMeasured,
     PathsUsed,
@@ -129,9 +130,14 @@ class Lane:
         """Report why something about this lane's steps stays unknown."""
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
 
-    def tell_step(self, text: str) -> None:
-        """Report what is counted as a step."""
-        self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text))
+    def tell_step(self, text: str, traits: Iterable[str]) -> None:
+        """Report what is counted as a step, and how it is made."""
+        traits = (*traits, *libraries.traits())
+        self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text, traits=traits))
+
+    def tell_input(self, traits: Iterable[str]) -> None:
+        """Report what the script trains from."""
+        self.reporter.send(InputDescribed(at_ns=time.monotonic_ns(), traits=tuple(traits)))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
         """Report how far the script is, now and from now on with each window."""

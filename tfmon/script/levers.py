@@ -33,6 +33,7 @@ from tfmon.model.knobs import (
     show,
 )
 from tfmon.model.lane_pipes import SETTINGS
+from tfmon.model.script_events import COMPILES, EAGER, RUN_EAGERLY
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.knobs import Offers
 
@@ -41,7 +42,9 @@ ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execu
 POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 VARIABLE = "TF_GPU_ALLOCATOR"
 FROM_START = "{} takes effect when the script starts: end it, and start it with --set {}={}"
-SETS_ITSELF = "{}={} is not in effect: the script sets it to {} itself, or used TensorFlow before it could be set"
+SETS_ITSELF = "the script sets it to {} itself, or used TensorFlow before it could be set"
+EAGERLY = "the script compiles the model with run_eagerly=True"
+NO_XLA = "Keras turns it off for this model, which has a layer that XLA cannot compile"
 NO_GPU = "allocator is for a lane with a GPU"
 FILES.add(__file__)
 
@@ -57,6 +60,8 @@ class Levers:
         }
         self._in_effect: dict[str, Callable[[], KnobValue]] = {}
         """For each lever that was applied, what reads its value."""
+        self._why: dict[str, str] = {}
+        """Why Keras did not take a lever."""
 
     def loaded_tensorflow(self, tf: Any) -> None:  # noqa: ANN401
         """Set what TensorFlow reads as it looks for devices; it is loaded, and not used yet."""
@@ -105,6 +110,8 @@ class Levers:
                 if name in self.requested:
                     value = read(model)
                     self._in_effect[name] = functools.partial(_same, value)
+                    if name == XLA.name and not value:
+                        self._why[name] = EAGERLY if model.run_eagerly else NO_XLA
             return result
 
         return compile_
@@ -116,7 +123,8 @@ class Levers:
                 continue
             requested, value = self.requested[knob.name], self._in_effect[knob.name]()
             if value != requested:
-                lane.fail("scenario", SETS_ITSELF.format(knob.name, show(requested), show(value)))
+                reason = self._why.get(knob.name) or SETS_ITSELF.format(show(value))
+                lane.fail("scenario", f"{knob.name}={show(requested)} is not in effect: {reason}")
                 return
             if knob is ALLOCATOR and device == "cpu":
                 lane.fail("scenario", NO_GPU)
@@ -127,6 +135,15 @@ class Levers:
 def compiled_by_xla(model: Any) -> bool:  # noqa: ANN401
     """Return whether the train function of a compiled model is compiled by XLA, whatever `auto` means there."""
     return bool(getattr(model, "jit_compile", None) or getattr(model, "_jit_compile", None))
+
+
+def traits_of(model: Any) -> list[str]:  # noqa: ANN401
+    """Return how the steps of a compiled model are made, and whether XLA can compile them, as Keras says."""
+    if model.run_eagerly:
+        return [EAGER, RUN_EAGERLY]
+    parts = [*getattr(model, "_flatten_layers", list)(), model.optimizer]
+    supports = all(getattr(part, "supports_jit", getattr(part, "jit_compile", True)) for part in parts)
+    return [COMPILES] if supports and hasattr(model, "supports_jit") and not is_deterministic() else []
 
 
 def steps_in_call(model: Any) -> int:  # noqa: ANN401

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_pipes import ANY
+from tfmon.model.script_events import EAGER, FUNCTIONS_EAGERLY
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
@@ -24,11 +26,11 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
         name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
         name, missing = _of_torch(modules["torch"], kind)
+    from tfmon.trainer import runtime
+
     uuids: tuple[str, ...] = ()
     if kind == "gpu" and not missing:
-        from tfmon.trainer.runtime import gpu_uuids
-
-        uuids = gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
+        uuids = runtime.gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
     loaded = LibrariesLoaded(
         at_ns=time.monotonic_ns(),
         tensorflow=str(getattr(tensorflow, "__version__", "")),
@@ -37,8 +39,15 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
         device_name=name,
         gpu_uuid=next(iter(uuids), None),
         gpu_uuids=uuids,
+        bfloat16=runtime.has_bfloat16(),
     )
     return kind, missing, loaded
+
+
+def traits() -> Iterator[str]:
+    """Yield how every step of this process is made."""
+    if _is_in_use() and sys.modules["tensorflow"].config.functions_run_eagerly():
+        yield from (EAGER, FUNCTIONS_EAGERLY)
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:

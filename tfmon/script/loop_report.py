@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfmon.model.script_events import Progressed
+from tfmon.model.script_events import EAGER, Progressed
 from tfmon.script.epochs import Epochs
 from tfmon.script.looking import line_of, users_frame
+from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds
 from tfmon.script.sources import LOOP_IN_GRAPH, BatchSource, Past, SeenStep, Sources
 
@@ -35,6 +37,8 @@ class LoopReport:
         self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         """Each kind of update, with the step that it was first seen in."""
         self.epochs = Epochs()
+        self.of_keras: Sequence[str] = ()
+        """Traits of an update that a method of a Keras model makes; empty for others."""
 
     def say(self, lane: Lane, doing: str, sources: Sources) -> None:
         """Tell a lane what the loop does from now on."""
@@ -51,7 +55,11 @@ class LoopReport:
             given = "the first dimension of what it is given"
             examples = given if any(step.given) else "what is read for it" if read else "n/a"
             self.epochs.place = line_of(users_frame())
-            lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
+            eager = not isinstance(step.mark, Mark)
+            lane.tell_step(
+                f"{self.epochs.place}: an update by {name}; examples: {examples}",
+                self.of_keras or ([EAGER] if eager else []),
+            )
 
     def step_over(
         self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None

@@ -22,7 +22,7 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, 
 from tfmon.script.causes import Observation, causes
 from tfmon.script.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
 from tfmon.script.hooking import FILES, Hooks, Watching, unseen
-from tfmon.script.input_causes import causes_of, made
+from tfmon.script.input_causes import causes_of, made, traits_of
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lane import Lane
 from tfmon.script.looking import logs_operations, users_frame
@@ -93,7 +93,7 @@ class Pipeline:
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
         """Change nothing yet; `joined` returns this process's lane, None before its first step."""
         self._hooks, self._joined, self._loop = hooks, joined, loop
-        self._one_iterator = False
+        self._one_iterator, self._own_dataset = False, True
         self._keras_reads: Any = None
         self.reads = Reads()
         """What the script trains from."""
@@ -102,6 +102,8 @@ class Pipeline:
         self._own: dict[str, KnobValue] = {}
         self._began_ns = self._look_ns = 0
         """When the dataset that is trained from was first seen, and from when on it is looked at again."""
+        self._described: Callable[[], Any] = nothing
+        """Returns the dataset whose traits were reported last."""
         self._looked_at: Callable[[], Any] = nothing
         self._slow: list[Observation] = []
         """What was found the last time."""
@@ -119,9 +121,12 @@ class Pipeline:
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
         self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
-    def fits(self, *, one_iterator: bool) -> None:
-        """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has."""
-        self._one_iterator, self._keras_reads = one_iterator, None
+    def fits(self, *, one_iterator: bool, own: bool = True) -> None:
+        """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has.
+
+        `own` says whether the script has made the dataset, and not Keras.
+        """
+        self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
 
     def keras_reads(self, iterator: object) -> None:
         """Record what the train function of Keras reads."""
@@ -143,7 +148,12 @@ class Pipeline:
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
         dataset, _ = getattr(iterator, _READ, (None, None))
         lane.look = self.look
-        if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
+        if dataset is None or logs_operations():
+            return
+        if dataset is not self._described():
+            self._described = weakref.ref(dataset)
+            lane.tell_input(traits_of(dataset) if self._own_dataset else ())
+        if PREFETCH.name in lane.knobs:
             return
         own, name = settings_of(dataset), BATCH_SIZE.name
         if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):

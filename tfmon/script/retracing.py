@@ -17,6 +17,7 @@ from time import monotonic_ns
 from types import CodeType
 from typing import Any
 
+from tfmon.model.script_events import DIFFERS, MADE
 from tfmon.script.causes import Observation, causes
 from tfmon.script.hooking import FILES, Hooks, Watching, hidden, hooks, unseen
 from tfmon.script.looking import LIBRARIES, line_at, line_of, users_frame
@@ -102,7 +103,9 @@ class Retraces:
         kind, what, _ = difference(before, now)
         if not kind:
             return None
-        return causes.saw(KERAS, place, subject=method, what=what, cost_ns=took_ns)
+        seen = causes.saw(KERAS, place, subject=method, what=what, cost_ns=took_ns)
+        seen.figures[DIFFERS] = 1.0
+        return seen
 
     def _made_again(
         self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
@@ -110,15 +113,17 @@ class Retraces:
         """Count a function that is traced for the first time, though its code may have been before."""
         caller = line_of(users_frame())
         key = (code.co_filename, code.co_firstlineno, caller)
-        times, cost_ns = self._made.get(key, (0, 0))
         if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
             return None
+        times, cost_ns = self._made.get(key, (0, -took_ns))  # the first one is needed
         self._made[key] = times + 1, cost_ns + took_ns
         if times + 1 < MADE_OFTEN:
             return None
         first = times + 1 == MADE_OFTEN
         again, took_ns = (times, cost_ns + took_ns) if first else (1, took_ns)
-        return causes.saw(cause, place, subject=name, what=what.format(caller), count=again, cost_ns=took_ns)
+        seen = causes.saw(cause, place, subject=name, what=what.format(caller), count=again, cost_ns=took_ns)
+        seen.figures[MADE] = 1.0
+        return seen
 
     def has_run(self, function: Any, took_ns: int, step_ns: int) -> None:  # noqa: ANN401
         """Add what the first run of the function that was traced last took longer than a step.

@@ -183,6 +183,7 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
         device_name=name,
         gpu_uuid=uuids[0] if uuids else None,
         gpu_uuids=uuids,
+        bfloat16=runtime.has_bfloat16(),
     )
 
 

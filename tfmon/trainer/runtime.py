@@ -23,6 +23,15 @@ from tfmon.trainer.scenario import ScenarioError
 LOWEST_NICE = 19
 
 
+def has_bfloat16() -> bool:
+    """Return whether this machine's CPU computes in bfloat16; others emulate it, and are slower then."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        flags = next((line.split() for line in lines if line.startswith("flags")), [])
+        return "avx512_bf16" in flags or "amx_bf16" in flags
+    return False
+
+
 def load_everything() -> None:
     """Import TensorFlow and Keras; no device is touched.
 

@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
-from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, short_name, show
+from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
+from tfmon.model.script_events import FIT
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import TABS, key_of
@@ -260,7 +261,10 @@ def no_knob(snapshot: Snapshot, name: str) -> str:
     if fits and name == BATCH_SIZE.name:
         return "`fit` trains a fixed number of batches an epoch, so only the script can set their size"
     if any(lane.script.command for lane in snapshot.lanes):
-        return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
+        fits = any(FIT in lane.script.step_traits for lane in snapshot.lanes)
+        if name in (XLA.name, MIXED_PRECISION.name) and fits:
+            return f"{short_name(name)} can be set when the script starts: --set {name}=VALUE; k lists its knobs"
+        return f"this script has no knob {short_name(name)}: k lists its knobs"
     return f"this scenario has no knob {short_name(name)}"
 
 
