@@ -85,7 +85,9 @@ class Bottleneck:
     def help(self) -> str:
         """What mends the first cause, or what may help where the observed ones explain little; "" for none."""
         first = self.supposed or next(iter(self.causes), None)
-        return "" if first is None else f"may help: {first.remedy}"
+        if first is None or not first.code:
+            return "" if first is None else first.advice
+        return f"may help: {first.remedy}"
 
     @property
     def supposed(self) -> Cause | None:
