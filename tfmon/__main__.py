@@ -12,6 +12,10 @@ def run() -> None:
     library = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib is slow to load
     sys.path.sort(key=lambda entry: not entry.startswith(library) or "-packages" in entry)
     try:
+        os.fstat(0)
+    except OSError:  # closed: what is opened first would be standard input
+        sys.stdin = sys.__stdin__ = open(os.devnull)  # type: ignore[misc] # noqa: PTH123, SIM115
+    try:
         from tfmon.cli.main import main
 
         main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 from support.hosts import FakeSsh
 from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
+from tfmon.lanes import script_input
 from tfmon.lanes.pipes import MAX_LINE_BYTES, TAIL_BYTES, TAIL_LINES
 from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.events import Event, LaneEnded, LanePrinted
@@ -227,3 +229,21 @@ def test_a_flood_does_not_keep_another_lane_from_being_heard(start):
     assert flood.send(Run())
     assert flood.end.exit_code == 0
     assert flood.phases[-1] == "end of the flood" and not flood.problems
+
+
+def test_a_pipe_is_kept_for_each_process_up_to_a_limit_and_one_that_gets_only_a_part_is_told(monkeypatch):
+    monkeypatch.setattr(script_input, "KEPT_BYTES", 2)
+    source, sink = os.pipe()
+    passed, told = script_input.ScriptInput(source, single=False), queue.Queue()
+    os.write(sink, b"ab")
+    first = passed.open(told.put)
+    assert os.read(first, 2) == b"ab"
+    os.write(sink, b"cd")
+    assert os.read(first, 2) == b"cd", "it goes on after the limit"
+    restarted = passed.open(told.put)
+    assert os.read(restarted, 2) == b"ab"
+    assert (os.read(restarted, 1), told.get(timeout=HANGS_S)) == (b"", script_input.TOO_LONG)
+    os.close(sink)
+    assert os.read(first, 1) == b"" and told.empty()
+    for fd in (source, first, restarted):
+        os.close(fd)

@@ -125,7 +125,12 @@ def test_no_module_of_the_script_that_is_named_like_one_of_the_library_is_run_by
     [
         ("sys.exit(3)", 3, "the script exited with code 3", ""),
         ("raise ValueError('no data')", 1, "the script exited with code 1: ValueError: no data", ""),
-        ("input()", 1, "the script exited with code 1: EOFError: EOF when reading a line", "no standard input"),
+        (
+            "input()",
+            1,
+            "the script exited with code 1: EOFError: EOF when reading a line",
+            "standard input has ended",
+        ),
         (
             "get_ipython().run_line_magic('matplotlib', 'inline')",
             1,

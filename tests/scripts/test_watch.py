@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
+from typing import IO
 
 import pytest
 from support.waiting import HANGS_S
@@ -16,10 +19,15 @@ STEPS = "from tfmon import report\nfor _ in range(20):\n    report.step(examples
 
 
 def watch(
-    text: str, *options: str, command: tuple[str, ...] = ("race", "--lane", "cpu")
+    text: str,
+    *options: str,
+    command: tuple[str, ...] = ("race", "--lane", "cpu"),
+    stdin: int | IO[bytes] | bytes | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     words = [sys.executable, "-m", "tfmon", *command, "--headless", "--no-record", *options]
-    return subprocess.run([*words, "--", sys.executable, "-c", text], capture_output=True, timeout=HANGS_S)
+    script = ["-"] if text == "-" else ["-c", text]
+    sent = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    return subprocess.run([*words, "--", sys.executable, *script], capture_output=True, timeout=HANGS_S, **sent)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +70,67 @@ def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     assert bool(json.loads(as_json.stdout)["lanes"][0]["steps"]) == bool(steps), "null where no step was seen"
 
 
+def test_standard_error_stays_apart_from_the_output_and_in_its_order_where_both_go_to_one_file(tmp_path):
+    text = "import sys\nfor n in range(99): print('out', n); print('err', n, file=sys.stderr)\nsys.exit('no data')"
+    plain = subprocess.run([sys.executable, "-c", text], capture_output=True)
+    watched = watch(text)
+    assert watched.returncode == plain.returncode == 1
+    assert watched.stdout.startswith(plain.stdout)
+    assert watched.stderr == plain.stderr
+    assert b"it last printed: no data" in watched.stdout
+    words = [
+        sys.executable,
+        "-m",
+        "tfmon",
+        "watch",
+        "--headless",
+        "--no-record",
+        "--",
+        sys.executable,
+        "-uc",
+        text,
+    ]
+    with (tmp_path / "both").open("wb") as both:
+        subprocess.run(words, stdout=both, stderr=both, timeout=HANGS_S)
+    ordered = "".join(f"out {n}\nerr {n}\n" for n in range(99)).encode()
+    assert (tmp_path / "both").read_bytes().startswith(ordered)
+
+
+READS = "import hashlib, sys; sys.exit(hashlib.md5(sys.stdin.buffer.read()).hexdigest())"
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("how", ["pipe", "file"])
+def test_the_script_gets_standard_input_and_each_of_several_lanes_all_of_it(tmp_path, how, lanes):
+    sent = os.urandom(300_000)
+    (tmp_path / "sent").write_bytes(b"skipped" + sent)
+    command = ("race", *["--lane", "cpu"] * lanes)
+    with (tmp_path / "sent").open("rb", 0) as file:
+        file.read(7)
+        done = watch(READS, command=command, stdin=file if how == "file" else sent)
+    digest = hashlib.md5(sent).hexdigest().encode()
+    assert done.stdout.count(b"  " + digest + b"\n") == lanes
+
+
+def test_python_trains_a_script_that_is_piped_to_it():
+    done = watch("-", command=("watch",), stdin=STEPS.encode() + b"print(__name__)\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"__main__\n") and b"20 steps" in done.stdout
+
+
+def test_input_that_never_ends_is_read_no_further_than_the_script_reads_it():
+    """And `yes` gets its SIGPIPE: nothing else keeps the pipe open."""
+    text = "import sys; print(sys.stdin.readline(), end='')"
+    words = [sys.executable, "-m", "tfmon", "watch", "--headless", "--no-record", "--", sys.executable, "-c", text]
+    done = subprocess.run(["/bin/sh", "-c", f"yes | {shlex.join(words)}"], capture_output=True, timeout=HANGS_S)
+    assert done.stdout.startswith(b"y\ncpu: ")
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
         (["env", "-i", sys.executable, "-c", "pass"], "`env -i` takes away the variables"),
         ([sys.executable, "-I", "-c", "pass"], " -I` ignores PYTHONPATH"),
-        ([sys.executable, "-"], "reads the script from standard input"),
         (["/bin/echo"], "no Python of it has loaded tfmon"),
         ([sys.executable, "-c", "pass"], "report.step"),
     ],

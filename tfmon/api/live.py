@@ -187,7 +187,11 @@ def _app(
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
-    """Return the app that shows a source as the settings say."""
+    """Return the app that shows a source as the settings say; its keys come from the terminal."""
+    if not os.isatty(0):
+        terminal = os.open(os.ctermid(), os.O_RDWR)
+        os.dup2(terminal, 0)
+        os.close(terminal)
     return MonitorApp(
         source,
         on_terminal=on_terminal,

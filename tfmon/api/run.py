@@ -22,6 +22,7 @@ import click
 
 from tfmon.api.rules import refuse
 from tfmon.api.state import TOLD_EVERY_S, Tell, beside
+from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.threads import start_thread
 
@@ -119,8 +120,12 @@ def collect_rarely() -> None:
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
 
+    Args:
+        quiet: Whether the output is that of one command, which then also gets standard input as it is.
+
     Thread: the main thread, for the signals.
     """
+    script_input.pass_on(single=quiet)
     tell = show_progress if not quiet and sys.stderr.isatty() else None
     with ended(run, quiet=quiet) as interrupted:
         if run.beside:

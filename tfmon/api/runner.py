@@ -21,6 +21,7 @@ from tfmon.api.sockets import LOG, Ended
 from tfmon.api.state import Tell, state_folder
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.lanes import script_input
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.model import codec
 from tfmon.model.series import Experiment
@@ -83,7 +84,7 @@ def _be_runner(first: socket.socket, work: Callable[[], int]) -> NoReturn:
 
 
 def _leave_terminal(kept: int) -> None:
-    """Close all that was inherited but one descriptor; what is printed goes into the log."""
+    """Close all that was inherited but one descriptor and piped input; what is printed goes into the log."""
     with contextlib.suppress(FileNotFoundError):  # no /proc
         for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
             with contextlib.suppress(OSError):  # that of the list itself
@@ -93,7 +94,7 @@ def _leave_terminal(kept: int) -> None:
     with contextlib.suppress(OSError):
         state_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         log = os.open(state_folder() / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    for fd, target in ((0, nowhere), (1, nowhere), (2, log)):
+    for fd, target in ((0, nowhere if os.isatty(0) else 0), (1, nowhere), (2, log)):
         os.dup2(target, fd)
     for fd in {nowhere, log} - {0, 1, 2}:
         os.close(fd)
@@ -130,6 +131,7 @@ def _run(
         first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
         return error.exit_code
     yield_to_lanes()
+    script_input.pass_on(single=False)
     own, began = info is not None and bool(info.command), False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         followers = Followers(program, interrupted)

@@ -62,9 +62,15 @@ def own_command() -> tuple[str, ...]:
 
 def why_no_screen() -> str:
     """Return why no screen can be drawn here; empty where one can be."""
-    for name, use in (("stdout", ""), ("stdin", ""), ("stderr", ", and the screen is drawn there")):
-        if not getattr(sys, name).isatty():
-            return f"{name} is not a terminal{use}"
+    if not os.isatty(1):
+        return "stdout is not a terminal"
+    try:
+        os.close(os.open(os.ctermid(), os.O_RDWR))  # the keys come from there if something is piped to tfmon
+    except OSError:
+        if not os.isatty(0):
+            return "stdin is not a terminal"
+    if not os.isatty(2):
+        return "stderr is not a terminal, and the screen is drawn there"
     terminal = os.environ.get("TERM", "")
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 

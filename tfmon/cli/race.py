@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -179,7 +180,9 @@ def _start(
             click.echo(f"tfmon: {note}", err=True)
         passes_output = bool(plan.command) and len(plan.lanes) == 1
         if passes_output:
-            program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
+            apart = not (as_json or os.path.sameopenfile(1, 2))
+            output = pass_on(sys.stderr if as_json else sys.stdout)
+            program.lanes.pass_output(output, pass_on(sys.stderr) if apart else None)
         shows = screen.notify if sys.stderr.isatty() else ""
         with in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
             interrupted = run_until_over(RaceRun(program, plan), quiet=passes_output)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from tfmon.lanes import script_input
 from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, command_of, device_word
 from tfmon.lanes.process import LaneProcess, LocalProcess, Place
@@ -16,7 +17,7 @@ from tfmon.lanes.spare import SpareWorker
 from tfmon.model.events import EndRequested, Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request
-from tfmon.model.threads import Failed, call_later
+from tfmon.model.threads import Failed, call_later, start_thread
 
 SPARE_LOADS_S = 0.5
 """How long the spare workers load between two rounds: no slice is touched, the race takes a little longer."""
@@ -54,6 +55,8 @@ class Children:
         """How often `end_now` was called."""
         self.echo: Callable[[bytes], object] | None = None
         """Takes what the lanes print, byte for byte."""
+        self.echo_error: Callable[[bytes], object] | None = None
+        """Takes what they print on standard error; None for `echo`."""
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
 
     def __contains__(self, lane: str) -> bool:
@@ -133,6 +136,9 @@ class Children:
         process.grace_s = plan.grace_s if plan.command else None
         process.output.echo = self.echo
         process.send(assignment(lane, plan, {}))
+        passed = script_input.current() if plan.command else None
+        if passed is not None and passed.is_sent:  # in a thread, which waits until the start is recorded
+            start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), self._failed)
         return process
 
     def _place(self, host: str) -> Place:
@@ -144,8 +150,11 @@ class Children:
     def _start_process(
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
-        process = self.launcher(LocalProcess, lane, python, environment, self._sink, self._script, command)
-        process.output.echo = self.echo
+        split = command is not None and self.echo_error is not None
+        process = self.launcher(
+            LocalProcess, lane, python, environment, self._sink, self._script, command, split=split
+        )
+        process.output.echo, process.output.echo_error = self.echo, self.echo_error
         self._reader.watch(process)
         return process
 

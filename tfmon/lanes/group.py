@@ -238,9 +238,11 @@ class LaneGroup:
         """True when every lane of the race has ended and none is about to start again."""
         return not self._restarting and self._session.snapshot().over
 
-    def pass_output(self, write: Callable[[bytes], object]) -> None:
-        """Pass on what the lanes of the next races print, byte for byte."""
-        self._children.echo = write
+    def pass_output(
+        self, write: Callable[[bytes], object], write_error: Callable[[bytes], object] | None = None
+    ) -> None:
+        """Pass on what the lanes of the next races print, byte for byte; all by `write` if it is the only one."""
+        self._children.echo, self._children.echo_error = write, write_error
 
     def end_now(self) -> None:
         """Wait no longer for user's commands that are ending."""

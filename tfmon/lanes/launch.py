@@ -39,18 +39,23 @@ wait_for_end() {{
     while [ "$left" -gt 0 ] && kill -s 0 -- "-$group"; do sleep 0.2 || sleep 1; left=$((left - 1)); done
 }}
 group=$1
-exec 3<&0
+exec 3<&0 4<&2 2>/dev/null
+drain() {{
+    while kill -s 0 -- "-$group"; do cat >/dev/null; sleep 0.2 || sleep 1; done
+}}
 kill -s CONT -- "-$group"
 kill -s "$2" -- "-$group"
-while kill -s 0 -- "-$group"; do cat >/dev/null; sleep 0.2 || sleep 1; done <&3 &
+drain <&3 &
+drain <&4 &
 wait_for_end "$3"
 kill -s TERM -- "-$group" || exit
 wait_for_end {round(5 * TERM_S)}
 kill -s KILL -- "-$group"
 """
 """Ends the process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a
-second SIGTERM, then SIGKILL. Standard input is the group's output, which is read and dropped, so that writing does
-not fail meanwhile. POSIX's `sleep` takes whole seconds only, and its redirections descriptors of one digit."""
+second SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output, and its standard error if that has a pipe
+of its own. They are read and dropped, so that writing does not fail meanwhile. POSIX's `sleep` takes whole seconds
+only, and its redirections descriptors of one digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Launched:
     popen: subprocess.Popen[bytes]
     metric_fd: int
     output_fd: int
+    error_fd: int | None
+    """That of standard error; None if it is part of the output."""
     request_fd: int
     guard: Guard | None
 
@@ -87,12 +94,16 @@ def launch(
     *,
     folder: str | None = None,
     guarded: bool = False,
+    stdin: int = subprocess.DEVNULL,
+    split: bool = False,
 ) -> Launched:
     """Start `script` with `python`, or a user's command.
 
     Args:
         environment: Variables besides those of this process; None removes one.
         guarded: Whether a guard ends the process when this one dies; a user's command always has one.
+        stdin: What `subprocess` takes.
+        split: Whether standard error has a pipe of its own.
 
     Raises: OSError where it did not start; nothing stays open.
     """
@@ -123,9 +134,9 @@ def launch(
             )
         popen = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE if split else subprocess.STDOUT,
             pass_fds=inherited,
             env=merged,
             cwd=folder,
@@ -143,10 +154,12 @@ def launch(
         for fd in inherited:
             os.close(fd)
     assert popen.stdout is not None
-    output_fd = popen.stdout.fileno()
+    output_fd, error_fd = popen.stdout.fileno(), None if popen.stderr is None else popen.stderr.fileno()
     os.set_blocking(output_fd, False)
-    guard = _start_guard(popen.pid, output_fd, command) if guarded or command is not None else None
-    return Launched(popen, metric_fd, output_fd, request_fd, guard)
+    if error_fd is not None:
+        os.set_blocking(error_fd, False)
+    guard = _start_guard(popen.pid, output_fd, error_fd, command) if guarded or command is not None else None
+    return Launched(popen, metric_fd, output_fd, error_fd, request_fd, guard)
 
 
 def lock_file() -> tuple[int, str]:
@@ -175,7 +188,7 @@ class Guard:
         os.close(self.pipe_fd)
 
 
-def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard | None:
+def _start_guard(group: int, output_fd: int, error_fd: int | None, command: Command | None) -> Guard | None:
     """Start the guard of a process group; None where there is no shell."""
     first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
     over_fd, pipe_fd = os.pipe()
@@ -184,7 +197,7 @@ def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard |
             ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group), first, str(round(5 * patience_s))],
             stdin=output_fd,
             stdout=over_fd,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if error_fd is None else error_fd,
             cwd="/",
             start_new_session=True,
         )
@@ -253,13 +266,18 @@ class Child:
         launched: Launched,
         take_metrics: Callable[[bytes], object],
         take_output: Callable[[bytes], object],
+        take_error: Callable[[bytes], object] = bytes,
     ) -> None:
-        """Take over a process that was started; the rest takes the chunks of its two pipes."""
+        """Take over a process that was started; the rest takes the chunks of its pipes."""
         self._popen, self._guard = launched.popen, launched.guard
         self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
         self._request_fd = launched.request_fd
         self._takers = {self.metric_fd: take_metrics, self.output_fd: take_output}
-        self.open = {self.metric_fd, self.output_fd}
+        if launched.error_fd is not None:
+            self._takers[launched.error_fd] = take_error
+        self.fds = frozenset(self._takers)
+        """The monitor's ends of the pipes that it writes."""
+        self.open = set(self.fds)
         """The pipes whose other end the child has not closed."""
         self.pid = self._popen.pid
         self._gate = threading.Lock()
@@ -329,6 +347,7 @@ class Child:
         with self._gate:
             self._closed = True
             os.close(self.metric_fd)
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
+        for stream in (self._popen.stdout, self._popen.stderr):
+            if stream is not None:
+                stream.close()
         return code

@@ -100,11 +100,20 @@ class ChildOutput:
         """How much was printed in all."""
         self.echo: Callable[[bytes], object] | None = None
         """Takes everything that is printed, as it is."""
+        self.echo_error: Callable[[bytes], object] | None = None
+        """Takes standard error, if that has a pipe of its own."""
         self._echoed_bytes = 0
         self._tail = b""
         self._news = b""
         self._dropped_bytes = 0
         self._told_ns = 0
+
+    def take_error(self, chunk: bytes) -> None:
+        """Take a chunk of standard error, if that has a pipe of its own."""
+        if self.echo_error is not None:
+            self.echo_error(chunk)
+            self._echoed_bytes = self.printed_bytes + len(chunk)
+        self._keep(chunk)
 
     def take(self, chunk: bytes) -> None:
         """Take a chunk."""
@@ -112,6 +121,9 @@ class ChildOutput:
             waiting = self.printed_bytes - self._echoed_bytes
             self.echo(self._tail[len(self._tail) - min(waiting, len(self._tail)) :] + chunk)
             self._echoed_bytes = self.printed_bytes + len(chunk)
+        self._keep(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
         self.printed_bytes += len(chunk)
         self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._news += chunk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tfmon.lanes import script_input
 from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
@@ -111,6 +113,10 @@ class LaneProcess(ABC):
             lines = result
         return ()
 
+    def tell_input(self, reason: str) -> None:
+        """Tell why the child does not get all of tfmon's standard input."""
+        self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
+
     # ---------------------------------------------------------------- the reader's side
 
     def tell_output(self, *, last: bool = False) -> None:
@@ -191,10 +197,19 @@ class LocalProcess(Child, LaneProcess):
         sink: Sink,
         script: Path = BOOTSTRAP,
         command: Command | None = None,
+        *,
+        split: bool = False,
     ) -> None:
         """Start the process of a lane; None removes a variable; raises OSError where it did not start."""
         LaneProcess.__init__(self, lane, sink)
-        Child.__init__(self, launch(python, environment, script, command), self.metrics.take, self.output.take)
+        passed = script_input.current() if command is not None else None
+        stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
+        try:
+            launched = launch(python, environment, script, command, stdin=stdin, split=split)
+        finally:
+            if stdin >= 0:
+                os.close(stdin)
+        Child.__init__(self, launched, self.metrics.take, self.output.take, self.output.take_error)
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 

@@ -104,7 +104,7 @@ class PipeReader:
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
                 read: Callable[[int], object] = key.data
                 read(key.fd)
-            closed = any(len(process.open) < 2 for process in self._processes)
+            closed = any(process.open != process.fds for process in self._processes)
             if soon or closed or time.monotonic() >= self._reap_at_s:
                 self._reap_at_s = time.monotonic() + REAP_EVERY_S
                 self._reap_ended()
@@ -118,7 +118,7 @@ class PipeReader:
         for process in list(self._processes):
             process.tell_output()
             ended = process.poll()
-            for fd in (process.metric_fd, process.output_fd):
+            for fd in process.fds:
                 if ended or fd not in process.open:
                     with contextlib.suppress(KeyError, ValueError):
                         self._selector.unregister(fd)

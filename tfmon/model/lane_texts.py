@@ -124,7 +124,8 @@ _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
 """What a Python into which tfmon was loaded tells first, as not measured for no reason."""
 HINTS = {
-    "EOFError": "a lane has no standard input: give the script what it reads as an argument or a file",
+    "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
+    "if it is the only one and there is no screen",
     "NameError: name 'get_ipython'": (
         "only IPython has get_ipython: name the notebook itself (.ipynb), or remove such lines from its export"
     ),
@@ -233,8 +234,6 @@ def why_unseen(command: str, *, loaded: bool) -> str:
             return f"`env {word}` takes away the variables by which tfmon is loaded"
         if re.fullmatch(r"-[a-zA-Z]*[IES][a-zA-Z]*", word) and Path(before).name.startswith("python"):
             return f"`{Path(before).name} {word}` ignores PYTHONPATH or `site`, by which tfmon is loaded"
-        if word == "-" and Path(before).name.startswith("python"):
-            return "`python -` reads the script from standard input, which a lane does not have: name a file"
     if loaded:
         return f"{NO_STEPS_HINT}. A process that it starts must get PYTHONPATH and TFMON_PIPES"
     return (
