@@ -54,10 +54,12 @@ def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> L
     )
 
 
-def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None, over=True) -> Curve:
+def curve(
+    first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None, over=True, ended=""
+) -> Curve:
     counts = pairs if isinstance(pairs, dict) else dict.fromkeys(values, pairs)
     lanes = (lane("cpu", first, counts, scatter, 1), lane("gpu:0", second, counts, scatter, 2))
-    state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {}, over=over)
+    state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {}, over=over, ended=ended)
     return curve_of(Snapshot(0, Race(), lanes), state)
 
 
@@ -105,16 +107,19 @@ class TestNext:
     def test_then_nothing_is_left(self):
         done = {**dict.fromkeys(VALUES, FIRST_PAIRS), 4: SURE_PAIRS, 8: SURE_PAIRS}
         known = curve(constant, rising(6), done)
-        assert (next_value(known), pairs_left(known)) == (None, 0)
+        assert (next_value(known), pairs_left(known)) == (None, (0, 0))
 
     @settings(max_examples=40)
     @given(st.floats(0.5, 600), st.floats(0.001, 0.3))
     def test_it_ends_whatever_is_measured_and_takes_the_least_pairs_expected(self, crossing, scatter):
-        pairs, (least, most) = dict.fromkeys(VALUES, 0), expected_pairs(len(VALUES))
+        pairs, told = dict.fromkeys(VALUES, 0), []
         for _ in range(len(VALUES) * MOST_PAIRS):
-            wanted = next_value(curve(constant, rising(crossing), pairs, scatter))
+            now = curve(constant, rising(crossing), pairs, scatter)
+            wanted, total = next_value(now), sum(pairs.values())
+            told.append((total, *pairs_left(now)))
             if wanted is None:
-                assert least <= sum(pairs.values()) <= len(VALUES) * MOST_PAIRS and least < most
+                assert all(before + least <= total <= before + most for before, least, most in told), told
+                assert told[0][1:] == expected_pairs(len(VALUES))
                 return
             value, count = wanted
             assert count > pairs[value]
@@ -165,7 +170,9 @@ class TestAnswer:
 
     def test_values_that_are_too_close_are_told(self):
         known = curve(constant, lambda value: 1_000.0 if value < 8 else 3_000.0, scatter=0.02)
-        assert known.text.startswith("no crossing from 1 to 256: gpu:0 is faster than cpu at 6 of 9 values, by ")
+        assert known.text.startswith(
+            "no crossing seen from 1 to 256: gpu:0 is faster than cpu at 6 of 9 values, by "
+        )
         assert known.text.endswith("; too close to call at the others")
 
     def test_equal_lanes_are_too_close_to_call(self):
@@ -178,8 +185,40 @@ class TestAnswer:
         assert range_around(BATCH_SIZE, [1, 1], None) == (1, 16)
 
     def test_before_the_first_interval_nothing_is_said(self):
-        assert curve(constant, constant, pairs=1).text == "nothing was measured"
-        assert curve(constant, constant, pairs=1, over=False).text == "nothing is measured yet"
+        for pairs, over, text in (
+            (0, True, "nothing was measured"),
+            (0, False, "nothing is measured yet"),
+            (1, True, "too few pairs for an answer"),
+            (1, False, "too few pairs yet"),
+        ):
+            assert curve(constant, constant, pairs=pairs, over=over).text == text
+
+    @pytest.mark.parametrize(
+        ("second", "measured", "ended", "answer"),
+        [
+            (constant, (1, 2, 4), "stopped", "; stopped before 8 to 256 were measured"),
+            (lambda _: 2_000.0, (1, 2, 4), "stopped", "no crossing seen from 1 to 4: gpu:0 is faster than cpu "),
+            (lambda _: 2_000.0, VALUES[:-1], "stopped", "by 2.0×; stopped before 256 was measured"),
+            (lambda _: 2_000.0, (1, 2, 16), "", "; 4, 8, 32, 64, 128, 256 were not measured"),
+            (rising(3), (1, 2, 4, 8), "stopped", "; stopped before 16 to 256 were measured"),
+            (rising(6), VALUES, "stopped", "; stopped before it was certain"),
+            (lambda _: 2_000.0, VALUES, "", "no crossing from 1 to 256: gpu:0 is faster than cpu throughout, by "),
+        ],
+    )
+    def test_one_that_ends_early_says_what_it_has_not_measured(self, second, measured, ended, answer):
+        pairs = {value: FIRST_PAIRS for value in measured}
+        known = curve(constant, second, pairs=pairs, scatter=0.001, ended=ended)
+        assert answer in known.text
+        assert all(bool(place.missing) is (place.ratio is None) for place in known.places)
+
+    def test_it_keeps_the_settings_under_which_it_was_measured(self):
+        lanes = [
+            lane(name, pace, {1: 6, 2: 6}, 0.01, 1) for name, pace in (("cpu", constant), ("gpu:0", rising(9)))
+        ]
+        changed = replace(lanes[0], settings={"batch_size": 0, "prefetch": "auto"}, differs=("prefetch",))
+        state = CrossoverState("batch_size", ("cpu", "gpu:0"), (1, 2), over=True, under=({"batch_size": 0},) * 2)
+        before, after = (curve_of(Snapshot(0, Race(), (one, lanes[1])), state) for one in (lanes[0], changed))
+        assert before == after and before.places[0].pairs == 6
 
     def test_slices_that_run_or_have_no_pair_change_nothing(self):
         whole, more = lane("cpu", constant, {8: 6}, 0.01, 1), lane("cpu", constant, {8: 9}, 0.01, 1)

@@ -65,7 +65,12 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
         for page in ("i", "l", "k"):
             await press(pilot, page)
             assert running in shown(pilot), page
-        await press(pilot, "escape", "c", "enter")
+        state = demo.session.snapshot().experiment
+        demo.session.set_experiment(replace(state, most_left_s=131.0))
+        pilot.app.pull()
+        await press(pilot, "escape")
+        assert "measuring 64, about 0:42 to 2:11 left" in shown(pilot)
+        await press(pilot, "c", "enter")
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 
 

@@ -16,10 +16,9 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.analysis.statistics import Throughput
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
 from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
@@ -48,6 +47,8 @@ class CurvePoint:
     pairs: int = 0
     refused: str = ""
     """Why nothing can be measured here; empty if something can."""
+    missing: str = ""
+    """Why there is no ratio; empty if there is one, or if more is measured."""
 
     @property
     def sure(self) -> bool:
@@ -136,27 +137,19 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
 
 
 def expected_pairs(values: int) -> tuple[int, int]:
-    """Return how many pairs a crossover of so many values takes: without a change of the lead, and with one."""
-    least = values * FIRST_PAIRS
-    return least, least + min(values, 4) * (MOST_PAIRS - FIRST_PAIRS)
+    """Return how many pairs a crossover takes at least and at most, by the number of its values."""
+    return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
 def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
-    """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
-    first, second = (snapshot.lane(name) for name in state.lanes)
-    titles = _title(first, state.knob), _title(second, state.knob)
-    prior, apart = snapshot.race.between, snapshot.machine_key(first) != snapshot.machine_key(second)
-    places = tuple(
-        _place(first, second, state.knob, value, prior, state.refused.get(value, ""), apart=apart)
-        for value in state.values
-    )
+    """Return the curve from the slices of both lanes at each value, under the settings that they had then."""
+    lanes = [snapshot.lane(name) for name in state.lanes]
+    first, second = state.under or tuple(lane.settings for lane in lanes)
+    differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
+    titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
+    places = tuple(_place(snapshot, lanes, (first, second), state, value) for value in state.values)
     crossings = _crossings(places, *titles)
     return Curve(state.knob, titles, places, crossings, _answer(state, places, crossings, titles))
-
-
-def _title(lane: LaneState, knob: str) -> str:
-    """Return the knobs in which a lane differs from the other one at each value of the knob that is swept."""
-    return title(lane.spec, lane.settings, [one for one in lane.differs or () if one != knob])
 
 
 def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
@@ -172,12 +165,18 @@ def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
     return fewest.value, fewest.pairs + FIRST_PAIRS
 
 
-def pairs_left(curve: Curve) -> int:
-    """Return how many pairs are still to be measured, as far as is known now."""
+def pairs_left(curve: Curve) -> tuple[int, int]:
+    """Return how many pairs are still to be measured at least, and at most."""
     open_places = [place for place in curve.places if not place.refused]
-    first = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
     near = _near_crossings(open_places)
-    return first + sum((SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs for place in near)
+    least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
+    least += sum(max(1, SURE_PAIRS - place.pairs) for place in near)
+    most = 0
+    for at, place in enumerate(open_places):
+        leads = {_lead(one) if one.sure else None for one in open_places[max(0, at - 1) : at + 2]}
+        if len(leads) > 1 or None in leads:
+            most += max(0, (SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs)
+    return least, most if next_value(curve) is not None else 0
 
 
 def ended_text(state: CrossoverState) -> str:
@@ -197,22 +196,25 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
 
 
 def _place(
-    first: LaneState,
-    second: LaneState,
-    knob: str,
+    snapshot: Snapshot,
+    lanes: Sequence[LaneState],
+    under: Sequence[Settings],
+    state: CrossoverState,
     value: KnobValue,
-    prior: BetweenProcesses | None,
-    refused: str,
-    *,
-    apart: bool,
 ) -> CurvePoint:
     """Return the figures of whole rounds at a value: slices that run, or were cut off, change nothing."""
-    slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
+    slices = [
+        lane.slices_under({**settings, state.knob: value}) for lane, settings in zip(lanes, under, strict=True)
+    ]
     whole = set.intersection(*({one.round for one in lane if one.load is not None} for lane in slices))
     ours, theirs = (Throughput.of(tuple(one for one in lane if one.round in whole)) for lane in slices)
-    pairs = len(whole)
-    ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior, apart=apart)
-    return CurvePoint(value, ours.speed(), theirs.speed(), ratio, pairs, refused)
+    apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
+    ratio = statistics.ratio(ours.logs, theirs.logs, prior=snapshot.race.between, apart=apart)
+    refused, missing = state.refused.get(value, ""), ""
+    if ratio is None:
+        missing = f"{units.several(len(whole), 'pair')}: too few" if whole else "not measured"
+        missing = refused or (missing if state.over else "")
+    return CurvePoint(value, ours.speed(), theirs.speed(), ratio, len(whole), refused, missing)
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -268,29 +270,46 @@ def _answer(
 ) -> str:
     known = [place for place in places if place.ratio is not None]
     if not known:
+        if any(place.pairs for place in places):
+            return "too few pairs for an answer" if state.over else "too few pairs yet"
         return "nothing was measured" if state.over else "nothing is measured yet"
-    what = state.knob.replace("_", " ")
+    low, high = show(known[0].value), show(known[-1].value)
+    span = f"from {low} to {high}" if low != high else f"at {low}"
+    sure = [place for place in known if place.sure]
     if crossings:
-        return "; then ".join(
+        what = state.knob.replace("_", " ")
+        answer = "; then ".join(
             f"{one.ahead} overtakes {one.behind} at a {what} of about {_rounded(one.about)} "
             f"(between {_rounded(one.low)} and {_rounded(one.high)})"
             for one in crossings
         )
-    low, high = show(known[0].value), show(known[-1].value)
-    span = f"from {low} to {high}" if low != high else f"at {low}"
-    sure = [place for place in known if place.sure]
-    if not sure:
-        return f"too close to call {span}: neither lane is clearly faster"
-    winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
-    ratios = [place.ratio.value for place in sure if place.ratio is not None]
-    factors = sorted(max(ratio, 1 / ratio) for ratio in ratios)
-    least, most = units.ratio(factors[0]), units.ratio(factors[-1])
-    by = f"by {least}" if least == most else f"by {least} to {most}"
-    where, doubt = "throughout", ""
-    if len(sure) < len(known):
-        where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
-    yet = "" if state.over else " so far"
-    return f"no crossing{yet} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
+    elif not sure:
+        answer = f"too close to call {span}: neither lane is clearly faster"
+    else:
+        winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
+        factors = sorted(
+            max(place.ratio.value, 1 / place.ratio.value) for place in sure if place.ratio is not None
+        )
+        least, most = units.ratio(factors[0]), units.ratio(factors[-1])
+        by = f"by {least}" if least == most else f"by {least} to {most}"
+        where, doubt = "throughout", ""
+        if len(sure) < len(known):
+            where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
+        seen = " so far" if not state.over else "" if len(sure) == len(places) else " seen"
+        answer = f"no crossing{seen} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
+    return answer + _unknown(state, places) if state.over else answer
+
+
+def _unknown(state: CrossoverState, places: Sequence[CurvePoint]) -> str:
+    """Return what a crossover that is over has not measured, in words; empty if it has measured everything."""
+    values = [place.value for place in places if place.ratio is None]
+    if not values:
+        return "; stopped before it was certain" if state.ended else ""
+    listed = ", ".join(map(show, values))
+    if len(values) > 2 and list(state.values)[-len(values) :] == values:
+        listed = f"{show(values[0])} to {show(values[-1])}"
+    verb = "was" if len(values) == 1 else "were"
+    return f"; stopped before {listed} {verb} measured" if state.ended else f"; {listed} {verb} not measured"
 
 
 def _rounded(value: float) -> str:

@@ -287,7 +287,7 @@ def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
         (units.rate(speed.value), speed.value) if speed else (DASH, None) for speed in (place.first, place.second)
     ]
     ratio = place.ratio.value if place.ratio else None
-    ahead: Cell = (place.refused or ahead_text(place, ids), ratio)
+    ahead: Cell = (place.missing or ahead_text(place, ids), ratio)
     level: Level = "best" if place.sure else "refused" if place.refused else "faint"
     return SeriesRow(place.value, ((show(place.value), float(place.value)), *speeds, ahead), outcome=level)
 
@@ -344,7 +344,8 @@ def doing_text(snapshot: Snapshot) -> str:
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
         id = next((one.spec.id for one in snapshot.lanes if one.spec.name == state.lane), state.lane)
         return f"{id} is {f'trying {change}' if change else 'being tuned'}"
-    left = f", about {units.clock(state.left_s)} left" if state.left_s is not None else ""
+    ends = dict.fromkeys(units.clock(one) for one in (state.left_s, state.most_left_s) if one is not None)
+    left = f", about {' to '.join(ends)} left" if ends else ""
     doing = f"measuring {show(state.at)}{left}" if state.at is not None else "waiting for the lanes"
     return f"crossover over {short_name(state.knob)}: {doing}"
 

@@ -234,14 +234,18 @@ class Crossover:
         if self._mode != TURNS:
             self._driver.controls.set_mode(TURNS)
         self._driver.wait_until_racing(self.state.lanes)
-        self._before = {name: self._driver.lane(name).settings[self.state.knob] for name in self.state.lanes}
+        under = tuple(dict(self._driver.lane(name).settings) for name in self.state.lanes)
+        self.state = replace(self.state, under=under)
+        self._before = {
+            name: settings[self.state.knob] for name, settings in zip(self.state.lanes, under, strict=True)
+        }
         while (due := next_value(self._curve())) is not None:
             self._measure(*due)
 
     def give_back(self) -> None:
         """Give both lanes the value that they had before."""
         driver, knob = self._driver, self.state.knob
-        self.state = replace(self.state, at=None, left_s=None)
+        self.state = replace(self.state, at=None, left_s=None, most_left_s=None)
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             for name, value in self._before.items():
                 if driver.lane(name).settings.get(knob) != value:
@@ -253,11 +257,11 @@ class Crossover:
         began = time.monotonic()
         before = self._pairs_at(value)
         try:
-            self._tell(replace(self.state, at=value, left_s=self._left_s()))
+            self._tell(replace(self._with_time_left(), at=value))
             self._driver.set_knob(self.state.lanes, self.state.knob, value)
             while (now := self._pairs_at(value)) < pairs:
                 self._wait_for_more(now, value)
-                self._tell(replace(self.state, left_s=self._left_s()))
+                self._tell(self._with_time_left())
         except FailedError as failed:
             self._refuse([value], str(failed))
             return
@@ -290,10 +294,12 @@ class Crossover:
         refused = {**self.state.refused, **dict.fromkeys(values, reason)}
         self._tell(replace(self.state, refused=refused))
 
-    def _left_s(self) -> float | None:
+    def _with_time_left(self) -> CrossoverState:
         if not self._pair_s:
-            return None
-        return pairs_left(self._curve()) * sum(self._pair_s) / len(self._pair_s)
+            return self.state
+        pair_s = sum(self._pair_s) / len(self._pair_s)
+        least, most = pairs_left(self._curve())
+        return replace(self.state, left_s=least * pair_s, most_left_s=most * pair_s)
 
     def _tell(self, state: CrossoverState) -> None:
         self.state = state

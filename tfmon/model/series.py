@@ -27,7 +27,11 @@ class CrossoverState:
     at: KnobValue | None = None
     """The value that is measured now."""
     left_s: float | None = None
-    """About how long it will still take; None while that is not known."""
+    """How long it still takes at least, at the pace so far; None while that is not known."""
+    most_left_s: float | None = None
+    """How long it still takes at most."""
+    under: tuple[dict[str, KnobValue], ...] = ()
+    """The settings of both lanes, apart from the knob; empty until both train."""
     over: bool = False
     ended: str = ""
     """Why it ended before all was measured; empty otherwise."""

@@ -38,7 +38,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
                 "second": estimate_json("examples_per_s", point.second),
                 **ratio_json("ratio", point.ratio),
                 "pairs": point.pairs,
-                "reason": point.refused or None,
+                "reason": point.missing or None,
             }
             for point in curve.places
         ],

@@ -235,7 +235,7 @@ class NewCrossoverPage(ListPage):
         least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
         restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
         listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
-        return f"about {least}, up to {most} where the lead changes; {listed}", TEXT
+        return f"about {least}, up to {most} where the lead changes or is close; {listed}", TEXT
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the lanes, and how many knobs there are."""
