@@ -18,21 +18,24 @@ from tfmon.analysis.tuning import (
     answer_text,
     attempt_text,
     best_of,
+    changed_work,
     decide,
     find_change,
     gain_of,
     gain_text,
     news,
+    outcome_text,
     pairs_of,
     plan_attempt,
     plan_tuning,
 )
 from tfmon.model.knobs import COMMON, VARIANT
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, ScriptFacts
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.periods import KnobChange
 from tfmon.model.ports import ExperimentError
 from tfmon.model.readings import SPENDING, Estimate, known
+from tfmon.model.script_events import FIT, SEES_BATCHES
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.spec import LaneSpec
 
@@ -120,6 +123,23 @@ class TestDecision:
     def test_with_restarts_there_are_fewer_looks(self):
         assert decide(*tried(12, 1.02, 0.02, restarts=True)) == REVERTED
         assert decide(*tried(12, 1.04, 0.05)) == ""
+
+    def test_a_change_of_the_scripts_work_is_listed_with_what_it_changes_and_never_kept(self):
+        lane, attempt = tried(18, 4.6, 0.01)
+        assert (decide(lane, attempt), changed_work(lane, "batch_size")) == (KEPT, "")
+        script = replace(lane, script=ScriptFacts("python train.py", step_traits=(FIT,)))
+        assert changed_work(script, "batch_size") == "an epoch has fewer updates"
+        assert changed_work(script, "prefetch") == changed_work(script, "steps_per_execution") == ""
+        sees = replace(script, script=replace(script.script, step_traits=(FIT, SEES_BATCHES)))
+        attempt = replace(attempt, changes=changed_work(sees, "steps_per_execution"))
+        assert decide(sees, attempt) == REVERTED
+        ended = replace(attempt, outcome=REVERTED, gain=gain_of(sees, attempt))
+        reason = "not kept: callbacks of batches are called once for all steps of a call"
+        assert outcome_text(ended) == reason and attempt_text(sees, ended).endswith(reason)
+        answer = answer_text(TuneState("cpu", True, (ended,), over=True))
+        assert answer.startswith("best: the settings it began with; prefetch auto: 4.6") and answer.endswith(
+            reason
+        )
 
     def test_a_gain_that_is_small_and_not_sure_is_not_waited_for(self):
         assert decide(*tried(12, 1.01, 0.05)) == REVERTED

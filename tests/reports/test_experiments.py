@@ -110,7 +110,7 @@ def test_the_tuning_in_text():
     assert lines[3].endswith("not possible: no XLA here")
     best = lines.index("best: cache=on: +50 % (CI +45 to +55) in all")
     assert ".cache()" in lines[best + 1]
-    assert lines[best + 2] == "nothing else that this scenario's knobs can do is known to help"
+    assert lines[best + 2] == "no other knob is known to help"
 
 
 def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_or_tried_nothing_says_so():

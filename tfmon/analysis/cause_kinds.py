@@ -219,9 +219,14 @@ KINDS: Mapping[str, CauseKind] = {
         title="Keras' Python between small steps takes long",
         mends="run several steps in one call; callbacks of batches are called once for all of them",
         code=('model.compile("adam", "mse", steps_per_execution={value})',),
-        needs=((FIT, NOT + EAGER, NOT + SEES_BATCHES),),
+        needs=((FIT, NOT + EAGER),),
         knob="steps_per_execution",
         values=(32,),
+    ),
+    "batch_callback": CauseKind(
+        mends="a callback of the script works in each batch: let it work in fewer of them, or once an epoch",
+        code=("if batch % 100 == 0:  # in its on_train_batch_end",),
+        needs=((FIT, SEES_BATCHES),),
     ),
     "one_sample": _Call(
         title="`{subject}` is called for one sample",
@@ -417,6 +422,6 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "compute": _STEP,
     "step": ("step_eager", *_STEP),
     "retracing": ("variant", "retrace_value", "retrace_shape"),
-    "other": ("steps_small", "variant"),
+    "other": ("batch_callback", "steps_small", "variant"),
 }
 """What each bottleneck lets suppose where its knob has another value, the likeliest first."""

@@ -318,7 +318,7 @@ def _progress(analysis: Analysis, state: TuneState) -> str:
         return f"ended early: {state.ended}"
     if not state.attempts and analysis.lane(state.lane).bottleneck is None:
         return "too little was measured to know what limits the lane"
-    return ALL_TRIED.format(" else" if state.attempts else "") if state.everything else ""
+    return ALL_TRIED.format(" other" if state.attempts else "") if state.everything else ""
 
 
 def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> SeriesRow:

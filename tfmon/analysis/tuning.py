@@ -18,12 +18,13 @@ from tfmon.analysis.causes import Cause, code_of, setting_text
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
-from tfmon.model.knobs import KnobValue, find
+from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, STEPS_PER_EXECUTION, KnobValue, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
 from tfmon.model.ports import ExperimentError
 from tfmon.model.readings import SPENDING, Estimate
+from tfmon.model.script_events import SEES_BATCHES
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.session import Snapshot
 
@@ -49,7 +50,9 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
         return result
     series = state.series if not state.over else ()
     settled = [
-        one for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
+        one
+        for one in series
+        if one.outcome == KEPT or _not_kept(one) or (one.gain is not None and one.gain.high < 1 - CLEAR)
     ]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
@@ -145,8 +148,20 @@ def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, c
         bottleneck=bottleneck,
         purpose=cause.advice,
         restarts=find(snapshot.race.knobs, cause.knob).kind == "restart",
+        changes=changed_work(lane, cause.knob),
         choices=choices,
         title=snapshot.called(lane),
+    )
+
+
+def changed_work(lane: LaneState, knob: str) -> str:
+    """Return what a knob changes of the work of a user's script besides its speed; "" for nothing."""
+    if not lane.script.command:
+        return ""
+    if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
+        return "callbacks of batches are called once for all steps of a call"
+    return {BATCH_SIZE.name: "an epoch has fewer updates", MIXED_PRECISION.name: "losses are less exact"}.get(
+        knob, ""
     )
 
 
@@ -191,7 +206,7 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
     if result.high < 1 + WORTH:
         return REVERTED
     if result.low > 1 and result.value >= 1 + (WORTH if last else CLEAR):
-        return KEPT
+        return REVERTED if attempt.changes else KEPT
     useless = pairs > looks[0] and result.low <= 1 and result.value < 1 + CLEAR / 2
     return REVERTED if last or useless else ""
 
@@ -221,7 +236,7 @@ def best_of(state: TuneState) -> Best:
 
 WIDE = 2.0
 """A gain is not told while the ends of its interval differ by a larger factor."""
-ALL_TRIED = "nothing{} that this scenario's knobs can do is known to help"
+ALL_TRIED = "no{} knob is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
@@ -262,7 +277,15 @@ def gain_text(estimate: Estimate) -> str:
 
 def outcome_text(attempt: Attempt) -> str:
     """Write the outcome of an attempt, with the reason of a refusal."""
-    return f"not possible: {attempt.reason}" if attempt.outcome == REFUSED else attempt.outcome or "in progress"
+    if attempt.outcome == REFUSED:
+        return f"not possible: {attempt.reason}"
+    return _not_kept(attempt) or attempt.outcome or "in progress"
+
+
+def _not_kept(attempt: Attempt) -> str:
+    """Return why an attempt that gained throughput was not kept; "" for any other one."""
+    gains = attempt.outcome == REVERTED and attempt.gain is not None and attempt.gain.low > 1
+    return f"not kept: {attempt.changes}" if gains and attempt.changes else ""
 
 
 def attempt_text(lane: LaneState, attempt: Attempt) -> str:
@@ -282,7 +305,7 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
         return f"{change}: {measured}, kept"
     if attempt.gain is not None and not attempt.gain.clear_of(1):
         return f"{change}: {measured}, no clear gain, reverted"
-    return f"{change}: {measured}, reverted"
+    return f"{change}: {measured}, {_not_kept(attempt) or 'reverted'}"
 
 
 def _measured_text(lane: LaneState, attempt: Attempt) -> str:
@@ -302,6 +325,11 @@ def answer_text(state: TuneState) -> str:
     """Return the settings that a series came to and their gain, or how far it came without any."""
     best, yet = best_of(state), "" if state.over else " yet"
     undone = [f"{change_text(one)} was undone" for one in state.series if one.outcome == UNDONE]
+    others = [
+        f"{change_text(one)}: {gain_text(one.gain)}, {_not_kept(one)}"
+        for one in state.series
+        if one.gain is not None and _not_kept(one)
+    ]
     head = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
     if not state.series:
         result = f"nothing was tried{yet}"
@@ -314,7 +342,7 @@ def answer_text(state: TuneState) -> str:
         result = f"{head}: the settings it began with"
     else:
         result = "no change was measured to the end" if state.over else "no change is measured yet"
-    return "; ".join([result, *undone])
+    return "; ".join([result, *undone, *others])
 
 
 def measured(state: TuneState) -> bool:

@@ -69,6 +69,8 @@ class Attempt:
     """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
     reason: str = ""
     """Why it was refused."""
+    changes: str = ""
+    """What it changes of the script's work, for which it is not kept; empty for nothing."""
     gain: Estimate | None = None
     """Throughput under the new settings over that under the old ones, when it was decided or stopped."""
     title: str = ""

@@ -73,6 +73,7 @@ def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
                 "settings": attempt.change,
                 "against": attempt.bottleneck,
                 "outcome": attempt.outcome,
+                "changes": attempt.changes,
                 **_gain_json(attempt.gain),
                 "reason": attempt.reason or None,
             }

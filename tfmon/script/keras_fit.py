@@ -254,7 +254,8 @@ class Watcher:
         if self._per_call != self._own_per_call:
             self._model().steps_per_execution = self._own_per_call
         if self._in_epoch:
-            called_ns = self._lane.control.clock.called_ns - self._called_ns if self._per_call == 1 else None
+            of_keras = self._per_call == 1 and not self.sees_batches  # else it is the Python of callbacks, too
+            called_ns = self._lane.control.clock.called_ns - self._called_ns if of_keras else None
             self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
         self._in_epoch = False
 
