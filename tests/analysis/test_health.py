@@ -194,21 +194,21 @@ def test_a_healthy_lane_says_for_how_long_it_is_steady():
 LOSSES = {
     "input": (
         {"input_ms": 19}, {},
-        "input-bound: waiting for batches takes 95 % of the time; 1 333 examples/s, steady for 40 s",
+        "input-bound: waiting for batches takes 95 % of the time",
     ),
     "a part that is no bottleneck": (
         {"input_ms": 6}, {"step": StepFacts(computing_share=0.85)},
-        "waiting for batches takes 30 % of the time; 1 333 examples/s, steady for 40 s",
+        "waiting for batches takes 30 % of the time",
     ),
     "an observed pause": (
         {}, {"script": ScriptFacts(causes=(
             CauseSeen(at_ns=1, cause="epoch_pause", place="train.py:9 `save()`", cost_ns=10**10, of_ns=4 * 10**10),
         ))},
-        "a pause between epochs (train.py:9, 25 %); 1 333 examples/s, steady for 40 s",
+        "a pause between epochs (train.py:9, 25 %)",
     ),
     "time that is in no step": (
         {}, {"measurements": Measurements(span_ns=100 * SECOND, discarded_ns={"validation": 30 * SECOND})},
-        "validation takes 30 % of the time; 1 333 examples/s, steady for 40 s",
+        "30 % of the time is validation",
     ),
     "an own cause of tfmon": (
         {"input_ms": 2},
@@ -227,7 +227,7 @@ def test_a_steady_lane_that_loses_much_of_its_time_is_not_healthy_anywhere(case)
         lost = facts["measurements"]
         facts = {"measurements": replace(state.measurements, span_ns=lost.span_ns, discarded_ns=lost.discarded_ns)}
     found = analyse(known(replace(state, **facts), 40.1))
-    assert found.verdict.text == f"cpu: {said}"
+    assert found.verdict.text.startswith(f"cpu: {said}") and "1 333 examples/s" in found.verdict.text
     for told in (found.outcome, to_json(found)["verdict"]["text"], to_text(found)):
         assert said in told and ("healthy" in told) is said.startswith("healthy")
 

@@ -113,7 +113,7 @@ SICK = {
     "memory": (
         MEMORY,
         "memory grows by",
-        r"memory grows by [\d.]+ MiB/s \(.*\), now \d+ MiB; what grew was not observed",
+        r"memory grows by [\d.]+ MiB/s \(.*\), now \d+ MiB; what grows was not observed",
     ),
     "waits": (
         WAITS,

@@ -125,7 +125,7 @@ class Analysis:
     @property
     def finish(self) -> str:
         """Which lane of a script's race did the same work sooner, or why that is not known; else ""."""
-        return time_to_finish(self.snapshot, self.verdict.lead)
+        return time_to_finish(self.snapshot, self.verdict)
 
     @property
     def finish_lines(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Analysis:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
         answer = verdict.text if decided or not self.earlier else self.earlier
-        parts = (time_to_finish(snapshot, verdict.lead, brief=True), answer, self.tuned, *concern_notes(snapshot))
+        parts = (time_to_finish(snapshot, verdict, brief=True), answer, self.tuned, *concern_notes(snapshot))
         return "; ".join(filter(None, parts))
 
 

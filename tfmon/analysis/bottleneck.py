@@ -28,8 +28,7 @@ FURTHER_PCT = 10.0
 SPLIT_ERROR = 0.4
 """What the difference of dispatch and compute is uncertain by, as a share of the step, on a CPU.
 
-The computing share of a step is from a profile of 20 steps or 50 ms. In nine such profiles of two settings on
-a busy machine it had a standard deviation of 0.1; the difference has twice that, a 95 % interval twice that again.
+Source: the computing share had a standard deviation of 0.1 in nine profiles of 20 steps on a busy machine.
 """
 BUSY_OTHERS_PCT = 50.0
 """Half a core that other programs keep busy is reported."""
@@ -46,11 +45,7 @@ _PHRASES: Mapping[BottleneckKind, str] = {
 }
 LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
 """A training is not healthy from this share of its time on: of a cause or a pause, and of a part of step time."""
-_LEFT_OUT = {
-    "between epochs": "pauses between epochs take",
-    "validation": "validation takes",
-    "outside the steps": "the script outside the steps takes",
-}
+_LEFT_OUT = ("between epochs", "validation", "outside the steps")
 """Reasons of discarded time that are the script's own."""
 
 
@@ -134,7 +129,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    causes = causes_of(lane, (*kinds, *(_further(shares) if everything else ())), snapshot.race.knobs)
+    causes = causes_of(lane, (*kinds, *(_further(evidence) if everything else ())), snapshot.race.knobs)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
     return Bottleneck(kind, text, shares, causes, also, _lost(kinds, evidence, text), evidence.share(kinds[0]))
 
@@ -143,9 +138,8 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     """Return the largest avoidable loss of a lane's time besides traces, if it is large; else ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
-    for reason, share in lane.discarded_shares.items():
-        if reason in _LEFT_OUT:
-            losses.append((100 * share, f"{_LEFT_OUT[reason]} {units.percent(100 * share)} of the time"))
+    left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in _LEFT_OUT)
+    losses += [(share, f"{units.percent(share)} of the time is {reason}") for reason, share in left_out]
     if bottleneck is not None and bottleneck.lost[0] >= LARGE_PART_PCT:
         share, text = bottleneck.lost
         losses.append((share, bottleneck.line if text == bottleneck.text else text))
@@ -154,28 +148,20 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
 
 def _lost(kinds: Sequence[BottleneckKind], evidence: Evidence, text: str) -> tuple[float, str]:
     """Return the largest part of step time besides computing; starting the step counts if it limits the lane."""
-    parts: dict[BottleneckKind, float] = {
-        "input": evidence.input,
-        "transfer": evidence.transfer,
-        "sync": evidence.sync,
-        "other": evidence.other,
-    }
-    if kinds[0] in ("dispatch", "eager") and "compute" not in kinds:
-        parts[kinds[0]] = evidence.share(kinds[0])
+    counted: list[BottleneckKind] = ["input", "transfer", "other"]
+    counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else []
+    parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
     kind = max(parts, key=lambda kind: parts[kind])
     return parts[kind], text if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of the time"
 
 
-def _further(shares: Shares) -> Iterator[str]:
+def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
     """Yield each part of step time that is worth an experiment, the largest first."""
-    parts = {
-        "input": known(shares.input_pct) or 0.0,
-        "transfer": known(shares.copy_pct) or 0.0,
-        "dispatch": known(shares.dispatch_pct) or 0.0,
-        "compute": known(shares.device_pct) or 0.0,
-        "step": 0.0 if known(shares.device_pct) is not None else shares.step_pct,
-    }
-    yield from (kind for kind in sorted(parts, key=lambda kind: -parts[kind]) if parts[kind] >= FURTHER_PCT)
+    kinds: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute"]
+    kinds += ["step"] if evidence.compute is None else []
+    yield from (
+        one for one in sorted(kinds, key=evidence.share, reverse=True) if evidence.share(one) >= FURTHER_PCT
+    )
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:

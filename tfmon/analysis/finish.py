@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
 from tfmon.model.lane_texts import went_on
-from tfmon.model.readings import Estimate
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
+
+if TYPE_CHECKING:
+    from tfmon.analysis.verdict import Verdict
 
 LEAST_LOSSES = 8
 """Losses of a lane from which its scatter is estimated."""
@@ -25,14 +27,6 @@ ALIKE = 1.1
 """Lanes did the same work where none did so many times as much as another: the last batch of an epoch differs."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
-
-
-class Lead(NamedTuple):
-    """The throughput of the fastest lane over that of the slowest, if the interval excludes 1."""
-
-    lane: str
-    over: str
-    ratio: Estimate
 
 
 def ending_line(snapshot: Snapshot) -> str:
@@ -60,18 +54,13 @@ def seconds_left(lane: LaneState) -> float | None:
     return batches / pace + (epochs + 1) * beside_ns / 1e9
 
 
-def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool = False) -> str:
+def time_to_finish(snapshot: Snapshot, verdict: Verdict, *, brief: bool = False) -> str:
     """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
-    text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
+    text = _times(snapshot.lanes, verdict, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
     return f"{text}; settings of {ids} changed on the way" if text and ids else text
-
-
-def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return a warning for each two lanes of a script's race that may have trained something else."""
-    return tuple(_differences(snapshot.lanes)) if _ended(snapshot) else ()
 
 
 def _ended(snapshot: Snapshot) -> bool:
@@ -91,7 +80,7 @@ def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
 
 
-def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str:
+def _times(lanes: Sequence[LaneState], verdict: Verdict, *, brief: bool) -> str:
     if len({went_on(lane) for lane in lanes}) > 1:
         return "" if brief else "no time to finish: the lanes trained other work"
     epochs = {lane.script.progress.epochs_done if lane.script.progress is not None else 0 for lane in lanes}
@@ -106,11 +95,12 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.totals.trained_ns)
     times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes) + " of training"
-    if lead is None or (lead.lane, lead.over) != (first.spec.name, last.spec.name):
+    ratio = verdict.interval
+    if ratio is None or (verdict.winner, verdict.slowest) != (first.spec.name, last.spec.name):
         text = "" if brief else f"one run of each cannot tell who finishes the same {work} sooner ({times})"
     else:
+        factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
         text = f"{first.title} finished the same {work} sooner than {last.title}"
-        factor, interval = units.ratio_in(lead.ratio.value, lead.ratio.low, lead.ratio.high)
         text += "" if brief else f": {factor} by its throughput (95 % CI {interval}; {times})"
     if brief:
         return text
@@ -119,20 +109,19 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
     return text + (f"; loss at the end: {ends}" if ends else "")
 
 
-def _differences(lanes: Sequence[LaneState]) -> list[str]:
-    """Return a warning for each two lanes whose losses differ by more than they scatter."""
-    result = []
+def loss_warnings(snapshot: Snapshot) -> list[str]:
+    """Return a warning for each two lanes of a script's race whose losses differ by more than they scatter."""
+    result: list[str] = []
+    lanes = snapshot.lanes if _ended(snapshot) else ()
     finite = {lane.title: math.isfinite(loss) for lane in lanes if (loss := lane.totals.losses.last) is not None}
     if len({*finite.values()}) > 1:
         lost = " and ".join(title for title, one in finite.items() if not one)
         sound = " and ".join(title for title, one in finite.items() if one)
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
-    for one, other in combinations(lanes, 2):
-        if not _comparable(one, other):
-            continue
+    for one, other in itertools.combinations(lanes, 2):
         scatter = max(loss_scatter(one.totals.losses.points), loss_scatter(other.totals.losses.points))
         apart = loss_difference(one, other)
-        if apart is not None and apart > TOO_FAR * scatter:
+        if apart is not None and apart > TOO_FAR * scatter and _comparable(one, other):
             result.append(
                 f"losses of {one.title} and {other.title} at the same step differ by {units.loss(apart)}, "
                 f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
@@ -156,7 +145,7 @@ def _comparable(one: LaneState, other: LaneState) -> bool:
 @functools.lru_cache(maxsize=64)
 def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
     """Return the standard deviation of losses around their course, from their successive differences."""
-    steps = [after - before for (_, before), (_, after) in pairwise(_finite(points))]
+    steps = [after - before for (_, before), (_, after) in itertools.pairwise(_finite(points))]
     if not steps:
         return 0.0
     middle = statistics.median(steps)

@@ -106,12 +106,11 @@ def waits_of(lane: LaneState) -> Waits | None:
     longest_ns = middle_ns(max(bins))
     if longest_ns <= TIMES_MEDIAN * median_ns:
         return Waits(0, 0.0, longest_ns / 1e9)
-    times_ns = {middle_ns(one): count for one, count in bins.items()}
-    total_ns = sum(time_ns * count for time_ns, count in times_ns.items())
-    long = {time_ns: count for time_ns, count in times_ns.items() if time_ns > TIMES_MEDIAN * median_ns}
-    long_ns, steps = sum(time_ns * count for time_ns, count in long.items()), sum(long.values())
+    times_ns = [(middle_ns(one), count) for one, count in bins.items()]
+    long = [(time_ns, count) for time_ns, count in times_ns if time_ns > TIMES_MEDIAN * median_ns]
+    total_ns, long_ns = (sum(time_ns * count for time_ns, count in some) for some in (times_ns, long))
+    steps, share = sum(count for _, count in long), long_ns / total_ns
     others_ns = (total_ns - long_ns) / (sum(bins.values()) - steps)
-    share = long_ns / total_ns
     every_s = _every_s(lane, others_ns, long_ns / steps) if share >= LEAST_SHARE else None
     return Waits(steps, share, longest_ns / 1e9, every_s)
 
@@ -379,18 +378,13 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
     done = f"{units.count(lane.totals.steps)} steps{examples}"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
-    worse = [one.text for one in result if one.id not in LESSER]
-    lesser = [one.text for one in result if one.id in LESSER]
-    parts, faults = [*worse, *filter(None, [loss]), *lesser], any(one.is_fault for one in result)
-    steady = not faults and lane.speed.scales[0].number > LEAST_BLOCKS
-    if steady:
+    worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
+    parts = [*worse, *filter(None, [loss]), *lesser]
+    if not loss and not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
-        rate = ", ".join(
-            filter(None, (rate, f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"))
-        )
-    if steady and not loss:
-        parts.insert(0, f"healthy: {rate}")
+        steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
+        parts.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")
         last = done if lane.over else ""
     else:
-        last = ", ".join(filter(None, (done if lane.over or not steady else "", rate)))
+        last = ", ".join(filter(None, (done, rate)))
     return f"{lane.title}: {'; '.join(filter(None, (*(parts[:1] if brief else parts), last)))}"

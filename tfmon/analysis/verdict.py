@@ -11,7 +11,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.bottleneck import find_bottleneck, loss_text
-from tfmon.analysis.finish import Lead, ended_itself, went_on_notes
+from tfmon.analysis.finish import ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
 from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
@@ -113,13 +113,6 @@ class Verdict:
     """What else differs between the machines of the lanes, and may be the cause, too."""
     scaling: tuple[Scaling, ...] = ()
     """How the throughput grows with the devices, where the lanes differ in their number only. The texts say so."""
-
-    @property
-    def lead(self) -> Lead | None:
-        """The lead of the winner over the slowest lane; None without a winner."""
-        if self.winner is None or self.slowest is None or self.interval is None:
-            return None
-        return Lead(self.winner, self.slowest, self.interval)
 
     @property
     def interval_kind(self) -> IntervalKind | None:

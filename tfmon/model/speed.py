@@ -78,16 +78,10 @@ class StepBlock:
 
     def joined(self, later: StepBlock) -> StepBlock:
         """Return this block and the one after it as one."""
+        span_ns, steps = self.span_ns + later.span_ns, self.steps + later.steps
+        input_ns, times = self.input_ns + later.input_ns, add(self.histogram, later.histogram)
         return StepBlock(
-            self.since_ns,
-            later.at_ns,
-            self.span_ns + later.span_ns,
-            self.steps + later.steps,
-            self.step,
-            self.input_ns + later.input_ns,
-            0.0,
-            add(self.histogram, later.histogram),
-            later.readings,
+            self.since_ns, later.at_ns, span_ns, steps, self.step, input_ns, 0.0, times, later.readings
         )
 
 
@@ -194,11 +188,11 @@ class SpeedWatch:
         """Return the watch after a steady window, whose last step is `step`."""
         if not window.steps:
             return self
-        since_ns, first = window.at_ns - window.span_ns, step - window.steps + 1
+        at_ns, span_ns, first = window.at_ns, window.span_ns, step - window.steps + 1
         block = StepBlock(
-            since_ns,
-            window.at_ns,
-            window.span_ns,
+            at_ns - span_ns,
+            at_ns,
+            span_ns,
             window.steps,
             first,
             window.input_ns,
@@ -209,10 +203,7 @@ class SpeedWatch:
         late, watch, scales = (*self.late, block), self, self.scales
         while len(late) > 1 and late[0].at_ns < window.at_ns - LATE_NS:
             oldest, late = late[0], late[1:]
-            scales = tuple(
-                one.plus(oldest, length_ns, margin)
-                for one, (length_ns, margin) in zip(scales, SCALES, strict=True)
-            )
+            scales = tuple(one.plus(oldest, *scale) for one, scale in zip(scales, SCALES, strict=True))
             for scale, (_, margin) in zip(scales, SCALES, strict=True):
                 if scale.open is None and (began := scale.changed_from(margin)) is not None:
                     watch = watch._changed(scales, scale, began)
