@@ -409,7 +409,7 @@ def race():
             ended = LaneEnded(lane=name, at_ns=now_ns, exit_code=0, signal=None, requested=False)
             demo.session.accept(ended)
         found = analyse(demo.session.snapshot())
-        finished = [found.finish.split(":")[0]] * ("finished the same" in found.finish)
+        finished = [found.finish(brief=True)] * ("finished the same" in found.finish())
         assert found.outcome.startswith("; ".join([*finished, found.verdict.text]))
         return found.finish_lines
 
@@ -474,7 +474,7 @@ def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
     lanes = tuple(
         replace(one, script=SCRIPT, phase=DONE, totals=replace(one.totals, examples=9_000)) for one in known.lanes
     )
-    told = analyse(replace(known, lanes=lanes)).finish
+    told = analyse(replace(known, lanes=lanes)).finish()
     assert re.search(r" the same 9 000 examples .*sooner.*; settings of C changed on the way$", told)
 
 

@@ -122,15 +122,16 @@ class Analysis:
         """What the tuning found; empty where nothing was tuned."""
         return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
-    @property
-    def finish(self) -> str:
-        """Which lane of a script's race did the same work sooner, or why that is not known; else ""."""
-        return time_to_finish(self.snapshot, self.verdict)
+    def finish(self, *, brief: bool = False) -> str:
+        """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
+        winner, slowest, ratio = self.verdict.winner, self.verdict.slowest, self.verdict.interval
+        lead = (winner, slowest, ratio) if winner and slowest and ratio else None
+        return time_to_finish(self.snapshot, lead, brief=brief)
 
     @property
     def finish_lines(self) -> tuple[str, ...]:
         """The lines about the end of a script's race; none before all lanes have ended."""
-        return tuple(filter(None, (self.finish, *loss_warnings(self.snapshot))))
+        return tuple(filter(None, (self.finish(), *loss_warnings(self.snapshot))))
 
     @property
     def outcome(self) -> str:
@@ -140,7 +141,7 @@ class Analysis:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
         answer = verdict.text if decided or not self.earlier else self.earlier
-        parts = (time_to_finish(snapshot, verdict, brief=True), answer, self.tuned, *concern_notes(snapshot))
+        parts = (self.finish(brief=True), answer, self.tuned, *concern_notes(snapshot))
         return "; ".join(filter(None, parts))
 
 

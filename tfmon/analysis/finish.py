@@ -8,16 +8,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
 from tfmon.model.lane_texts import went_on
+from tfmon.model.readings import Estimate
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
-
-if TYPE_CHECKING:
-    from tfmon.analysis.verdict import Verdict
 
 LEAST_LOSSES = 8
 """Losses of a lane from which its scatter is estimated."""
@@ -27,6 +25,8 @@ ALIKE = 1.1
 """Lanes did the same work where none did so many times as much as another: the last batch of an epoch differs."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
+Lead: TypeAlias = tuple[str, str, Estimate]
+"""The names of the winner and of the slowest lane, and the ratio of their throughputs."""
 
 
 def ending_line(snapshot: Snapshot) -> str:
@@ -54,9 +54,9 @@ def seconds_left(lane: LaneState) -> float | None:
     return batches / pace + (epochs + 1) * beside_ns / 1e9
 
 
-def time_to_finish(snapshot: Snapshot, verdict: Verdict, *, brief: bool = False) -> str:
+def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str:
     """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
-    text = _times(snapshot.lanes, verdict, brief=brief) if _ended(snapshot) else ""
+    text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
@@ -80,7 +80,7 @@ def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
 
 
-def _times(lanes: Sequence[LaneState], verdict: Verdict, *, brief: bool) -> str:
+def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str:
     if len({went_on(lane) for lane in lanes}) > 1:
         return "" if brief else "no time to finish: the lanes trained other work"
     epochs = {lane.script.progress.epochs_done if lane.script.progress is not None else 0 for lane in lanes}
@@ -95,11 +95,10 @@ def _times(lanes: Sequence[LaneState], verdict: Verdict, *, brief: bool) -> str:
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.totals.trained_ns)
     times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes) + " of training"
-    ratio = verdict.interval
-    if ratio is None or (verdict.winner, verdict.slowest) != (first.spec.name, last.spec.name):
+    if lead is None or lead[:2] != (first.spec.name, last.spec.name):
         text = "" if brief else f"one run of each cannot tell who finishes the same {work} sooner ({times})"
     else:
-        factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+        factor, interval = units.ratio_in(lead[2].value, lead[2].low, lead[2].high)
         text = f"{first.title} finished the same {work} sooner than {last.title}"
         text += "" if brief else f": {factor} by its throughput (95 % CI {interval}; {times})"
     if brief:

@@ -252,7 +252,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
     lines = [(line, STRONG) for line in _whole_or_short(verdict, width, max(1, height))[0]]
     for text, style in (
-        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (analysis.finish, TEXT),
+        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (analysis.finish(), TEXT),
         (analysis.earlier, STRONG), (analysis.news, STRONG),
         (snapshot.race.interrupted, strong(WARN)), *((line, strong(WARN)) for line in snapshot.race.differs),
         (verdict.note, TEXT),
