@@ -192,8 +192,8 @@ class TestEarlier:
         demo = racing_demo()
         verdict = of(demo).verdict.text
         demo.fail("gpu:0")
-        assert of(demo).verdict.text == "no verdict: 1 of 2 lanes can train"
-        assert of(demo).earlier == f"until G failed at 0:42: {verdict}"
+        assert of(demo).verdict.text == of(demo).outcome == f"{verdict}; until 0:42, when gpu:0 failed"
+        assert of(demo).earlier == ""
 
     def test_lanes_of_a_script_are_compared_in_the_same_phase_of_it_alone(self):
         demo = script_at(7, 7)

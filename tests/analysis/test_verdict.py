@@ -10,8 +10,10 @@ from support.events import SECOND, window
 from support.ui import Demo
 from support.verdicts import ended, lane, noisy, snapshot
 
+from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
+from tfmon.model.events import LaneEnded, LaneStalled
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, ScriptFacts, Totals
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
@@ -273,6 +275,30 @@ class TestConcurrent:
         verdict = find_verdict(snapshot(lane("cpu", [0.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
         assert verdict.winner is None
         assert verdict.text.startswith("no verdict")
+
+
+class TestALaneIsLost:
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    @pytest.mark.parametrize("how", ["failed", "hung"])
+    def test_the_verdict_so_far_is_kept_with_until_when_it_holds(self, mode, how):
+        demo = Demo(mode=mode).go().race(20, (7_000, 2_000))
+        before, lost_ns = find_verdict(demo.session.snapshot()), demo.clock()
+        if how == "failed":
+            demo.session.accept(
+                LaneEnded(lane="cpu", at_ns=lost_ns, exit_code=None, signal="SIGKILL", requested=False)
+            )
+        else:
+            demo.session.accept(LaneStalled(lane="cpu", at_ns=lost_ns, since_ns=lost_ns))
+        demo.clock.ahead(30)
+        verdict = find_verdict(demo.session.snapshot())
+        clock = units.clock((lost_ns - demo.session.snapshot().race.started_ns) / 1e9)
+        assert verdict.text.endswith(f"; until {clock}, when cpu {how}")
+        assert (verdict.winner, verdict.ratio) == ("cpu", pytest.approx(before.ratio, rel=0.02))
+
+    def test_what_was_not_known_by_then_stays_unknown(self):
+        demo = Demo(mode=TURNS).go().race(2.4)
+        demo.session.accept(LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=1, signal=None, requested=False))
+        assert find_verdict(demo.session.snapshot()).text == "no verdict: 1 of 2 lanes can train"
 
 
 class TestMoreThanTheContrast:

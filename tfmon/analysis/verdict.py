@@ -166,10 +166,32 @@ def _find_verdict(
         lane = snapshot.lanes[0]
         loss = loss_text(lane, find_bottleneck(snapshot, lane))
         return Verdict(trained_text(snapshot, lane, loss), trained_text(snapshot, lane, loss, brief=True))
-    if len(lanes) < 2 and silent:
+    if len(lanes) >= 2:
+        return _compared(snapshot, lanes, throughputs, before)
+    trained = [lane for lane in snapshot.lanes if lane.phase != ABSENT and lane.steady.examples_per_s is not None]
+    result = _compared(snapshot, trained, throughputs, before) if len(trained) >= 2 else None
+    if result is not None and result.ratio is not None:
+        lost = min((lane for lane in trained if lane not in lanes), key=_lost_ns)
+        how = "hung" if lost in silent else "failed"
+        clock = units.clock((_lost_ns(lost) - (snapshot.race.started_ns or 0)) / 1e9)
+        until = f"; until {clock}, when {lost.title} {how}"
+        return replace(result, text=result.text + until, short=result.short + until, left_s=None, answer_ns=None)
+    if silent:
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
-    if len(lanes) < 2:
-        return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
+    return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
+
+
+def _lost_ns(lane: LaneState) -> int:
+    """Return since when a lane has failed or hung."""
+    return lane.heartbeat.stalled_since_ns or lane.phase_since_ns
+
+
+def _compared(
+    snapshot: Snapshot,
+    lanes: Sequence[LaneState],
+    throughputs: Mapping[str, Throughput] | None,
+    before: Verdict | None,
+) -> Verdict:
     if phases := unlike_phases(lanes):
         yet = "" if _settled(lanes) else " yet"
         return Verdict(f"no verdict{yet}: {phases}")
