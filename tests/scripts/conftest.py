@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.accounting import assert_accounted
 from trainer.racing import Race
 
 SHAPES = Path(__file__).parent / "shapes"
@@ -25,6 +26,7 @@ def watch() -> Iterator[Callable[..., Race]]:
     yield start
     for each in races:
         each.lanes.stop()
+        assert_accounted(each.lane)
 
 
 @pytest.fixture

@@ -104,7 +104,10 @@ class Lane:
     def cancel_step(self):
         self.cancelled += 1
 
-    def stop_clock(self):
+    def passes(self, reason):
+        return reason
+
+    def stop_clock(self, reason=""):
         self.steps += watcher.confirm()
 
     def obey(self):

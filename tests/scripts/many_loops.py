@@ -460,6 +460,7 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     for line in metrics.read().splitlines():
         state = advance(state, decode_event(line, "cpu"))
     metrics.close()
+    assert state.measurements.unaccounted_ns < 1_000, "all time is in a window, or left out for a reason"
     told = dict.fromkeys(("steps", "examples", "loss"), reasons[0]) if reasons else {}
     return truth, replace(state, script=replace(state.script, not_measured={**told, **state.script.not_measured}))
 

@@ -114,7 +114,10 @@ def plain(value: object) -> Any:  # noqa: ANN401
 @functools.cache
 def _defaults(kind: type) -> dict[str, object]:
     """Return the default of each field of a dataclass, by its name."""
-    return {part.name: part.default for part in fields(kind)}
+    return {
+        part.name: part.default if part.default_factory is MISSING else part.default_factory()
+        for part in fields(kind)
+    }
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:

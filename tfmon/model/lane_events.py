@@ -6,7 +6,7 @@ possible.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from tfmon.model.event_base import LaneEvent, Stamp
@@ -126,6 +126,8 @@ class Window(LaneEvent):
     gpu_memory_allocated_bytes: int | None = None
     """Tensors alive now, from TensorFlow's allocator; None where it keeps no figures."""
     gpu_memory_peak_bytes: int | None = None
+    left_out_ns: dict[str, Amount] = field(default_factory=dict)
+    """Time between the end of the window before and this one's that is in neither, by reason."""
     traced_steps: Amount = 0
     """Steps in which a tf.function was traced."""
     traced_ns: Amount = 0
@@ -148,6 +150,11 @@ class Window(LaneEvent):
     """From the call's return until the device had done the step."""
     windows: Annotated[int, Range(1, 10**17)] = 1
     """How many it was: old windows of a recording are added up."""
+
+    @property
+    def since_ns(self) -> int:
+        """The end of the window before; of the first one, the beginning of the first step."""
+        return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
         """Return why these figures cannot be; empty if they can."""

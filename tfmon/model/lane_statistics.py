@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import SliceEnded, Window
 from tfmon.model.readings import Reading, SliceLoad
-from tfmon.model.window_sums import History, WindowSums
+from tfmon.model.window_sums import History, WindowSums, add
 
 SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
@@ -134,13 +134,18 @@ class Measurements:
     discarded: dict[str, int] = field(default_factory=dict)
     """Windows discarded from steady state, by reason; one with two reasons is in both."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """Their time, by reason; that of a window with several reasons is counted once, see `main_reason`."""
+    """Their time, by reason, and time in no window; a window with several reasons is counted once, see
+    `main_reason`."""
     windows: int = 0
     """All windows, the discarded ones included."""
     span_ns: int = 0
-    """Time of all windows, the discarded ones included."""
+    """All time from the first step to the last: that of steady windows and of `discarded_ns`."""
+    process: int = 0
+    """Which process of the lane the last window is from."""
     until_ns: int | None = None
     """The end of the last one, also of the processes before this one; None before the first."""
+    unaccounted_ns: int = 0
+    """Time between windows of one process that neither has, or that both have: 0 unless tfmon makes a mistake."""
     constant: tuple[str, ...] = ()
     """Disturbances that are there most of the time, so that nothing is discarded for them."""
     latest: tuple[Window, ...] = ()
@@ -158,20 +163,23 @@ class Measurements:
         discarded, discarded_ns = self.discarded, self.discarded_ns
         if window.marks:
             discarded = _counted(discarded, window.marks, window.windows)
-            discarded_ns = _plus(discarded_ns, main_reason(window.marks), window.span_ns)
+            discarded_ns = add(discarded_ns, {main_reason(window.marks): window.span_ns})
         else:
             steady = steady.plus(window)
             slices = _with_window(slices, window, process)
             latest = (*latest[-(LATEST - 1) :], window)
+        follows = self.until_ns is not None and process == self.process
         return Measurements(
             steady=steady,
             slices=slices,
             earlier=self.earlier,
             discarded=discarded,
-            discarded_ns=discarded_ns,
+            discarded_ns=add(discarded_ns, window.left_out_ns),
             windows=self.windows + window.windows,
-            span_ns=self.span_ns + window.span_ns,
+            span_ns=self.span_ns + window.at_ns - window.since_ns,
+            process=process,
             until_ns=window.at_ns,
+            unaccounted_ns=self.unaccounted_ns + (abs(window.since_ns - (self.until_ns or 0)) if follows else 0),
             constant=self.constant,
             latest=latest,
             points=(*self.points[1 - HISTORY_WINDOWS :], point),
@@ -207,7 +215,7 @@ class Measurements:
             latest=tuple(one for one in self.latest if one.at_ns not in out),
             points=tuple(replace(one, reason=reason) if one.at_ns in out else one for one in self.points),
             discarded=_counted(self.discarded, [reason], sum(one.windows for one in hit)),
-            discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
+            discarded_ns=add(self.discarded_ns, {reason: sum(one.span_ns for one in hit)}),
         )
 
     def restarted(self, settings: Settings) -> Measurements:
@@ -273,10 +281,6 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
 
 def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) -> dict[str, int]:
     return {**discarded, **{reason: discarded.get(reason, 0) + windows for reason in reasons}}
-
-
-def _plus(times_ns: dict[str, int], reason: str, span_ns: int) -> dict[str, int]:
-    return {**times_ns, reason: times_ns.get(reason, 0) + span_ns}
 
 
 def main_reason(marks: Iterable[str]) -> str:

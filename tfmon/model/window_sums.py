@@ -10,10 +10,12 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import Missing, Reading
 
+Key = TypeVar("Key")
 _SUMS = (
     "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
     "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
@@ -46,8 +48,8 @@ def count(durations_ns: Iterable[float]) -> dict[int, int]:
     return bins
 
 
-def add(left: Mapping[int, int], right: Mapping[int, int], sign: int = 1) -> dict[int, int]:
-    """Return the histogram of both sets of durations; with sign -1, of the left ones without the right ones."""
+def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dict[Key, int]:
+    """Return the sums of both by their keys; with sign -1, of the left ones without the right ones."""
     total = dict(left)
     for index, amount in right.items():
         total[index] = total.get(index, 0) + sign * amount
@@ -83,6 +85,7 @@ def joined(before: Window, after: Window) -> Window:
         computing_share=share,
         sampled_examples=before.sampled_examples + after.sampled_examples,
         sampled_copy_ns=sum(copied_ns) if copied_ns else None,
+        left_out_ns=add(before.left_out_ns, after.left_out_ns),
         **{name: getattr(before, name) + getattr(after, name) for name in _SUMS},
     )
 

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
 from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
-from tfmon.script import device_causes, watched
+from tfmon.script import device_causes, epochs, watched
 from tfmon.script.causes import causes
-from tfmon.script.epochs import CALLBACK, VALIDATION, Epochs
+from tfmon.script.epochs import CALLBACK, Epochs
 from tfmon.script.hooking import FILES, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
 from tfmon.script.levers import levers, resolved, steps_in_call, traits_of
 from tfmon.script.looking import line_of, users_frame
+from tfmon.script.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.script.retracing import retracing
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
@@ -112,6 +113,8 @@ class Watcher:
         self.in_callback = False
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
+        self._before = OUTSIDE
+        """What the time counted for before an evaluation began."""
 
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
@@ -250,7 +253,7 @@ class Watcher:
 
     def _end_steps(self) -> None:
         """Stop the clock after the last step of an epoch: before its validation, or its end."""
-        self._lane.meter.stop_clock()
+        self._lane.meter.stop_clock(BETWEEN)
         if self._per_call != self._own_per_call:
             self._model().steps_per_execution = self._own_per_call
         if self._in_epoch:
@@ -264,22 +267,29 @@ class Watcher:
         """Whether the calling thread is the one that trains."""
         return self._lane.measures_this_thread
 
-    def callback_ended(self, name: str, took_ns: int) -> None:
-        """Record what one of the script's callbacks took at the end of an epoch."""
+    def callback_begins(self, name: str) -> str:
+        """Record that one of the script's callbacks runs at the end of an epoch; return what it interrupts."""
+        return self._lane.meter.passes(f"callback {name}")
+
+    def callback_ended(self, name: str, took_ns: int, interrupted: str) -> None:
+        """Record what it took."""
+        self._lane.meter.passes(interrupted)
         causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
         """Record that Keras evaluates or predicts: those steps train nothing."""
         self._end_steps()
         self._test_began_ns = time.monotonic_ns()
-        self._now = "validation" if self._doing == "fit" else self._doing
+        self._now = VALIDATION if self._doing == "fit" else self._doing
+        self._before = self._lane.meter.passes(self._now)
         self._lane.report_progress(self._progress)
 
     def end_test(self) -> None:
         """Record the end of an evaluation or prediction."""
         took_ns = time.monotonic_ns() - self._test_began_ns
-        if self._now == "validation":
-            causes.saw(VALIDATION, self._epochs_seen.place, cost_ns=took_ns)
+        self._lane.meter.passes(self._before)
+        if self._now == VALIDATION:
+            causes.saw(epochs.VALIDATION, self._epochs_seen.place, cost_ns=took_ns)
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
 
@@ -294,6 +304,7 @@ class Watcher:
         self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.meter.stop_clock()
+        self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)
         self._now = ""
         self._lane.report_progress(self._progress)
 

@@ -202,12 +202,13 @@ def _times_callback(callback: Any, *_args: object, **_more: object) -> Watching:
     fit = Watcher.fit
     if fit is None or fit.in_callback or not fit.here:
         return
-    fit.in_callback, began_ns = True, time.monotonic_ns()
+    fit.in_callback, began_ns, name = True, time.monotonic_ns(), type(callback).__name__
+    interrupted = fit.callback_begins(name)
     try:
         yield None
     finally:
         fit.in_callback = False
-        fit.callback_ended(type(callback).__name__, time.monotonic_ns() - began_ns)
+        fit.callback_ended(name, time.monotonic_ns() - began_ns, interrupted)
 
 
 def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401

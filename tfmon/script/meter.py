@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from operator import sub
 from pathlib import Path
@@ -14,7 +15,7 @@ from tfmon.model.requests import TakeProfile
 from tfmon.script.reporting import ScriptReporter
 from tfmon.script.tf_feed import TensorFlowFeed
 from tfmon.trainer.capture import Capture, CaptureError
-from tfmon.trainer.control import WARM_UP, LaneControl
+from tfmon.trainer.control import SAMPLED, WARM_UP, LaneControl
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
 
@@ -29,6 +30,8 @@ MOST = 1_024
 """Most steps that are noted before the lane is told of them."""
 END = "end"
 """Mark of a last window without steps, which reports the examples of steps in no window."""
+OUTSIDE, BETWEEN, VALIDATION = "outside the steps", "between epochs", "validation"
+"""Reasons of time in no step."""
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
 
 
@@ -48,6 +51,10 @@ class Meter:
         """Is called after the warm-up, and sets `warm`."""
         self.stopped_ns = 0
         """When the clock was stopped; 0 while it runs."""
+        self._resumed = False
+        """Whether the step under way is the first one since then: a sampled one would hide what it waited for."""
+        self._passing: list[tuple[int, str]] = []
+        """What the time since the last step counts for, each reason with the moment from which on it does."""
         self.feed: TensorFlowFeed | None = None
         """What counts the input of functions that read it inside of their graphs."""
         self.warm = False
@@ -72,11 +79,13 @@ class Meter:
         """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
         clock, control = self.clock, self.control
         in_window = clock.added or self._sampling or self._capture is not None
+        # What a step waits for must not decide on whether it is sampled.
+        due = not self._resumed and control.sampler.due(clock.began_ns)
         if not in_window and clock.last_end_ns and control.steady:
             if control.profile_request is not None:
                 request, control.profile_request = control.profile_request, None
                 self._begin_capture(request)
-            elif self.samples_steps and self.warm and control.sampler.due(time.monotonic_ns()):
+            elif self.samples_steps and self.warm and due:
                 self._sampling = True
                 self.take_feed()
         if self._capture is not None:
@@ -124,7 +133,7 @@ class Meter:
         clock.add([took_ns // steps] * steps, now_ns, examples, input_ns, call_ns)
         self._loss = loss
         if ended_ns is not None:
-            now_ns = self.skip_to(time.monotonic_ns())
+            now_ns = self._skip_to(time.monotonic_ns())
         if self._sampling:
             self._finish_sample()
         elif self._capture is not None:
@@ -136,7 +145,9 @@ class Meter:
         due_ns = control.slices.due_ns(control.stretch_began_ns)
         # No more is started than the device can do in the stretch: the read at its end waits for all of it.
         due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
-        if due or full or self.waiting or clock.done == steps:
+        sample_next = self._resumed and self.samples_steps and control.sampler.due(now_ns)
+        self._resumed = False
+        if due or full or self.waiting or clock.done == steps or sample_next:
             self.end_stretch()
 
     # ------------------------------------------------------------ steps that are alike
@@ -157,13 +168,17 @@ class Meter:
         self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
         self._began_ns, self._loss = ends_ns[-1], loss
 
-    def skip_to(self, at_ns: int) -> int:
+    def _skip_to(self, at_ns: int) -> int:
         """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""
-        by_ns = at_ns - self.clock.last_end_ns
-        self.clock.began_ns += by_ns
-        self.clock.last_end_ns += by_ns
+        reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
+        for moment_ns, later in (*self._passing, (at_ns, "")):
+            until_ns = min(max(moment_ns, since_ns), at_ns)
+            reasons[reason] += until_ns - since_ns
+            since_ns, reason = until_ns, later
+        by_ns = self.clock.skip(at_ns, reasons)
         self.control.stretch_began_ns += by_ns
         self._began_ns += by_ns
+        self._passing = []
         return at_ns
 
     def count_untimed(self, examples: int, loss: object) -> None:
@@ -173,7 +188,7 @@ class Meter:
         self.clock.marks.add(WARM_UP)
         self._loss = loss
         with self.reporter.lock:
-            self.reporter.send(self.control.window(time.monotonic_ns(), self.read_loss()))
+            self.reporter.send(self.control.window(self.clock.began_ns, self.read_loss()))
             self.control.sampler.sums = Samples()
 
     def read_loss(self) -> float | None:
@@ -230,7 +245,7 @@ class Meter:
             self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
         elif self.control.sampler.sums.examples or self.control.sampler.sums.steps:
             self.clock.marks.add(END)
-            self.reporter.send(self.control.window(time.monotonic_ns(), self.read_loss()))
+            self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
 
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
@@ -259,8 +274,8 @@ class Meter:
         else:
             self.clock.last_end_ns = 0
 
-    def stop_clock(self) -> None:
-        """Stop measuring: no step follows for a while, and the time until the next one belongs to no step."""
+    def stop_clock(self, reason: str = OUTSIDE) -> None:
+        """Stop measuring: no step follows for a while; the time until the next one counts for `reason`."""
         if self.stopped_ns or not self.clock.last_end_ns:
             return
         self.finish_capture()
@@ -269,14 +284,22 @@ class Meter:
         else:
             self.clock.count_added(self.confirm())
         self.stopped_ns = time.monotonic_ns()
+        self._passing = [(self.clock.last_end_ns, reason)]
+
+    def passes(self, reason: str) -> str:
+        """Have the time in no step count for `reason` from now on; return what it counted for until now."""
+        before = self._passing[-1][1] if self._passing else OUTSIDE
+        if self.stopped_ns and reason != before:
+            self._passing.append((time.monotonic_ns(), reason))
+        return before
 
     def start_clock(self, at_ns: int | None = None) -> int:
         """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
         if not self.stopped_ns:
             return 0
         now_ns = at_ns or time.monotonic_ns()
-        gap_ns, self.stopped_ns = now_ns - self.stopped_ns, 0
-        self.skip_to(max(now_ns, self.clock.last_end_ns))
+        gap_ns, self.stopped_ns, self._resumed = now_ns - self.stopped_ns, 0, True
+        self._skip_to(max(now_ns, self.clock.last_end_ns))
         return gap_ns
 
     # ------------------------------------------------------------ steps in no window
@@ -298,7 +321,7 @@ class Meter:
         )
         control.sampler.add(sample, done_ns, done_ns - self._began_ns - control.step_ns)
         clock.examples = 0
-        control.begin_window(done_ns)
+        control.begin_window(done_ns, SAMPLED)
 
     def _begin_capture(self, request: TakeProfile) -> None:
         if "tensorflow" not in sys.modules:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tfmon.script import meter
 from tfmon.script.bundle import Bundle
 from tfmon.script.epochs import Epochs
 from tfmon.script.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, LoopReport
@@ -146,6 +147,8 @@ class StepWatcher:
         elif self.lane is not None and not self.step.begun:
             if not source.pulls or source is self.sources.main:
                 self.lane.obey()
+            if not source.trained:
+                self.lane.meter.passes(meter.VALIDATION)
             source.strange += not source.trained
             if source.strange == VALIDATION_PULLS:
                 self.report.say(self.lane, VALIDATION, self.sources)
@@ -173,7 +176,7 @@ class StepWatcher:
         if source is self.sources.main:
             self.report.epoch_over(self.lane, source.steps)
         if self.lane is not None and not self.step.updates:
-            self.lane.meter.stop_clock()
+            self.lane.meter.stop_clock(meter.BETWEEN)
 
     def _pull_after_step(self, source: BatchSource) -> None:
         """End the step, and begin the next one if the loop is known to train from what is pulled."""
@@ -185,7 +188,7 @@ class StepWatcher:
             self.step.alike = alike
             return
         self._end(self.step.updated_ns)
-        self.lane.meter.stop_clock()
+        self.lane.meter.stop_clock(meter.VALIDATION)
         self.lane.obey()
         source.strange += 1
 

@@ -40,6 +40,8 @@ from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
+SAMPLED = "sampled"
+"""Reason of the time of steps between barriers, which is in no window; the first two marks are such, too."""
 
 
 class EventSink(Protocol):
@@ -184,17 +186,17 @@ class LaneControl:
         clock = self.clock
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
-    def begin_window(self, at_ns: int) -> None:
-        """Begin a window; the steps of the current one count as trained, and are in no window."""
+    def begin_window(self, at_ns: int, reason: str = PAUSE) -> None:
+        """Begin a window; the steps of the current one count as trained, and are in no window for that reason."""
         self.before_window()
         self.sampler.sums.examples += self.clock.examples
-        self.clock.reset(at_ns, self.new_marks())
-        self.stretch_began_ns = self.clock.last_end_ns = at_ns
+        self.clock.leave_out(at_ns, reason, self.new_marks())
+        self.stretch_began_ns = at_ns
 
     def discard_steps(self) -> None:
-        """Begin a new window with the same marks."""
+        """Begin a new window with the same marks, after a profile."""
         marks = self.clock.marks
-        self.begin_window(time.monotonic_ns())
+        self.begin_window(time.monotonic_ns(), PROFILE)
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
@@ -257,7 +259,8 @@ class LaneControl:
         allocated, peak = self._gpu_memory()
         return Window(
             at_ns=at_ns,
-            span_ns=at_ns - clock.began_ns,
+            span_ns=max(1, at_ns - clock.began_ns),
+            left_out_ns={reason: time_ns for reason, time_ns in clock.left_out_ns.items() if time_ns},
             steps=clock.steps,
             examples=clock.examples,
             step=clock.done,

@@ -16,7 +16,7 @@ from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.trainer import runtime
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
-from tfmon.trainer.control import PROFILE, LaneControl
+from tfmon.trainer.control import PROFILE, SAMPLED, LaneControl
 from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.setups import SetupBuilder, SetupReady, Steps
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
@@ -134,7 +134,7 @@ class Loop:
                 clock.marks.add(PROFILE)
         if self.control.steady and self.control.sampler.due(time.monotonic_ns()):
             self._stepper.sample(self.control.sampler, self.control.step_ns)
-            self.control.begin_window(clock.last_end_ns)
+            self.control.begin_window(clock.last_end_ns, SAMPLED)
         end_ns = self.control.slices.due_ns(self.control.stretch_began_ns)
         if self.control.unconfirmed:
             before_ns = clock.last_end_ns

@@ -9,7 +9,7 @@ import gc
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,27 @@ class StepClock:
         self.reset(time.monotonic_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
-        """Begin a window with these marks."""
+        """Begin a window with these marks, where the one before ended."""
+        self.left_out_ns = Counter[str]()
+        """Time since then that is in no window, by reason; with the window, all time since then."""
+        self._begin(at_ns, marks)
+
+    def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
+        """Begin a window at `until_ns`; the time of the current one, and its steps, are in none."""
+        if self.last_end_ns:
+            self.left_out_ns[reason] += until_ns - self.began_ns
+        self._begin(until_ns, marks)
+        self.last_end_ns = until_ns
+
+    def skip(self, until_ns: int, reasons: Mapping[str, int]) -> int:
+        """Leave out the time since the last step, by its `reasons`; return how long it is."""
+        by_ns = until_ns - self.last_end_ns
+        self.left_out_ns.update(reasons)
+        self.began_ns += by_ns
+        self.last_end_ns = until_ns
+        return by_ns
+
+    def _begin(self, at_ns: int, marks: Iterable[str]) -> None:
         self.began_ns = at_ns
         self.steps = 0
         self.kept = self.added = 0
