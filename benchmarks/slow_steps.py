@@ -35,10 +35,9 @@ from tfmon import units
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.api.options import RaceOptions
 from tfmon.catalog import command_scenario
-from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.model.events import Event
-from tfmon.model.lane_events import PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_events import PhaseEntered, SliceEnded
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice
@@ -93,6 +92,7 @@ class SimulatedLane(LaneControl):
         self._cpu = SimpleNamespace(begin=lambda: None, end=lambda _: None)  # type: ignore[assignment]
         self._running = self._took_ns = 0
         self.switched = False
+        self.suspended_ns = machine.now_ns
         self.bias = machine.random.normal(0, BETWEEN)
 
     def send(self, event: Any) -> None:
@@ -155,14 +155,16 @@ class SimulatedMachine:
     @contextlib.contextmanager
     def clock(self) -> Iterator[None]:
         """Give the lanes' control the clock of this machine."""
-        fake = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
-        with mock.patch.object(control, "time", fake), mock.patch.object(step_clock, "time", fake):
+        fake = SimpleNamespace(monotonic_ns=lambda: self.now_ns, now_ns=lambda: self.now_ns, stamp=lambda at: at)
+        fake.suspended_ns = fake.stopped_ns = 0
+        clocks = [(control, "time"), (control, "lane_clock"), (step_clock, "lane_clock")]
+        with contextlib.ExitStack() as stack:
+            for module, name in clocks:
+                stack.enter_context(mock.patch.object(module, name, fake))
             yield
 
     def take(self, event: Event) -> None:
         """Take an event of a lane."""
-        if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
-            event = without_breaks(event, stops)
         self.session.accept(event)
         if isinstance(event, PhaseEntered) and event.phase == "ready":
             self.scheduler.ready(event.lane)
@@ -195,11 +197,16 @@ class SimulatedMachine:
         self.lanes[lane].handle(request)
 
     def suspend(self, lane: str) -> None:
-        self.lanes[lane].suspended = True
+        self.lanes[lane].suspended, self.lanes[lane].suspended_ns = True, self.now_ns
 
     def continue_(self, lane: str) -> None:
         self.now_ns += 500_000  # until it is heard
-        self.lanes[lane].suspended, self.lanes[lane].switched = False, True
+        one = self.lanes[lane]
+        one.suspended, one.switched, away_ns = False, True, self.now_ns - one.suspended_ns
+        # The time of a lane stands still while it is suspended.
+        one.clock.began_ns += away_ns
+        one.clock.last_end_ns += away_ns
+        one.stretch_began_ns += away_ns
 
     def set_quiet(self, quiet: bool) -> None:
         pass

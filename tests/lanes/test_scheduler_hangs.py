@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from support.events import window
 from support.scheduling import after
 
-from tfmon.lanes.rounds import SliceBreak, without_breaks
 from tfmon.lanes.scheduler import COMPUTING_S, HUNG_EVERY, LONGEST_PART_S, SHARE
-from tfmon.model.heartbeat import IN_A_STEP
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.readings import SliceLoad
 
 
 def others_train(race, scheduler, lanes: str = "B") -> None:
@@ -65,8 +59,6 @@ def test_a_lane_that_computes_is_suspended_in_a_step_and_the_others_train_in_the
     race.now_s += 0.5
     scheduler.idle("B")
     assert (race.slice_of, race.suspended, race.taken()) == ("A", {"B"}, ""), "it is sent no other slice"
-    began_ns = round((100 + COMPUTING_S) * 1e9)
-    assert list(scheduler.stops("A")) == [SliceBreak(began_ns, began_ns + 500_000_000, True)]
     scheduler.idle("A")
     assert (race.slice_of, race.taken()) == ("B", "B2")
 
@@ -103,8 +95,6 @@ def test_a_step_that_may_wait_is_not_suspended_until_it_does_something_else(race
     assert race.slice_of == "A"
     after(race, scheduler, 0.5)
     assert race.slice_of == "B"
-    scheduler.idle("B")
-    assert not scheduler.stops("A")[0].computing
 
 
 def test_the_slice_beside_a_long_one_is_longer_and_beside_short_ones_as_set(race, begin):
@@ -128,28 +118,3 @@ def test_fresh_processes_do_not_come_in_the_middle_of_a_step(race, begin):
     assert (race.slice_of, race.renewals) == ("A", 1)
     scheduler.idle("A")
     assert race.renewals == 0
-
-
-# ---------------------------------------------------------------- windows in which a lane was suspended
-
-LOAD = SliceLoad(span_ns=1, examples=1, cpu_ns=1)
-STOPS = [SliceBreak(3 * 10**9, 5 * 10**9, True), SliceBreak(6 * 10**9, 7 * 10**9, True)]
-
-
-def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time():
-    one = window(9 * 10**9, 8 * 10**9, call_ns=8 * 10**9, longest_ns=8 * 10**9, steps=1)
-    assert without_breaks(one, STOPS).span_ns == 5 * 10**9
-    before = window(10**9, 10**9 // 2)
-    assert without_breaks(before, STOPS) is before
-    assert without_breaks(SliceEnded(at_ns=1, round=1, load=LOAD), STOPS).load is None
-
-
-@pytest.mark.parametrize(
-    ("stops", "call_s"),
-    [([STOPS[0]._replace(computing=False)], 8), ([STOPS[0]._replace(since_ns=0)], 8), (STOPS, 2)],
-    ids=["it waited", "it began before the window", "it was not in the call"],
-)
-def test_a_window_whose_running_time_is_not_known_is_discarded(stops, call_s):
-    one = window(9 * 10**9, 8 * 10**9, call_ns=call_s * 10**9, steps=1)
-    found = without_breaks(one, stops)
-    assert (found.marks, found.span_ns) == ((IN_A_STEP,), one.span_ns)

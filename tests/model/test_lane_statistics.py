@@ -23,7 +23,7 @@ from tfmon.model.lane_statistics import (
     Measurements,
     SliceSpeed,
 )
-from tfmon.model.window_sums import WindowSums, add, bin_of, count, middle_ns, quantile_ns, without_stop
+from tfmon.model.window_sums import WindowSums, add, bin_of, count, middle_ns, quantile_ns
 
 SMALL, LARGE = {"batch_size": 32}, {"batch_size": 64}
 DURATIONS = st.lists(st.integers(1, 10**13), min_size=1, max_size=200)
@@ -39,15 +39,6 @@ def after(*windows: Window) -> Measurements:
     for one in windows:
         measured = measured.plus(one)
     return measured
-
-
-def test_a_time_in_which_it_was_suspended_is_taken_from_the_longest_step():
-    one = any_window(60_000 * MS, 31_000 * MS, call_ns=30_900 * MS, longest_ns=30_000 * MS, steps=2)
-    one = replace(one, histogram={bin_of(1_000 * MS): 1, bin_of(30_000 * MS): 1})
-    less = without_stop(one, 24_000 * MS)
-    assert (less.span_ns, less.call_ns, less.longest_ns) == (7_000 * MS, 6_900 * MS, 6_000 * MS)
-    assert less.histogram == {bin_of(1_000 * MS): 1, bin_of(6_000 * MS): 1}
-    assert (less.steps, less.examples, less.at_ns) == (one.steps, one.examples, one.at_ns)
 
 
 class TestSlices:

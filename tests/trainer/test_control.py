@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tfmon.model import lane_clock
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING
@@ -42,7 +43,7 @@ class Lane(LaneControl):
         self.now_ns = 0
         time = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
         monkeypatch.setattr(control, "time", time)
-        monkeypatch.setattr(step_clock, "time", time)
+        monkeypatch.setattr(lane_clock, "time", time)
         self.events: list[Any] = []
         self.waiting: list[Any] = []
         """Those that go with the next event."""
@@ -449,7 +450,7 @@ class TestCollections:
     def collect(self, monkeypatch: pytest.MonkeyPatch, took_ns: int, collect: Any) -> None:
         """Collect with a clock that moves by so much whenever it is read."""
         ticks = iter(range(0, 100 * took_ns, took_ns))
-        monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic_ns=lambda: next(ticks)))
+        monkeypatch.setattr(lane_clock, "time", SimpleNamespace(monotonic_ns=lambda: next(ticks)))
         collect()
         monkeypatch.undo()
 

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tfmon.model.knobs import Settings
+from tfmon.model.lane_clock import SIZE, SuspendedTime
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
+from tfmon.model.threads import start_thread
 from tfmon.model.views import View, entry, open_place
 
 BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
@@ -83,6 +85,7 @@ class Launched:
     error_fd: int | None
     """That of standard error; None if it is part of the output."""
     request_fd: int
+    suspended: SuspendedTime
     guard: Guard | None
 
 
@@ -114,14 +117,14 @@ def launch(
     child_request_fd, request_fd = os.pipe()
     os.set_blocking(metric_fd, False)
     os.set_blocking(request_fd, False)
-    inherited = [child_metric_fd, child_request_fd]
+    lock, token = lock_file()
+    inherited = [child_metric_fd, child_request_fd, lock]
     try:
+        suspended = SuspendedTime(lock)
         if command is None:
-            argv = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
+            argv = [str(python), str(script), *map(str, inherited)]
             merged["PYTHONUNBUFFERED"] = "1"
         else:
-            lock, token = lock_file()
-            inherited.append(lock)
             argv = list(command.argv)
             if command.view is not None:
                 open_place(command.view)
@@ -159,7 +162,7 @@ def launch(
     if error_fd is not None:
         os.set_blocking(error_fd, False)
     guard = _start_guard(popen.pid, output_fd, error_fd, command) if guarded or command is not None else None
-    return Launched(popen, metric_fd, output_fd, error_fd, request_fd, guard)
+    return Launched(popen, metric_fd, output_fd, error_fd, request_fd, suspended, guard)
 
 
 def lock_file() -> tuple[int, str]:
@@ -167,7 +170,7 @@ def lock_file() -> tuple[int, str]:
     token = os.urandom(8).hex()
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
-        file.flush()
+        file.truncate(SIZE)
         return os.dup(file.fileno()), token
 
 
@@ -285,6 +288,24 @@ class Child:
         """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
         self._reads = True
         """False once the end of its request pipe was closed."""
+        self._suspended_time = launched.suspended
+        if hasattr(os, "waitid"):
+            start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
+
+    def _follow_stops(self) -> None:
+        """Note when somebody else stops the child, and when it goes on, until it ends."""
+        stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                change = os.WCONTINUED if stopped else os.WSTOPPED
+                found = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
+                if found is None or found.si_code not in codes:
+                    return
+                stopped = not stopped
+                if not stopped:
+                    self._suspended_time.ends()
+                elif os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):  # and still is
+                    self._suspended_time.begins()
 
     def write(self, data: bytes) -> bool:
         """Write to the request pipe; return False when the child no longer reads."""
@@ -311,9 +332,13 @@ class Child:
 
     def _kill_now(self, number: int, *, alone: bool = False) -> None:
         """Do so without the lock. Thread: also a signal's handler."""
+        if number == signal.SIGCONT:
+            self._suspended_time.ends()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if not self._closed:
                 (os.kill if alone else os.killpg)(self.pid, number)
+        if number == signal.SIGSTOP:
+            self._suspended_time.begins()
 
     def read(self, fd: int) -> bool:
         """Take one chunk of a pipe; return False when it is empty or has ended."""

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from tfmon.model.heartbeat import IN_A_STEP
-from tfmon.model.lane_events import SliceEnded, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.readings import known
-from tfmon.model.window_sums import without_stop
 
 OTHER_WORK_S, TIMES_STEP = 3.0, 3
 """A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
 COMPUTING_PCT = 80
 """CPU of a lane from which on its step computes, and does not wait: 100 is one core."""
-
-
-class SliceBreak(NamedTuple):
-    """A time in which a lane was suspended in the middle of its slice."""
-
-    since_ns: int
-    until_ns: int
-    computing: bool
-    """Whether the step that it was in takes the same running time, see `computes`."""
 
 
 @dataclass(slots=True)
@@ -39,17 +26,14 @@ class Slice:
     trained_ns: int = 0
     """In the parts that are over."""
     ended: bool = False
-    computing: bool = False
-    stops: list[SliceBreak] = field(default_factory=list)
 
-    def suspend(self, now_ns: int, *, computing: bool) -> None:
-        """End a part in the middle of the slice; `computing` says what the step does, as of `Stop`."""
+    def suspend(self, now_ns: int) -> None:
+        """End a part in the middle of the slice."""
         self.trained_ns += now_ns - self.since_ns
-        self.since_ns, self.computing = now_ns, computing
+        self.since_ns = now_ns
 
     def resume(self, now_ns: int) -> None:
         """Begin another part."""
-        self.stops.append(SliceBreak(self.since_ns, now_ns, self.computing))
         self.since_ns, self.parts = now_ns, self.parts + 1
 
     def end(self, now_ns: int) -> None:
@@ -73,20 +57,6 @@ def slice_patience_s(lane: LaneState) -> float:
     before_ns = max(lane.heartbeat.longest_window_ns, lane.heartbeat.warm_up_ns)
     longest_ns = max((one.span_ns for one in lane.points[-LATEST:] if one.steady), default=before_ns)
     return max(OTHER_WORK_S, TIMES_STEP * longest_ns / 1e9)
-
-
-def without_breaks(event: Window | SliceEnded, breaks: Sequence[SliceBreak]) -> Window | SliceEnded:
-    """Return an event of a slice without the times in which the lane was suspended."""
-    if isinstance(event, SliceEnded):
-        return replace(event, load=None)  # It was counted while others trained, too.
-    began_ns = event.at_ns - event.span_ns
-    within = [one for one in breaks if one.since_ns < event.at_ns and began_ns < one.until_ns]
-    if not within:
-        return event
-    stopped_ns = sum(one.until_ns - one.since_ns for one in within)
-    if all(one.computing and began_ns <= one.since_ns for one in within) and stopped_ns <= event.call_ns:
-        return without_stop(event, stopped_ns)
-    return replace(event, marks=(*event.marks, IN_A_STEP))
 
 
 class RoundOrder:

@@ -12,11 +12,12 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, not_started, started, with_view
 from tfmon.lanes.process import LaneProcess, Place
-from tfmon.lanes.rounds import computes, slice_patience_s, without_breaks
+from tfmon.lanes.rounds import computes, slice_patience_s
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
+from tfmon.model.heartbeat import IN_A_STEP
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, READY
@@ -123,8 +124,8 @@ class RunningLanes:
                 lane = self.session.snapshot().lane(event.lane)
                 kills = "" if lane.spec.host else self._memory_kills.since(lane.heartbeat.heard_ns)
                 event = replace(event, memory_kills=kills)
-            if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
-                event = without_breaks(event, stops)
+            if isinstance(event, Window) and IN_A_STEP in event.marks and self.computes(event.lane):
+                event = replace(event, marks=tuple(mark for mark in event.marks if mark != IN_A_STEP))
             own, hung_since_ns = self.children.find(event.lane), None
             if own is not None and own.end_requested and not isinstance(event, BadLine | LaneEnded):
                 # The last output of a lane that was told to end is not a sign of life.

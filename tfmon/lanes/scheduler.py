@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tfmon.lanes.children import Children
-from tfmon.lanes.rounds import RoundOrder, Slice, SliceBreak
+from tfmon.lanes.rounds import RoundOrder, Slice
 from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
@@ -141,7 +141,7 @@ class Scheduler:
         """Go on without an unresponsive lane, until it says something again."""
         self._unresponsive.add(lane)
         if self._interleaved and lane in self._training:
-            self._suspend(lane, computing=False)
+            self._suspend(lane)
         self._act()
 
     def check(self) -> None:
@@ -149,22 +149,18 @@ class Scheduler:
         if not self._interleaved or self._exclusive:
             return
         for lane in sorted(self._training - self._unresponsive):
-            current, computing = self._slices.get(lane), self._race.computes(lane)
+            current = self._slices.get(lane)
             if current is None or current.ended:
                 continue
-            first_s = COMPUTING_S if computing else self._race.patience_s(lane)
+            first_s = COMPUTING_S if self._race.computes(lane) else self._race.patience_s(lane)
             part_s = min(first_s * 2 ** (current.parts - 1), max(first_s, LONGEST_PART_S))
             if self._clock_ns() - current.since_ns < part_s * 1e9:
                 continue
             others = [one for one in self._runnable if one not in self._unresponsive]
             short = [one for one in others if one in self._slices and self._slices[one].parts == 1]
             if self._order.split(lane, others, short):
-                self._suspend(lane, computing=computing)
+                self._suspend(lane)
                 self._act()
-
-    def stops(self, lane: str) -> Sequence[SliceBreak]:
-        """Return when a lane was suspended in the middle of its latest slice."""
-        return self._slices[lane].stops if lane in self._slices else ()
 
     def responded(self, lane: str) -> bool:
         """Note that a lane said something; return False if it was suspended since, so that it hangs still."""
@@ -227,12 +223,12 @@ class Scheduler:
     def _interleaved(self) -> bool:
         return interleaved(self._mode, self._exclusive, len(self._lanes))
 
-    def _suspend(self, lane: str, *, computing: bool) -> None:
+    def _suspend(self, lane: str) -> None:
         """Suspend a lane in the middle of its slice."""
         self._training.discard(lane)
         self._processes.suspend(lane)
         if lane in self._slices:
-            self._slices[lane].suspend(self._clock_ns(), computing=computing)
+            self._slices[lane].suspend(self._clock_ns())
 
     def _stopped(self, lane: str) -> None:
         current = self._slices.get(lane)

@@ -33,7 +33,7 @@ class LanePipes:
     metric_fd: int
     knob_fd: int
     lock_fd: int
-    """A file with the token in it. The process that has locked it is the lane."""
+    """A file with the token in it, and how long the lane was suspended. The process that locked it is the lane."""
     token: str
     """Distinguishes these descriptors from others with their numbers."""
     device: str
@@ -68,7 +68,7 @@ def is_open(pipes: LanePipes) -> bool:
     try:
         os.fstat(pipes.metric_fd)
         os.fstat(pipes.knob_fd)
-        return os.pread(pipes.lock_fd, 64, 0).decode(errors="replace") == pipes.token
+        return os.pread(pipes.lock_fd, len(pipes.token), 0).decode(errors="replace") == pipes.token
     except OSError:
         return False
 

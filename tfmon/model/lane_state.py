@@ -8,7 +8,7 @@ from typing import Literal
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_statistics import Course, KnobMark, Measurements, Point, SliceSpeed
+from tfmon.model.lane_statistics import STOPPED, Course, KnobMark, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
@@ -280,9 +280,9 @@ class LaneState:
 
     @property
     def discarded_shares(self) -> dict[str, float]:
-        """Share of the measured time that is discarded, by reason, the largest first; they add up to all of it."""
-        measured = self.measurements
-        shares = {reason: span_ns / measured.span_ns for reason, span_ns in measured.discarded_ns.items()}
+        """Share of its time from the first step to the last that is discarded, by reason, the largest first."""
+        times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
+        shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
     def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:

@@ -16,6 +16,8 @@ from tfmon.model.window_sums import History, WindowSums, add
 
 SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
+STOPPED = "suspended or paused"
+"""Reason of the time in which the lane did not run, which is in no share of its time."""
 HISTORY_WINDOWS = 1_500
 """Windows kept one by one for the charts; at five a second these are five minutes."""
 SHORTEST_STRETCH_NS = 1_000_000_000
@@ -251,6 +253,11 @@ class Measurements:
             examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
             result[number] = SliceSpeed(number, point.at_ns, examples + point.examples, span_ns + point.span_ns)
         return {number: one for number, one in result.items() if one.examples > 0 and one.span_ns > 0}
+
+    @property
+    def ran_ns(self) -> int:
+        """Its time from the first step to the last, without those in which it was suspended or paused."""
+        return self.span_ns - self.discarded_ns.get(STOPPED, 0)
 
     @property
     def steady_points(self) -> Sequence[Point]:

@@ -90,19 +90,6 @@ def joined(before: Window, after: Window) -> Window:
     )
 
 
-def without_stop(window: Window, stopped_ns: int) -> Window:
-    """Return a window without a time in which the lane was suspended in the middle of its longest step."""
-    longest_ns = max(1, window.longest_ns - stopped_ns)
-    bins = add(window.histogram, {bin_of(window.longest_ns): 1}, -1)
-    return replace(
-        window,
-        span_ns=window.span_ns - stopped_ns,
-        call_ns=window.call_ns - stopped_ns,
-        longest_ns=longest_ns,
-        histogram=add(bins, {bin_of(longest_ns): 1}),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class WindowSums:
     """Sums over windows; `lane_events.Window` says what each field means."""

@@ -10,11 +10,11 @@ step's times into this object, and the rest is done once a bundle.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script.looking import path_to
 from tfmon.script.loop_report import LoopReport
 from tfmon.script.marks import MARK
@@ -30,7 +30,7 @@ class Bundle:
     """The steps that were noted since the last one that was told.
 
     Thread: that of the loop; the hooks compare `thread` before they write.
-    Units: nanoseconds of `time.monotonic_ns`.
+    Units: nanoseconds of `lane_clock`.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Bundle:
 
         Return False where it is not to be noted.
         """
-        now_ns, (rows, *others) = time.monotonic_ns(), set(dims) or (0,)
+        now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
         if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
         self.begun_ns.append(now_ns)
@@ -127,7 +127,7 @@ class Bundle:
 
     def update(self, loss: object) -> None:
         """Note the update that is under way: it has been made."""
-        self.updated_ns, self.loss_before, self.loss = time.monotonic_ns(), self.loss, loss
+        self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:
             self.next_function = self.function

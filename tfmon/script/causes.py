@@ -6,10 +6,10 @@ Nothing here is called in every step. A hook that sees a cause calls `causes.saw
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.script.reporting import ScriptReporter
 
@@ -47,9 +47,7 @@ class Causes:
 
     def begin(self) -> None:
         """Know none yet."""
-        self._began_ns = time.monotonic_ns()
-        self.paused_ns = 0
-        """How long the lane was paused since then."""
+        self._began_ns = lane_clock.now_ns()
         self.named_ns = 0
         """What all that was seen took."""
         self._seen: dict[tuple[str, str, str], Observation] = {}
@@ -61,8 +59,8 @@ class Causes:
 
     @property
     def passed_ns(self) -> int:
-        """The time since TensorFlow was loaded, without pauses."""
-        return time.monotonic_ns() - self._began_ns - self.paused_ns
+        """The time since TensorFlow was loaded, without pauses and suspension."""
+        return lane_clock.now_ns() - self._began_ns
 
     def saw(
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
@@ -86,7 +84,7 @@ class Causes:
 
     def news(self, *, all_of_them: bool = False) -> Iterable[CauseSeen]:
         """Return the causes that are due to be told."""
-        now_ns, passed_ns = time.monotonic_ns(), self.passed_ns
+        now_ns, passed_ns = lane_clock.now_ns(), self.passed_ns
         for seen in list(self._seen.values()):
             changed = seen.changed and now_ns >= seen.next_ns
             if not (changed or all_of_them or passed_ns > (1 + STALE_SHARE) * seen.told_ns):
@@ -94,7 +92,7 @@ class Causes:
             seen.changed, seen.told_ns = False, passed_ns
             seen.next_ns = now_ns + max(EVERY_NS, round(EVERY_SHARE * passed_ns))
             yield CauseSeen(
-                at_ns=now_ns,
+                at_ns=lane_clock.stamp(now_ns),
                 cause=seen.cause,
                 place=seen.place[:MOST_TEXT],
                 subject=seen.subject[:MOST_TEXT],

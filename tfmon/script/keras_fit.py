@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
 from tfmon.script import device_causes, epochs, watched
 from tfmon.script.causes import causes
@@ -120,7 +121,7 @@ class Watcher:
         """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model()
         if self.arrays_since_ns and model in _fitted:
-            took_ns = time.monotonic_ns() - self.arrays_since_ns
+            took_ns = lane_clock.now_ns() - self.arrays_since_ns
             causes.saw("input_arrays", line_of(users_frame()), subject="fit", cost_ns=took_ns)
         _fitted.add(model)
         Watcher.fit = self
@@ -279,14 +280,14 @@ class Watcher:
     def begin_test(self) -> None:
         """Record that Keras evaluates or predicts: those steps train nothing."""
         self._end_steps()
-        self._test_began_ns = time.monotonic_ns()
+        self._test_began_ns = lane_clock.now_ns()
         self._now = VALIDATION if self._doing == "fit" else self._doing
         self._before = self._lane.meter.passes(self._now)
         self._lane.report_progress(self._progress)
 
     def end_test(self) -> None:
         """Record the end of an evaluation or prediction."""
-        took_ns = time.monotonic_ns() - self._test_began_ns
+        took_ns = lane_clock.now_ns() - self._test_began_ns
         self._lane.meter.passes(self._before)
         if self._now == VALIDATION:
             causes.saw(epochs.VALIDATION, self._epochs_seen.place, cost_ns=took_ns)

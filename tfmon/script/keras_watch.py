@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_pipes import USES
 from tfmon.model.script_events import ON_BATCH
 from tfmon.script import process, watched
@@ -169,7 +169,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
     if doing == "fit" and _is_array(arguments.get("x")):
-        watcher.arrays_since_ns = time.monotonic_ns()
+        watcher.arrays_since_ns = lane_clock.now_ns()
     watcher.sees_batches = any(map(_sees_batches, callbacks))
     for each in callbacks if doing == "fit" else ():
         _watch_callback(keras, type(each))
@@ -202,13 +202,13 @@ def _times_callback(callback: Any, *_args: object, **_more: object) -> Watching:
     fit = Watcher.fit
     if fit is None or fit.in_callback or not fit.here:
         return
-    fit.in_callback, began_ns, name = True, time.monotonic_ns(), type(callback).__name__
+    fit.in_callback, began_ns, name = True, lane_clock.now_ns(), type(callback).__name__
     interrupted = fit.callback_begins(name)
     try:
         yield None
     finally:
         fit.in_callback = False
-        fit.callback_ended(name, time.monotonic_ns() - began_ns, interrupted)
+        fit.callback_ended(name, lane_clock.now_ns() - began_ns, interrupted)
 
 
 def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401

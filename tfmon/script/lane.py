@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed
 from tfmon.model.lane_pipes import USES, LanePipes, differences
 from tfmon.model.lane_state import PAUSED, WARMING_UP
@@ -58,6 +59,7 @@ class Lane:
         """Say hello on the pipes, and measure the calling thread."""
         self.device = pipes.kind
         self.knobs = OfferedKnobs()
+        lane_clock.follow(pipes.lock_fd)
         self._mailbox: Mailbox[Request] = Mailbox()
         self.reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
         self.control = LaneControl(
@@ -229,9 +231,7 @@ class Lane:
             paused = self.control.slices.paused and self.meter.warm
             if not paused or self._ends or self.reporter.closed:
                 return  # where nobody can resume it, a lane trains on
-            began_ns = time.monotonic_ns()
-            self._mailbox.wait()
-            causes.paused_ns += time.monotonic_ns() - began_ns
+            lane_clock.pause(self._mailbox.wait)
 
     def _handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
@@ -289,7 +289,7 @@ class Lane:
         control = self.control
         granted = None if self._granted is control.reported else self._granted
         if (unfinished := control.slices.current or granted) is not None:
-            control.slice_ended(unfinished, time.monotonic_ns())
+            control.slice_ended(unfinished, lane_clock.now_ns())
         elif not control.slices.paused:
             control.enter(PAUSED)
         self.reporter.close()

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.script_events import EAGER, Progressed
 from tfmon.script.epochs import Epochs
 from tfmon.script.looking import line_of, users_frame
@@ -77,7 +78,7 @@ class LoopReport:
         lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
         self.tell(lane, rounds, sure=sure)
         if main is not None and main.steps == 1 and main in step.fed:
-            self.epochs.begins(time.monotonic_ns() - step.began_ns)
+            self.epochs.begins(lane_clock.now_ns() - step.began_ns)
             self.epochs.first_step(lane.meter.all_waits_ns)
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:

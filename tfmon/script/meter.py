@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from operator import sub
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.requests import TakeProfile
 from tfmon.script.reporting import ScriptReporter
 from tfmon.script.tf_feed import TensorFlowFeed
@@ -39,7 +39,7 @@ class Meter:
     """Times steps, and has windows made of them.
 
     Thread: the one that trains; `clock.last_end_ns` may be read by others.
-    Units: nanoseconds of `time.monotonic_ns`.
+    Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
@@ -90,7 +90,7 @@ class Meter:
                 self.take_feed()
         if self._capture is not None:
             self._marker.enter_context(self._capture[0].step())
-        self._began_ns = at_ns or time.monotonic_ns()
+        self._began_ns = at_ns or lane_clock.now_ns()
         if not clock.last_end_ns:
             self.skip_feed()
             self._warm_up_began_ns = self._warm_up_began_ns or self._began_ns
@@ -117,7 +117,7 @@ class Meter:
             call_ns: duration of the step without its input; None if it began with `start_step`.
             ended_ns: when it ended, if that was before now; the time since then is in no step.
         """
-        now_ns = ended_ns or time.monotonic_ns()
+        now_ns = ended_ns or lane_clock.now_ns()
         if self._capture is not None:
             self.cancel_step()
         clock, control = self.clock, self.control
@@ -133,7 +133,7 @@ class Meter:
         clock.add([took_ns // steps] * steps, now_ns, examples, input_ns, call_ns)
         self._loss = loss
         if ended_ns is not None:
-            now_ns = self._skip_to(time.monotonic_ns())
+            now_ns = self._skip_to(lane_clock.now_ns())
         if self._sampling:
             self._finish_sample()
         elif self._capture is not None:
@@ -211,7 +211,7 @@ class Meter:
     def _close_stretch(self) -> None:
         missed, trained = self.confirm(), self.clock.added + self.clock.steps
         loss = self.read_loss() if trained else None
-        synced_ns = time.monotonic_ns()
+        synced_ns = lane_clock.now_ns()
         if self.clock.added and not self.samples_steps:
             self._count_wait(synced_ns)
         self.clock.count_added(missed)
@@ -223,7 +223,7 @@ class Meter:
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
             # The next step does not include the wait for the device and the report.
-            self.clock.last_end_ns = time.monotonic_ns()
+            self.clock.last_end_ns = lane_clock.now_ns()
 
     def _count_wait(self, synced_ns: int) -> None:
         """Count a long wait for the device, which reading the loss was, as time of the steps before it."""
@@ -283,21 +283,22 @@ class Meter:
             self.end_stretch()
         else:
             self.clock.count_added(self.confirm())
-        self.stopped_ns = time.monotonic_ns()
+            self.clock.note_suspension()
+        self.stopped_ns = lane_clock.now_ns()
         self._passing = [(self.clock.last_end_ns, reason)]
 
     def passes(self, reason: str) -> str:
         """Have the time in no step count for `reason` from now on; return what it counted for until now."""
         before = self._passing[-1][1] if self._passing else OUTSIDE
         if self.stopped_ns and reason != before:
-            self._passing.append((time.monotonic_ns(), reason))
+            self._passing.append((lane_clock.now_ns(), reason))
         return before
 
     def start_clock(self, at_ns: int | None = None) -> int:
         """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
         if not self.stopped_ns:
             return 0
-        now_ns = at_ns or time.monotonic_ns()
+        now_ns = at_ns or lane_clock.now_ns()
         gap_ns, self.stopped_ns, self._resumed = now_ns - self.stopped_ns, 0, True
         self._skip_to(max(now_ns, self.clock.last_end_ns))
         return gap_ns
@@ -310,7 +311,7 @@ class Meter:
         clock, control = self.clock, self.control
         called_ns = clock.last_end_ns
         self.read_loss()
-        done_ns = time.monotonic_ns()
+        done_ns = lane_clock.now_ns()
         self.take_feed()
         sample = Samples(
             steps=1,

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script.causes import Observation, causes
 from tfmon.script.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
 from tfmon.script.hooking import FILES, Hooks, Watching, unseen
@@ -167,7 +167,7 @@ class Pipeline:
 
     def look(self) -> None:
         """See what makes the input slow: after a second of a dataset, then whenever as much has passed again."""
-        now_ns, iterator = time.monotonic_ns(), self.reads.trained()
+        now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
         if dataset is not None and dataset is not self._looked_at():
             self._looked_at, self._began_ns, self._look_ns = weakref.ref(dataset), now_ns, 0

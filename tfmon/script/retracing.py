@@ -13,10 +13,10 @@ import linecache
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from time import monotonic_ns
 from types import CodeType
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.script_events import DIFFERS, MADE
 from tfmon.script.causes import Observation, causes
 from tfmon.script.hooking import FILES, Hooks, Watching, hidden, hooks, unseen
@@ -66,10 +66,13 @@ class Retraces:
     def _traces(self, now: Any, _context: Any, graph: Any, options: Any) -> Watching:  # noqa: ANN401
         if graph.outer_graph is not None and hasattr(graph.outer_graph, "outer_graph"):
             return  # a part of another trace
-        began_ns = monotonic_ns()
+        began_ns = lane_clock.now_ns()
         function = yield hidden()
         with hooks:
-            self._fresh, self._seen = weakref.ref(function), self._saw(now, options, monotonic_ns() - began_ns)
+            self._fresh, self._seen = (
+                weakref.ref(function),
+                self._saw(now, options, lane_clock.now_ns() - began_ns),
+            )
             if (options.attributes or {}).get("_XlaMustCompile") and _is_users(options.python_function):
                 _watch_shapes(function, code_of(options.python_function))
 
@@ -162,7 +165,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
 
     def call(tensor_inputs: Any, captured_inputs: Any) -> Any:  # noqa: ANN401
         try:
-            began_ns = monotonic_ns()
+            began_ns = lane_clock.now_ns()
             result = kind._call_flat(kept(), tensor_inputs, captured_inputs)
             with hooks:
                 shapes = [one._shape_tuple() for one in tensor_inputs]
@@ -170,7 +173,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
                     if known:
                         was, now = next(pair for pair in zip(known[-1], shapes, strict=True) if pair[0] != pair[1])
                         what = f"{written(was)} → {written(now)}, without a trace"
-                        causes.saw(XLA, place, subject=name, what=what, cost_ns=monotonic_ns() - began_ns)
+                        causes.saw(XLA, place, subject=name, what=what, cost_ns=lane_clock.now_ns() - began_ns)
                     known[:] = [*known[-MOST_COMPARED:], shapes]
         except BaseException as error:
             unseen(error)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections import Counter
 from typing import Any
+
+from tfmon.model.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]
 """A batch that was read, and the numbers of examples that its parts may have."""
@@ -42,7 +43,7 @@ class BatchSource:
 
 
 class SeenStep:
-    """What was seen of a step. Units: nanoseconds of `time.monotonic_ns`."""
+    """What was seen of a step. Units: nanoseconds of `lane_clock`."""
 
     __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
                  "updates")  # fmt: skip
@@ -138,7 +139,7 @@ class Sources:
         if all(one is not source for one, _ in self.pulled):
             source.first_ns, source.wait_ns = source.began_ns, 0
         self.pulled[source, rows] += 1
-        source.wait_ns += time.monotonic_ns() - source.began_ns
+        source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
         """Return those that the first update of a step is fed by; forget what was read for a look before it.

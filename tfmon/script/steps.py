@@ -13,11 +13,11 @@ they differ, the lane is told why they are not known.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script import meter
 from tfmon.script.bundle import Bundle
 from tfmon.script.epochs import Epochs
@@ -35,7 +35,7 @@ class StepWatcher:
     """Follows the loop of one thread, but where Keras trains, or the script reports its steps.
 
     Thread: the first one with an update; calls from others are ignored.
-    Units: nanoseconds of `time.monotonic_ns`.
+    Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self, join: Callable[[], Lane | None]) -> None:
@@ -154,7 +154,7 @@ class StepWatcher:
                 self.report.say(self.lane, VALIDATION, self.sources)
         source.pulls += 1
         self._pulling = True
-        source.began_ns = time.monotonic_ns()
+        source.began_ns = lane_clock.now_ns()
         return source
 
     def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
@@ -214,7 +214,7 @@ class StepWatcher:
         if not step.begun:
             # It is known to be a step only now; it began with the pull of its first batch.
             assert self.lane is not None
-            step.began_ns = min((source.first_ns for source in step.fed), default=time.monotonic_ns())
+            step.began_ns = min((source.first_ns for source in step.fed), default=lane_clock.now_ns())
             self.lane.begin_step(step.began_ns)
             step.begun = True
             if self.report.doing != TRAINING:
@@ -242,7 +242,7 @@ class StepWatcher:
         updates = updater.made_more(calls)
         if not updates:
             return
-        step.updated_ns = time.monotonic_ns()
+        step.updated_ns = lane_clock.now_ns()
         step.updates += 1
         for source in step.fed:
             if not source.trained:
@@ -293,7 +293,7 @@ class StepWatcher:
         """Begin a step now, as soon as the lane may train."""
         assert self.lane is not None
         self.lane.begin_step()
-        self.step.begun, self.step.began_ns = True, time.monotonic_ns()
+        self.step.begun, self.step.began_ns = True, lane_clock.now_ns()
 
     def _cancel(self) -> None:
         """Forget that a step was begun: none follows."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 import weakref
 from threading import get_ident
-from time import monotonic_ns
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, Watching, hidden, unseen
 from tfmon.script.knobs import LoopOptimizers
@@ -126,7 +126,7 @@ class EagerHooks:
                     raise
                 finally:
                     self._depth -= 1
-                bundle.updated_ns, bundle.loss_before, bundle.loss = monotonic_ns(), bundle.loss, self._target
+                bundle.updated_ns, bundle.loss_before, bundle.loss = lane_clock.now_ns(), bundle.loss, self._target
                 bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, 0
                 return result
             except BaseException as error:

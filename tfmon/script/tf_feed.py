@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script.hooking import FILES, hooks
 from tfmon.script.looking import logs_operations, rows_of
 
@@ -57,6 +57,8 @@ class TensorFlowFeed:
         self._broken = False
         """True once a batch could not be counted: the sums are not known then."""
         self._waited_ns = self._examples = 0
+        self._seen_ns, self._suspended_ns = 0, lane_clock.suspended_ns
+        """What graphs had counted as a wait at the last look, and how long the lane had been suspended by then."""
         self._sums: dict[str, Any] = {}
 
     def recall(self, functions: Any) -> None:  # noqa: ANN401
@@ -83,29 +85,41 @@ class TensorFlowFeed:
         tf = self._tf
         with tf.device("CPU:0"):
             added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float64).numpy()
-        return self._waited_ns + int(added * 1e9)
+        return self._counted_ns(added) + self._waited_ns
+
+    def _counted_ns(self, seconds: float) -> int:
+        """Return the wait that graphs have counted, without a suspension, of which their clock knows nothing.
+
+        If they have counted as much as a suspension since the last look took, it was in a wait.
+        """
+        waited_ns, suspended_ns = int(seconds * 1e9), lane_clock.suspended_ns
+        by_ns = suspended_ns - self._suspended_ns
+        if by_ns and waited_ns - self._seen_ns >= by_ns:
+            self._waited_ns -= by_ns
+        self._seen_ns, self._suspended_ns = waited_ns, suspended_ns
+        return waited_ns
 
     def totals(self) -> tuple[int, int] | None:
         """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
         if self._broken:
             return None
-        tf, waited_ns, examples = self._tf, self._waited_ns, self._examples
+        tf, waited_ns, examples = self._tf, 0, self._examples
         for name, variable in self._sums.items():
             with tf.device("CPU:0"):
                 kind = tf.float64 if name == WAITED else tf.int64
                 added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=kind).numpy()
             if name == WAITED:
-                waited_ns += int(added * 1e9)
+                waited_ns = self._counted_ns(added)
             else:
                 examples += int(added) // int(name.removeprefix(ELEMENTS))
-        return waited_ns, examples
+        return waited_ns + self._waited_ns, examples
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Return the result of `own(iterator, …)`, and count it; an iterator read inside is not counted."""
         tf, began = self._tf, None
         self.busy = True
         try:
-            began_ns = time.monotonic_ns()
+            began_ns = lane_clock.now_ns()
             with hooks:
                 if tf.inside_function():
                     began = self._begin()
@@ -116,7 +130,7 @@ class TensorFlowFeed:
                 if began is not None:
                     counted = self._add(began, given, optional=optional)
                 elif not tf.inside_function():
-                    self._waited_ns += time.monotonic_ns() - began_ns
+                    self._waited_ns += lane_clock.now_ns() - began_ns
                     if not optional or given.has_value():
                         rows = rows_of(given.get_value() if optional else given)
                         self._examples += next(iter(rows), 0)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import functools
 import weakref
 from threading import get_ident
-from time import monotonic_ns
 from typing import Any
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.script import hooking
 from tfmon.script.hooking import hidden, unseen
 from tfmon.script.looking import rows_in, rows_of
@@ -79,13 +79,13 @@ class TensorFlowHooks(EagerHooks):
                 with hooks:
                     if mark is None:
                         mark = mark_of(function)
-                        first_ns = monotonic_ns() if self._eager() else 0
+                        first_ns = lane_clock.now_ns() if self._eager() else 0
                     begun = mark is not UNTRAINED and self._call_begins(mark, function)
                 if not begun:
                     result = own(function, tensor_inputs, captured_inputs)
                     if first_ns:
                         with hooks:
-                            retracing.has_run(function, monotonic_ns() - first_ns, 0)
+                            retracing.has_run(function, lane_clock.now_ns() - first_ns, 0)
                     if mark is not UNTRAINED and mark.loss_path is not None and not self._eager():
                         with hooks:
                             next(marks_around(self._graph())).targets.add(mark.loss_in(result).name)
@@ -98,7 +98,7 @@ class TensorFlowHooks(EagerHooks):
                 with hooks:
                     if first_ns:
                         step_ns = watcher.lane.control.step_ns if watcher.lane is not None else 0
-                        retracing.has_run(function, monotonic_ns() - first_ns, round(step_ns))
+                        retracing.has_run(function, lane_clock.now_ns() - first_ns, round(step_ns))
                     self._call_ends(function, mark, result, tensor_inputs)
                 return result
             except BaseException as error:
@@ -168,14 +168,14 @@ class TensorFlowHooks(EagerHooks):
                     or bundle.traces.count != bundle.traced
                     or get_ident() != bundle.thread
                     or len(bundle.rows) >= MOST
-                    or (began_ns := monotonic_ns()) >= bundle.until_ns
+                    or (began_ns := lane_clock.now_ns()) >= bundle.until_ns
                 ):
                     return tell(iterator)
                 bundle.next_pull, bundle.busy, noted = None, True, True
                 bundle.begun_ns.append(began_ns)
                 given = own(iterator)
                 try:
-                    bundle.waits_ns.append(monotonic_ns() - began_ns)
+                    bundle.waits_ns.append(lane_clock.now_ns() - began_ns)
                     first = given
                     for key in bundle.rows_path:
                         first = first[key]

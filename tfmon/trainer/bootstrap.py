@@ -23,7 +23,7 @@ def main() -> None:
 
     from tfmon.trainer.child import run
 
-    run(metric_fd=int(sys.argv[1]), knob_fd=int(sys.argv[2]))
+    run(*map(int, sys.argv[1:4]))
 
 
 if __name__ == "__main__":

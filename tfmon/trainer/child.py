@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_pipes import differences
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
@@ -44,8 +45,14 @@ class Failure(Exception):
         self.hint = hint
 
 
-def run(metric_fd: int, knob_fd: int) -> None:
-    """Train what the first request assigns, report on `metric_fd`, and end the process."""
+def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
+    """Train what the first request assigns, report on `metric_fd`, and end the process.
+
+    Args:
+        clock_fd: the file that says for how long the lane is suspended.
+    """
+    if clock_fd is not None:
+        lane_clock.follow(clock_fd)
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(metric_fd)
     die_with_parent()

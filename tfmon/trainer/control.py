@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_events import (
     FromLane,
     KnobApplied,
@@ -60,7 +61,7 @@ class LaneControl:
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
 
     Thread: the one that trains.
-    Units: nanoseconds of `time.monotonic_ns`.
+    Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class LaneControl:
                 self.slices.current = None
                 self.resume(PAUSE if self.clock.done > self._steps_when_ready else "")
             case RunSlice():
-                now_ns = time.monotonic_ns()
+                now_ns = lane_clock.now_ns()
                 self._cpu.begin()
                 self.resume(SLICE_START)
                 self._examples_before = self._examples_trained
@@ -142,7 +143,7 @@ class LaneControl:
         """Begin a window after a time without training; `mark` discards it unless it is empty."""
         if self.slices.paused:
             self.slices.paused = False
-            self.begin_window(time.monotonic_ns())
+            self.begin_window(lane_clock.now_ns())
             self.clock.marks.update([mark] if mark else [])
             self.clock.marks.update([KNOB_CHANGE] if self.unconfirmed else [])
         self.enter(RACING, later=0 < self.step_ns <= WITH_END_NS and mark == SLICE_START)
@@ -159,7 +160,7 @@ class LaneControl:
         for request in requests:
             self._sink.send(
                 KnobApplied(
-                    at_ns=at_ns,
+                    at_ns=lane_clock.stamp(at_ns),
                     request=request.request,
                     knob=request.knob,
                     value=self.settings[request.knob],
@@ -196,7 +197,7 @@ class LaneControl:
     def discard_steps(self) -> None:
         """Begin a new window with the same marks, after a profile."""
         marks = self.clock.marks
-        self.begin_window(time.monotonic_ns(), PROFILE)
+        self.begin_window(lane_clock.now_ns(), PROFILE)
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
@@ -233,7 +234,7 @@ class LaneControl:
             clock.reset(at_ns, self.new_marks())
             self.sampler.sums = Samples()
             self.window_sent()
-        clock.report_ns += time.monotonic_ns() - at_ns
+        clock.report_ns += lane_clock.now_ns() - at_ns
         if ended is not None:
             self.slice_ended(ended, at_ns)
         return True
@@ -242,7 +243,7 @@ class LaneControl:
         """Report the end of a slice, and who used the CPU in it."""
         self.reported = ended
         load = self._cpu.end(self._examples_trained - self._examples_before)
-        self._sink.send(SliceEnded(at_ns=at_ns, round=ended.round, load=load))
+        self._sink.send(SliceEnded(at_ns=lane_clock.stamp(at_ns), round=ended.round, load=load))
 
     @property
     def _examples_trained(self) -> int:
@@ -251,6 +252,7 @@ class LaneControl:
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
         """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
+        clock.note_suspension()
         traced = clock.traced_steps and not clock.marks & {KNOB_CHANGE, WARM_UP}
         if traced and self._traced_windows < MOST_OUTLIER_WINDOWS:
             clock.marks.add(COMPILING)
@@ -258,9 +260,9 @@ class LaneControl:
         own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(
-            at_ns=at_ns,
+            at_ns=lane_clock.stamp(at_ns),
             span_ns=max(1, at_ns - clock.began_ns),
-            left_out_ns={reason: time_ns for reason, time_ns in clock.left_out_ns.items() if time_ns},
+            left_out_ns=clock.left_out_ns,
             steps=clock.steps,
             examples=clock.examples,
             step=clock.done,

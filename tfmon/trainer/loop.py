@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tfmon.model.knobs import KnobError
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_events import Finished
 from tfmon.model.lane_state import WARMING_UP
 from tfmon.model.lane_statistics import SLICE_START
@@ -84,7 +85,7 @@ class Loop:
             self.control.become_ready()
             while not self._stopped:
                 if self.control.slices.paused:
-                    self._mailbox.wait()
+                    lane_clock.pause(self._mailbox.wait)
                 elif self._steps_left <= 0:
                     break
                 else:
@@ -99,13 +100,13 @@ class Loop:
     def _warm_up(self) -> None:
         self.control.enter(WARMING_UP)
         clock = self.control.clock
-        began_ns = before_ns = time.monotonic_ns()
+        began_ns = before_ns = lane_clock.now_ns()
         calm, speed = 0, 0.0
         while not self._stopped:
             examples = clock.examples
             self._stepper.until(before_ns + WINDOW_NS // 4, clock.room)
             self._stepper.read_loss()
-            now_ns = time.monotonic_ns()
+            now_ns = lane_clock.now_ns()
             last, speed = speed, (clock.examples - examples) / max(1, now_ns - before_ns)
             calm = calm + 1 if speed <= last * STILL_RISING else 0
             long = now_ns - began_ns > WARM_UP_NS
@@ -132,7 +133,7 @@ class Loop:
             self._find_computing_share(PROFILED_STEPS)
             if self.control.slices.current is None:
                 clock.marks.add(PROFILE)
-        if self.control.steady and self.control.sampler.due(time.monotonic_ns()):
+        if self.control.steady and self.control.sampler.due(lane_clock.now_ns()):
             self._stepper.sample(self.control.sampler, self.control.step_ns)
             self.control.begin_window(clock.last_end_ns, SAMPLED)
         end_ns = self.control.slices.due_ns(self.control.stretch_began_ns)
@@ -144,7 +145,7 @@ class Loop:
             if self._stepper.until(end_ns, min(clock.room, left)) >= end_ns or self._mailbox.waiting:
                 break
         loss = self._stepper.read_loss()
-        self.control.finish_stretch(time.monotonic_ns(), loss, last=self._steps_left <= 0)
+        self.control.finish_stretch(lane_clock.now_ns(), loss, last=self._steps_left <= 0)
 
     @property
     def _steps_left(self) -> int:
@@ -189,7 +190,7 @@ class Loop:
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-share-") as folder:
                 before = self.control.clock.done
-                trace = self._stepper.capture(Path(folder), most, time.monotonic_ns() + PROFILED_NS)
+                trace = self._stepper.capture(Path(folder), most, lane_clock.now_ns() + PROFILED_NS)
                 self._shares.record(self.control.settings, trace, self.control.clock.done - before)
         except (CaptureError, OSError):
             self._shares.record(self.control.settings, None, 0)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.model.readings import SliceLoad
 from tfmon.model.requests import RunSlice
 
@@ -134,7 +135,7 @@ class CpuMeter:
         """Read below `root`; elsewhere than on Linux only this process's own CPU time is known."""
         self._tasks = f"{root}/proc/self/task"
         self._stat = f"{root}/proc/stat"
-        self._at_ns = self._cpu_ns = self._ended_cpu_ns = 0
+        self._at_ns = self._cpu_ns = self._ended_cpu_ns = self._stopped_ns = 0
         self._delays: dict[str, int] | None = None
         self._machine: tuple[int, int] | None = None
 
@@ -143,11 +144,15 @@ class CpuMeter:
         if self._delays is None or time.process_time_ns() - self._ended_cpu_ns > HAS_RUN_NS:
             self._delays = self._read_delays()
         self._machine = self._read_machine()
+        self._stopped_ns = lane_clock.suspended_ns
         self._cpu_ns, self._at_ns = time.process_time_ns(), time.monotonic_ns()
 
     def end(self, examples: int) -> SliceLoad | None:
-        """Return who used the CPU since `begin`, in which the lane trained `examples`; None without a `begin`."""
-        if not self._at_ns:
+        """Return who used the CPU since `begin`, in which the lane trained `examples`.
+
+        None without a `begin`, and if the lane was suspended since: others trained meanwhile.
+        """
+        if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
         span_ns, cpu_ns = time.monotonic_ns() - self._at_ns, time.process_time_ns() - self._cpu_ns
         delays, machine = self._read_delays(), self._read_machine()

@@ -6,13 +6,15 @@ A user's script may train without NumPy and without TensorFlow, so neither is ne
 from __future__ import annotations
 
 import gc
-import time
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.heartbeat import IN_A_STEP
+from tfmon.model.lane_clock import lane_clock
+from tfmon.model.lane_statistics import STOPPED
 from tfmon.model.window_sums import BINS_PER_OCTAVE, count
 
 try:
@@ -43,7 +45,7 @@ class StepClock:
     Counting into the histogram is left for the end of the window: rarely used code takes several times as long
     between training steps, which have just emptied the CPU's caches, as it does in a loop by itself.
 
-    Units: nanoseconds of `time.monotonic_ns`.
+    Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self) -> None:
@@ -57,31 +59,47 @@ class StepClock:
         """What the steps given to `add` took in all: in their calls, and waiting for input."""
         self._owed = 0
         """Examples that were added and taken back."""
-        self.reset(time.monotonic_ns())
+        self.reset(lane_clock.now_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
         """Begin a window with these marks, where the one before ended."""
-        self.left_out_ns = Counter[str]()
-        """Time since then that is in no window, by reason; with the window, all time since then."""
+        self._left_out_ns = Counter[str]()
+        self._stopped_ns = lane_clock.stopped_ns
         self._begin(at_ns, marks)
 
     def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
         """Begin a window at `until_ns`; the time of the current one, and its steps, are in none."""
         if self.last_end_ns:
-            self.left_out_ns[reason] += until_ns - self.began_ns
-        self._begin(until_ns, marks)
+            self._left_out_ns[reason] += until_ns - self.began_ns
+            self._begin(until_ns, marks)
+        else:  # the first step begins
+            self.reset(until_ns, marks)
         self.last_end_ns = until_ns
 
     def skip(self, until_ns: int, reasons: Mapping[str, int]) -> int:
         """Leave out the time since the last step, by its `reasons`; return how long it is."""
         by_ns = until_ns - self.last_end_ns
-        self.left_out_ns.update(reasons)
+        self._left_out_ns.update(reasons)
         self.began_ns += by_ns
         self.last_end_ns = until_ns
+        self._suspended_ns = lane_clock.suspended_ns
         return by_ns
+
+    def note_suspension(self) -> None:
+        """Mark the window if the lane was suspended in one of its steps, and not between them."""
+        if self._suspended_ns != lane_clock.suspended_ns:
+            self._suspended_ns = lane_clock.suspended_ns
+            self.marks.add(IN_A_STEP)
+
+    @property
+    def left_out_ns(self) -> dict[str, int]:
+        """All time since the window before that is not in this one, by reason."""
+        times_ns = {**self._left_out_ns, STOPPED: lane_clock.stopped_ns - self._stopped_ns}
+        return {reason: time_ns for reason, time_ns in times_ns.items() if time_ns}
 
     def _begin(self, at_ns: int, marks: Iterable[str]) -> None:
         self.began_ns = at_ns
+        self._suspended_ns = lane_clock.suspended_ns
         self.steps = 0
         self.kept = self.added = 0
         """Step times that are not in the histogram yet: of steps that are counted, and of those since."""
@@ -247,7 +265,7 @@ class CollectorWatch:
         return long
 
     def _hear(self, phase: str, _info: dict[str, Any]) -> None:
-        now_ns = time.monotonic_ns()
+        now_ns = lane_clock.now_ns()
         if phase == "start":
             self._began_ns = now_ns
         elif now_ns - self._began_ns > LONG_COLLECTION_NS:

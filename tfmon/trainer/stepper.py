@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmon.model.lane_clock import lane_clock
 from tfmon.trainer.capture import Capture
 from tfmon.trainer.pipeline import BatchFeed, count_examples
 from tfmon.trainer.scenario import ScenarioError
@@ -43,7 +43,7 @@ class Stepper:
 
         Errors: ScenarioError when the data end; whatever the model or the pipeline raise.
         """
-        clock_ns, step, batches = time.monotonic_ns, self.step, self.feed.batches
+        clock_ns, step, batches = lane_clock.now_ns, self.step, self.feed.batches
         clock, waiting = self._clock, self._waiting
         times, place = clock.times, clock.kept
         size, reads = self.feed.batch_examples, self.reads_loss
@@ -94,7 +94,7 @@ class Stepper:
 
     def sample(self, sampler: Sampler, step_ns: float) -> None:
         """Train a step between two barriers, in no window; a plain one takes `step_ns`. Errors: as of `until`."""
-        clock_ns = time.monotonic_ns
+        clock_ns = lane_clock.now_ns
         began_ns = clock_ns()
         batch = next(self.feed.batches, None)
         if batch is None:

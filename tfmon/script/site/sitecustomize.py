@@ -58,7 +58,7 @@ def say(what: str, reason: str) -> None:
     """Report why something of a script is not measured; the reason is empty where all is well."""
     try:
         metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
-        if os.pread(int(lock), 64, 0).decode() != token:
+        if os.pread(int(lock), len(token), 0).decode() != token:
             return
         import time
 
