@@ -6,13 +6,18 @@ loading TensorFlow takes longer than most of them.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import suspended
+from support.waiting import HANGS_S, wait_for
 
+from tfmon.model import lane_statistics
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
@@ -67,6 +72,60 @@ model.fit(x, y, verbose=0)
 weights = float(abs(model.layers[0].kernel).numpy().sum())
 print(len(done.epoch), (len(done.epoch) + 1) * BATCHES, Own.calls, weights)
 """
+IN_PHASES = """
+import sys
+import time
+from pathlib import Path
+import keras
+import numpy as np
+import tensorflow as tf
+
+def phase(name):
+    Path(sys.argv[1], name).touch()
+    while Path(sys.argv[1], name).exists():
+        time.sleep(0.001)
+
+def batches():
+    for number in range(50):
+        if number == 10 and Phases.epochs == 2:
+            phase("input")
+        yield x[:32], y[:32]
+
+class Phases(keras.callbacks.Callback):
+    epochs = 0
+    def on_epoch_begin(self, epoch, logs=None):
+        Phases.epochs += 1
+        if epoch == 1:
+            phase("between epochs")
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1:
+            phase("callback")
+    def on_test_begin(self, logs=None):
+        if Phases.epochs == 2:
+            phase("validation")
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 30 and Phases.epochs == 2:
+            phase("step")
+
+x = np.random.default_rng(0).random((64, 8)).astype("float32")
+y = x.sum(axis=1)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tf.data.Dataset.from_generator(batches, output_types=("float32", "float32"), output_shapes=((32, 8), (32,)))
+phase("before the first step")
+model.fit(data, epochs=3, validation_data=(x, y), callbacks=[Phases()], verbose=0)
+phase("after the last step")
+"""
+PHASES = (
+    "before the first step",
+    "between epochs",
+    "input",
+    "step",
+    "validation",
+    "callback",
+    "after the last step",
+)
+STOP_S = 1.5
 STEPS = 6
 SLOW_STEPS = 2 * 3 * 20
 """Of py_dataset.py, each of which waits for Python to make its batch."""
@@ -172,3 +231,31 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
         int(epochs),
     )
     assert float(rate) == 0.125
+
+
+def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, script, tmp_path):
+    race = watch(script(IN_PHASES), str(tmp_path))
+    for name in PHASES:
+        race.until(lambda name=name: (tmp_path / name).exists(), name)
+        pid = race.lane.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda pid=pid: suspended(pid), what="stopped")
+        time.sleep(STOP_S)
+        (tmp_path / name).unlink()
+        os.kill(pid, signal.SIGCONT)
+    trained(race)
+    lane, progress = race.lane, race.lane.script.progress
+    assert (lane.totals.steps, lane.process.last_bad_line) == (150, "")
+    within = len(PHASES) - 2
+    assert lane.measurements.discarded_ns[lane_statistics.STOPPED] >= within * STOP_S * 1e9
+    first, *windows = race.of(Window)
+    causes = {one.cause: one.cost_ns for one in lane.script.causes if one.cause != "epoch_first"}
+    durations = {
+        **causes, **lane.measurements.discarded_ns, "fit": progress.between_ns, "test": progress.validation_ns,
+        "wait": sum(one.input_ns for one in windows),
+        "call": sum(one.call_ns for one in windows), "trace": first.traced_ns,
+    }  # fmt: skip
+    durations.pop(lane_statistics.STOPPED)
+    durations.pop("warm-up")
+    assert max(durations.values()) < STOP_S * 1e9, durations
+    assert lane.measurements.ran_ns + within * STOP_S * 1e9 <= lane.measurements.span_ns

@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+from tfmon.model import lane_clock
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
-from tfmon.script.meter import END, Meter
-from tfmon.trainer.control import LaneControl
+from tfmon.model.lane_statistics import Measurements
+from tfmon.script.meter import BETWEEN, END, VALIDATION, Meter
+from tfmon.trainer.control import SAMPLED, LaneControl
 from tfmon.trainer.step_clock import Sampler
 
 
@@ -138,3 +140,86 @@ def test_steps_that_are_only_started_have_the_time_that_the_device_takes():
         assert window.call_ns > 0.9 * window.span_ns and window.sync_ns < 0.1 * window.span_ns
         assert window.longest_ns == pytest.approx(window.span_ns / window.steps, rel=0.1)
         assert window.longest_ns >= 20_000_000
+
+
+class Time:
+    """The machine's clock, and the windows that a meter sends."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now_ns, self.measured = 1_000_000_000, Measurements()
+        monkeypatch.setattr(lane_clock, "time", self)
+        self.meter = new_meter()
+        self.meter.warm = self.meter.samples_steps = True
+        self.meter.reporter.offer = self.take
+        self.meter.reporter.send = self.take
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def take(self, event, *_events, later=False) -> bool:
+        self.measured = self.measured.plus(event)
+        return True
+
+    def passes(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+
+    def step(self, wait_s: float = 0.0) -> None:
+        self.meter.start_clock()
+        self.passes(wait_s)
+        self.meter.start_step()
+        self.passes(0.01)
+        self.meter.end_step(examples=1)
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Time:
+    return Time(monkeypatch)
+
+
+def discarded_s(clock: Time) -> dict[str, float]:
+    clock.meter.send_rest()
+    measured = clock.measured
+    assert measured.unaccounted_ns == 0
+    assert measured.steady.span_ns + sum(measured.discarded_ns.values()) == measured.span_ns
+    return {reason: time_ns / 1e9 for reason, time_ns in measured.discarded_ns.items()}
+
+
+def test_no_epoch_begins_with_a_sampled_step_which_would_hide_what_it_waits_for(clock):
+    for _ in range(5):
+        for number in range(200):
+            clock.step(wait_s=0.0 if number else 0.5)
+        clock.meter.stop_clock(BETWEEN)
+        clock.passes(1.0)
+    found = discarded_s(clock)
+    assert found == pytest.approx({BETWEEN: 4.0, SAMPLED: 0.01 * clock.measured.steady.sampled})
+    assert clock.measured.steady.sampled >= 4
+    assert clock.measured.steady.span_ns / 1e9 == pytest.approx(4 * 0.5 + 5 * 2.0 - found[SAMPLED])
+
+
+def test_what_passes_between_steps_counts_for_what_it_is(clock):
+    clock.step()
+    clock.meter.stop_clock(BETWEEN)
+    clock.passes(1.0)
+    before = clock.meter.passes("callback Saver")
+    clock.passes(2.0)
+    inner = clock.meter.passes("evaluate")
+    clock.passes(4.0)
+    assert (clock.meter.passes(inner), clock.meter.passes(before)) == ("evaluate", "callback Saver")
+    clock.passes(8.0)
+    clock.step()
+    clock.meter.stop_clock()
+    clock.passes(16.0)
+    assert discarded_s(clock) == pytest.approx({BETWEEN: 9.0, "callback Saver": 2.0, "evaluate": 4.0})
+
+
+def test_a_step_that_is_known_late_begins_with_its_first_batch(clock):
+    clock.step()
+    clock.meter.stop_clock(BETWEEN)
+    clock.passes(1.0)
+    clock.meter.passes(VALIDATION)  # what is read may be for a look at the model
+    began_ns = clock.now_ns
+    clock.passes(2.0)
+    clock.meter.start_clock(began_ns)
+    clock.meter.start_step(began_ns)
+    clock.meter.end_step(examples=1)
+    assert discarded_s(clock) == pytest.approx({BETWEEN: 1.0})

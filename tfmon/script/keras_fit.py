@@ -112,7 +112,7 @@ class Watcher:
         self._epochs_seen = Epochs()
         self._called_ns, self._in_epoch = 0, False
         self.in_callback = False
-        self._test_began_ns = self._validation_ns = self._between_ns = 0
+        self._suspended_ns = self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
         self._before = OUTSIDE
         """What the time counted for before an evaluation began."""
@@ -174,12 +174,13 @@ class Watcher:
             watched.pipeline.keras_reads(iterator)
         self._lane.begin_step()
         if self._feed is not None:
-            self._feed.follows = threading.get_ident()
+            self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
 
     def end_call(self, loss: object = None, *, failed: bool = False) -> None:
         """Record the end of the call: that of a step, or of several, unless it failed."""
         if self._feed is not None:
             self._feed.follows = 0
+            self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
         if failed:
             self._lane.meter.cancel_step()
             if self._updater is not None:

@@ -57,8 +57,8 @@ class TensorFlowFeed:
         self._broken = False
         """True once a batch could not be counted: the sums are not known then."""
         self._waited_ns = self._examples = 0
-        self._seen_ns, self._suspended_ns = 0, lane_clock.suspended_ns
-        """What graphs had counted as a wait at the last look, and how long the lane had been suspended by then."""
+        self._seen_ns = self.suspended_ns = 0
+        """What graphs had counted as a wait at the last look, and how long calls of them were suspended since."""
         self._sums: dict[str, Any] = {}
 
     def recall(self, functions: Any) -> None:  # noqa: ANN401
@@ -90,13 +90,12 @@ class TensorFlowFeed:
     def _counted_ns(self, seconds: float) -> int:
         """Return the wait that graphs have counted, without a suspension, of which their clock knows nothing.
 
-        If they have counted as much as a suspension since the last look took, it was in a wait.
+        If they have counted as much as the suspension of their calls since the last look, it was in a wait.
         """
-        waited_ns, suspended_ns = int(seconds * 1e9), lane_clock.suspended_ns
-        by_ns = suspended_ns - self._suspended_ns
-        if by_ns and waited_ns - self._seen_ns >= by_ns:
-            self._waited_ns -= by_ns
-        self._seen_ns, self._suspended_ns = waited_ns, suspended_ns
+        waited_ns = int(seconds * 1e9)
+        if waited_ns - self._seen_ns >= self.suspended_ns:
+            self._waited_ns -= self.suspended_ns
+        self._seen_ns, self.suspended_ns = waited_ns, 0
         return waited_ns
 
     def totals(self) -> tuple[int, int] | None:

@@ -90,12 +90,15 @@ class TensorFlowHooks(EagerHooks):
                         with hooks:
                             next(marks_around(self._graph())).targets.add(mark.loss_in(result).name)
                     return result
+                suspended_ns = lane_clock.suspended_ns
                 try:
                     result = own(function, tensor_inputs, captured_inputs)
                 except BaseException:
                     watcher.update_fails()
                     raise
                 with hooks:
+                    if mark.pulls:
+                        the_feed().suspended_ns += lane_clock.suspended_ns - suspended_ns
                     if first_ns:
                         step_ns = watcher.lane.control.step_ns if watcher.lane is not None else 0
                         retracing.has_run(function, lane_clock.now_ns() - first_ns, round(step_ns))
