@@ -145,7 +145,7 @@ class Meter:
         due_ns = control.slices.due_ns(control.stretch_began_ns)
         # No more is started than the device can do in the stretch: the read at its end waits for all of it.
         due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
-        sample_next = self._resumed and self.samples_steps and control.sampler.due(now_ns)
+        sample_next = self._resumed and self.warm and self.samples_steps and control.sampler.due(now_ns)
         self._resumed = False
         if due or full or self.waiting or clock.done == steps or sample_next:
             self.end_stretch()
@@ -283,7 +283,7 @@ class Meter:
             self.end_stretch()
         else:
             self.clock.count_added(self.confirm())
-            self.clock.note_suspension()
+        self.clock.stop()
         self.stopped_ns = lane_clock.now_ns()
         self._passing = [(self.clock.last_end_ns, reason)]
 

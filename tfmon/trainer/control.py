@@ -260,7 +260,7 @@ class LaneControl:
         own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(
-            at_ns=lane_clock.stamp(at_ns),
+            at_ns=at_ns + clock.stopped_ns,
             span_ns=max(1, at_ns - clock.began_ns),
             left_out_ns=clock.left_out_ns,
             steps=clock.steps,

@@ -26,6 +26,8 @@ else:
 
 CAPACITY = 8_192
 """Most step times that are kept before they are counted into the histogram."""
+LEAST_STOP_NS = 50_000_000
+"""A shorter suspension leaves its window as it is: a stop by somebody else is known so late that it ends later."""
 LONG_COLLECTION_NS = 5_000_000
 """A garbage collection that takes longer marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
@@ -59,12 +61,15 @@ class StepClock:
         """What the steps given to `add` took in all: in their calls, and waiting for input."""
         self._owed = 0
         """Examples that were added and taken back."""
+        self._suspended_ns = 0
+        """For how long the lane had been suspended when the window began."""
+        self._stopped_at_end_ns: int | None = None
         self.reset(lane_clock.now_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
         """Begin a window with these marks, where the one before ended."""
         self._left_out_ns = Counter[str]()
-        self._stopped_ns = lane_clock.stopped_ns
+        self._before_ns = lane_clock.stopped_ns
         self._begin(at_ns, marks)
 
     def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
@@ -82,24 +87,34 @@ class StepClock:
         self._left_out_ns.update(reasons)
         self.began_ns += by_ns
         self.last_end_ns = until_ns
-        self._suspended_ns = lane_clock.suspended_ns
+        self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         return by_ns
+
+    def stop(self) -> None:
+        """Note that no step follows for a while: if the lane is stopped from now on, it is in no window."""
+        self.note_suspension()
+        self._stopped_at_end_ns = lane_clock.stopped_ns
+
+    @property
+    def stopped_ns(self) -> int:
+        """For how long the lane was stopped by the end of the window."""
+        return lane_clock.stopped_ns if self._stopped_at_end_ns is None else self._stopped_at_end_ns
 
     def note_suspension(self) -> None:
         """Mark the window if the lane was suspended in one of its steps, and not between them."""
-        if self._suspended_ns != lane_clock.suspended_ns:
+        if self._stopped_at_end_ns is None and lane_clock.suspended_ns - self._suspended_ns > LEAST_STOP_NS:
             self._suspended_ns = lane_clock.suspended_ns
             self.marks.add(IN_A_STEP)
 
     @property
     def left_out_ns(self) -> dict[str, int]:
         """All time since the window before that is not in this one, by reason."""
-        times_ns = {**self._left_out_ns, STOPPED: lane_clock.stopped_ns - self._stopped_ns}
+        times_ns = {**self._left_out_ns, STOPPED: self.stopped_ns - self._before_ns}
         return {reason: time_ns for reason, time_ns in times_ns.items() if time_ns}
 
     def _begin(self, at_ns: int, marks: Iterable[str]) -> None:
         self.began_ns = at_ns
-        self._suspended_ns = lane_clock.suspended_ns
+        self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         self.steps = 0
         self.kept = self.added = 0
         """Step times that are not in the histogram yet: of steps that are counted, and of those since."""
