@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
+from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import Verdict
 from tfmon.model.events import LaneStarted, UserRequested
@@ -190,6 +191,26 @@ def test_a_script_that_crashes_before_its_first_step_ran_for_as_long_everywhere(
     demo.clock.ahead(3)
     demo.fail("cpu")
     assert elapsed(demo.session.snapshot()) == "0:03" and "failed after 0:03" in text(frame(demo))
+
+
+def test_a_title_says_for_how_long_the_lane_has_had_its_turn_or_waits_for_it():
+    demo = racing_demo()
+    first, second, *_ = demo.names
+    demo.session.grant_slice(first)
+    demo.clock.ahead(40)
+    demo.session.grant_slice(second)
+    demo.clock.ahead(4)
+    shown = text(frame(demo))
+    assert "waiting 0:04" in shown and "training 0:04" in shown
+
+
+def test_a_run_that_does_something_else_after_its_last_step_was_as_long_everywhere():
+    demo = racing_demo()
+    demo.clock.ahead(5)
+    for name in demo.names:
+        demo.session.accept(Finished(lane=name, at_ns=demo.clock(), steps=9))
+    known = demo.session.snapshot()
+    assert elapsed(known) == units.clock(known.raced_s) and f"done after {elapsed(known)}" in text(frame(demo))
 
 
 def test_a_request_for_the_value_in_effect_is_no_change():

@@ -22,7 +22,6 @@ from tfmon.model.lane_state import FAILED
 from tfmon.model.race import Claim, ClaimResult, judge
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import raced_s
 
 NARROW = 0.1
 """A race ends early when its claim is decided and half the width of the interval over the ratio is as small."""
@@ -108,7 +107,7 @@ def _verify(
     program.session.listen(finish_when_decided)
     interrupted = run_until_over(RaceRun(program, plan), quiet=True)
     snapshot = program.session.snapshot()
-    lasted_s = raced_s(snapshot) or 0.0
+    lasted_s = snapshot.raced_s or 0.0
     for lane in snapshot.lanes:
         if lane.phase == FAILED and lane.trouble is not None:
             return untestable(f"{lane.title} failed: {lane.trouble.message}"), lasted_s, interrupted

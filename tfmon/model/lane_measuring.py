@@ -35,7 +35,9 @@ def restart_measurement(state: LaneState) -> LaneState:
 def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
     """Return a lane after a slice began: its own, or another lane's or nobody's."""
     tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
-    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
+    turned = own != (lane.step_clock.granted_ns is not None)
+    since_ns = at_ns if turned else lane.turn_since_ns
+    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own), turn_since_ns=since_ns)
 
 
 def measured_again(lane: LaneState) -> LaneState:

@@ -163,6 +163,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 process=greeted,
                 script=replace(state.script, not_measured=reasons),
                 totals=replace(state.totals, steps_before=state.totals.steps),
+                measurements=replace(state.measurements, process=0),
             )
         case LibrariesLoaded():
             loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}

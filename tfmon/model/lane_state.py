@@ -211,6 +211,8 @@ class LaneState:
     phase: str = STARTING
     phase_since_ns: int = 0
     phase_before: str = STARTING
+    turn_since_ns: int = 0
+    """Since when it trains in its slice, or waits for the next one; 0 before the first."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)

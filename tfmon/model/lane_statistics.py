@@ -143,7 +143,7 @@ class Measurements:
     span_ns: int = 0
     """All time from the first step to the last: that of steady windows and of `discarded_ns`."""
     process: int = 0
-    """Which process of the lane the last window is from."""
+    """Which process of the lane the last window is from; 0 if another process has become the lane since."""
     until_ns: int | None = None
     """The end of the last one, also of the processes before this one; None before the first."""
     unaccounted_ns: int = 0

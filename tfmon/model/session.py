@@ -103,6 +103,13 @@ class Snapshot:
         return bool(self.lanes) and all(lane.over for lane in self.lanes)
 
     @property
+    def raced_s(self) -> float | None:
+        """How long the lanes raced, from the start signal to the last window of any lane; None for never."""
+        ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
+        started_ns = self.race.started_ns
+        return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
+
+    @property
     def has_result(self) -> bool:
         """True when anything was measured, which no key may destroy once the race and its experiment are over."""
         trying = self.experiment is not None and not self.experiment.over

@@ -158,20 +158,13 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     return Closed(
         at_ns=at_ns,
         events=events,
-        seconds=raced_s(known),
+        seconds=known.raced_s,
         verdict=result.outcome,
         ratio=result.verdict.ratio,
         tensorflow=next((one for lane in known.lanes if (one := lane.process.versions["tensorflow"])), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )
-
-
-def raced_s(known: Snapshot) -> float | None:
-    """Return how long the lanes raced, from the start signal to the last window of any lane; None for never."""
-    ends = [end_ns for lane in known.lanes if (end_ns := lane.measurements.until_ns) is not None]
-    started_ns = known.race.started_ns
-    return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 
 
 def _failures(known: Snapshot) -> Iterator[str]:

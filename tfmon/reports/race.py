@@ -19,7 +19,7 @@ from tfmon.model.lane_state import DONE, HOST_LOST, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import Header, raced_s
+from tfmon.recordings.header import Header
 from tfmon.reports import (
     DASH,
     TROUBLE,
@@ -83,7 +83,7 @@ def report(
     sides = [side for side in map(side_of, snapshot.lanes) if side.profiles]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
-        when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
+        when = [header.started[:16].replace("T", " "), f"{units.clock(snapshot.raced_s or 0.0)} long"]
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
         when=", ".join(when),

@@ -23,7 +23,7 @@ from tfmon.model.lanes_together import collisions
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.figures import MeasuredLane, RaceFigures
-from tfmon.recordings.header import Header, raced_s
+from tfmon.recordings.header import Header
 from tfmon.reports import (
     estimate_json,
     head,
@@ -51,7 +51,7 @@ def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
     """
     snapshot, verdict, machine = analysis.snapshot, analysis.verdict, analysis.snapshot.machine
     profiled = profiled_pair(snapshot.lanes)
-    seconds, limits = raced_s(snapshot), "" if analysis.is_series else verdict.note
+    seconds, limits = snapshot.raced_s, "" if analysis.is_series else verdict.note
     return {
         **head(),
         "scenario": snapshot.race.scenario,

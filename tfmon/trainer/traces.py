@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from tfmon.model.lane_clock import lane_clock
 
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
@@ -40,7 +41,7 @@ class TraceWatch:
             own = threading.get_ident() == self._thread and not str(name).startswith(OF_DATASET)
             if own and not tf.inside_function():
                 self.count += 1
-                self.latest_ns = time.monotonic_ns()
+                self.latest_ns = lane_clock.now_ns()
                 self._graphs = [*self._graphs[-1:], graph]
             build(graph, name, *args, **kwargs)
 

@@ -242,7 +242,8 @@ class Monitor:
         if not own and not sweeps:
             return True
         now_ns, confirmed = self.source.snapshot().at_ns, self.asks(key)
-        ends = [(lane.process.started_ns, lane.end.event) for lane in own]
+        started_ns = self.snapshot.race.started_ns or now_ns
+        ends = [(max(started_ns, lane.process.started_ns), lane.end.event) for lane in own]
         ran_ns = max(((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends), default=0)
         again = key_of(key, self.view.keys)
         ran = progress_text(self.sweep) if sweeps and self.sweep else f"{units.clock(ran_ns / 1e9)} of training"

@@ -174,7 +174,9 @@ def _state(pane: Pane, width: int) -> str:
     lane = pane.lane
     if lane.over:
         began_ns = pane.snapshot.race.started_ns
-        after = max(0, lane.phase_since_ns - (lane.process.started_ns if began_ns is None else began_ns)) / 1e9
+        trained_ns = lane.measurements.until_ns if lane.phase == DONE else None
+        until_ns = lane.phase_since_ns if trained_ns is None else trained_ns
+        after = max(0, until_ns - (lane.process.started_ns if began_ns is None else began_ns)) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.state} after {units.clock(after)}"
     if pane.view.stopping:
         return "ending"
@@ -184,12 +186,15 @@ def _state(pane: Pane, width: int) -> str:
     silent_s = hosts.silent_s(pane.snapshot, lane)
     if silent_s is not None:
         return f"link silent {units.clock(silent_s)}"
-    since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
-    race = pane.snapshot.race
-    if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
-        doing = TRAINING if lane.spec.name in race.training else WAITING
-        return f"{doing} {since}" if width >= 56 else doing
-    return f"{lane.phase} {since}"
+    race, since_ns, doing = pane.snapshot.race, lane.phase_since_ns, lane.phase
+    in_turns = lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1
+    if in_turns:
+        since_ns, doing = (
+            max(since_ns, lane.turn_since_ns),
+            TRAINING if lane.spec.name in race.training else WAITING,
+        )
+    since = units.clock((pane.snapshot.at_ns - since_ns) / 1e9)
+    return f"{doing} {since}" if width >= 56 or not in_turns else doing
 
 
 # ---------------------------------------------------------------- the body

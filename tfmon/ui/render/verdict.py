@@ -163,8 +163,10 @@ def shows(snapshot: Snapshot, view: Display) -> bool:
 
 
 def elapsed(snapshot: Snapshot) -> str:
-    """Return the time since the start signal; it stops once every lane is over."""
-    started_ns = snapshot.race.started_ns
+    """Return the time since the start signal; once every lane is over, how long they raced."""
+    started_ns, raced_s = snapshot.race.started_ns, snapshot.raced_s
+    if snapshot.over and raced_s is not None:
+        return units.clock(raced_s)
     if started_ns is None and not snapshot.over:
         return "0:00"
     started_ns = min(lane.process.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
