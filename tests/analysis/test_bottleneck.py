@@ -137,6 +137,13 @@ class TestLanes:
         )
         assert kind_of(CASES["step"]).text.startswith("90 % in the training step; a profile (P) breaks it down")
 
+    def test_functions_on_other_machines_are_not_called_computing(self):
+        behind = lane("cpu", call_ns=100, sync_ns=850, sampled=10, sampled_call_ns=1, sampled_tail_ns=9)
+        assert kind_of(behind).kind == "compute"
+        reason = "functions may run on other machines"
+        state = replace(behind, script=ScriptFacts("ps.py", step="a thread", not_measured={"input": reason}))
+        assert kind_of(state).kind == "step" and shares_of(state).device_pct == Missing(reason)
+
     def test_retracing_is_named_only_while_it_goes_on_and_with_the_share_of_its_causes(self):
         assert kind_of(lane(call_ns=900, traced_steps=2, traced_ns=850)).kind != "retracing", "sizes vary now"
         seen = CauseSeen(

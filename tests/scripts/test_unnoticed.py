@@ -146,6 +146,7 @@ os._exit(0)
     race = watch(script(servers))
     race.until(lambda: race.lane.end.event is not None, "the end")
     assert race.lane.end.event.output_tail[-1] == "trained", race.lane.end.event.output_tail[-5:]
+    assert race.lane.script.step.startswith("a thread of TensorFlow: "), "no line of the script is on its stack"
 
 
 def test_a_wait_that_cannot_be_measured_is_not_zero_but_has_a_reason(watch, script):

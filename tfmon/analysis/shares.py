@@ -73,7 +73,12 @@ def shares_of(lane: LaneState) -> Shares | None:
     if lane.step.calling_share is None and lane.script.step and not isinstance(shares.dispatch_pct, Missing):
         shares = replace(shares, dispatch_pct=NOT_APART)
     unknown = lane.script.not_measured.get("input")
-    return replace(shares, input_pct=Missing(unknown)) if unknown else shares
+    if not unknown:
+        return shares
+    missing = Missing(unknown)
+    if shares.asynchronous:  # what the device does and what it waits for were not told apart
+        shares = replace(shares, dispatch_pct=missing, device_pct=missing)
+    return replace(shares, input_pct=missing)
 
 
 def _runs_behind(tally: WindowSums) -> bool:

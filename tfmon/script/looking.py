@@ -13,6 +13,7 @@ LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 """Frames of these packages are not the script's."""
 CELLS = "ipykernel_"
 """In the folder of the files by which IPython's kernel calls the cells of a notebook."""
+LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
 """Characters of a line of the script that are told."""
 
@@ -33,6 +34,8 @@ def users_frame() -> FrameType:
 
 def line_of(frame: FrameType) -> str:
     """Return the file, the line and the text of a frame's instruction, for people."""
+    if frame.f_globals.get("__name__") == "threading":
+        return LIBRARYS_THREAD  # no frame of the script is on the stack
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
