@@ -11,12 +11,13 @@ from support.ui import Demo, changed_ten_times, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
-from tfmon.analysis.history import HEADS
+from tfmon.analysis.history import HEADS, HistoryRow
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.readings import Estimate
 from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
@@ -131,6 +132,25 @@ class TestChanges:
         assert of(demo).news == "C prefetch off → 2: measured too briefly"
         demo.race(5)
         assert of(demo).news == "C prefetch off → 2: not measured before"
+
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    @pytest.mark.parametrize("wobble", [0.02, 0.1, 0.3])
+    @pytest.mark.parametrize("slowdown", [20, 1 / 20, 1.1])
+    def test_a_large_effect_is_told_with_its_interval_from_two_slices(self, mode, wobble, slowdown):
+        demo = Demo([LaneSpec("cpu")], mode=mode).go().race(10, (8_000,), wobble=wobble)
+        demo.apply("cpu", "batch_size", 20)
+        demo.race(1, (8_000 / slowdown,), wobble=wobble)
+        demo.apply("cpu", "batch_size", 10)
+        row = next(one for one in of(demo).history if one.lane)
+        if slowdown == 1.1:
+            assert row.effect_text == "measured too briefly"
+        else:
+            assert row.effect.clear_of(1) and row.effect.low < 1 / slowdown < row.effect.high
+            assert re.fullmatch(r"\d+(\.\d+)?×( slower)? \(CI .* to .*\)", row.effect_text)
+
+    def test_one_that_scatters_was_not_measured_too_briefly(self):
+        wide = HistoryRow(0.0, "batch 10 → 20", "C", 1_000.0, 900.0, Estimate(0.9, 0.3, 2.7, 40))
+        assert wide.effect_text == "scatters too much to say"
 
     def test_what_one_key_did_to_two_lanes_is_told_together(self):
         assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"

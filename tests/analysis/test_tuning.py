@@ -282,6 +282,7 @@ class TestWords:
             (Estimate(1.004, 0.998, 1.01, 6), "+0.4 % (CI -0.2 to +1.0)"),
             (Estimate(0.5, 0.4, 0.6, 6), "-50 % (CI -60 to -40)"),
             (Estimate(5.11, 4.9, 5.32, 6), "5.1× (CI 4.9 to 5.3)"),
+            (Estimate(0.055, 0.05, 0.0625, 6), "18× slower (CI 16 to 20)"),
         ],
     )
     def test_a_gain(self, estimate, text):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.crossover import curve_of
-from tfmon.analysis.intervals import Center, Looks, trimmed_in_time
+from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.tuning import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
@@ -24,6 +24,8 @@ from tfmon.model.session import Snapshot
 
 TOO_WIDE = 4.0
 """An effect that is not clear is not told where its interval ends at more than so many times where it begins."""
+LARGE = 2.0
+"""From this factor on, an effect has an interval from two slices, with the scatter before and after in common."""
 LOOKS = Looks(ALWAYS_VALID)
 """Effects are looked at whenever the user likes."""
 HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
@@ -67,6 +69,8 @@ class HistoryRow:
             return gain_text(effect)
         if self.before is None and self.after is not None:
             return "not measured before"
+        if effect is not None and not self.early:
+            return "scatters too much to say"
         return "too early to say" if self.early else "measured too briefly"
 
     def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
@@ -164,13 +168,25 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
     """Return a throughput over an earlier one; that of another process with what two processes differ by."""
-    parts = [one.reach(LOOKS) for one in (before, after) if one is not None]
-    if before is None or after is None or not all(map(math.isfinite, parts)):
+    if before is None or after is None:
+        return None
+    value, reach = after.value - before.value, math.hypot(before.reach(LOOKS), after.reach(LOOKS))
+    if abs(value) >= math.log(LARGE) and min(before.count, after.count) < UNTRIMMED:
+        reach = _reach_of_few(before, after)
+    if not math.isfinite(reach):
         return None
     if not same_process:
-        parts.append(statistics.between_processes((), (), race.between).reach(LOOKS))
-    value, reach = after.value - before.value, math.hypot(*parts)
+        reach = math.hypot(reach, statistics.between_processes((), (), race.between).reach(LOOKS))
     return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), after.count, LOOKS.kind)
+
+
+def _reach_of_few(before: Center, after: Center) -> float:
+    """Return half the interval of a difference of a few slices, from the scatter of both."""
+    scatters = [one.error**2 * one.count for one in (before, after)]
+    degrees = before.degrees + after.degrees
+    common = (scatters[0] * before.degrees + scatters[1] * after.degrees) / degrees
+    errors = LOOKS.errors(max(FEW, min(before.count, after.count)), degrees)
+    return errors * math.sqrt(max(common, *scatters) * (1 / before.count + 1 / after.count))
 
 
 def _at_s(period: Period, snapshot: Snapshot) -> float:

@@ -266,10 +266,13 @@ def change_text(attempt: Attempt) -> str:
 
 
 def gain_text(estimate: Estimate) -> str:
-    """Write a gain with its interval: "+38 % (CI 31 to 44)", or "5.1× (CI 4.9 to 5.3)" from twice as fast on."""
-    if estimate.value >= 2:
-        factor, interval = units.ratio_in(estimate.value, estimate.low, estimate.high)
-        return f"{factor} (CI {interval})"
+    """Write a gain with its interval: "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
+    if estimate.value >= 2 or 0 < estimate.value < 0.5:
+        ends, slower = (estimate.value, estimate.low, estimate.high), ""
+        if estimate.value < 1:
+            ends, slower = (1 / estimate.value, 1 / estimate.high, 1 / estimate.low), " slower"
+        factor, interval = units.ratio_in(*ends)
+        return f"{factor}{slower} (CI {interval})"
     digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
     value, low, high = (f"{100 * (one - 1):+.{digits}f}" for one in (estimate.value, estimate.low, estimate.high))
     return f"{value} % (CI {low} to {high})"
