@@ -22,6 +22,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured, MachineKnown, RecordingChanged
 from tfmon.model.lane_events import Finished
+from tfmon.model.ports import NOT_CLOSED
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
@@ -234,12 +235,15 @@ def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recor
     kept = steps_in(Path(found.path))
     assert kept == list(range(len(kept)))
     assert 0 < len(kept) < 2_000
+    (run,) = library.runs()
+    assert run.info().outcome == "still running", "it was not killed"
     disk.room = 10**9
     session.begin(Race("second"), LANES)
     finish(session, 2)
     one.close()
     assert recording_of(session).reason == "", "the next race is recorded again"
     assert steps_in(Path(recording_of(session).path)) == [2]
+    assert library.runs()[0].info().outcome == NOT_CLOSED
 
 
 def test_a_folder_that_cannot_be_made_is_reported_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):

@@ -11,6 +11,7 @@ from support.ui import Demo
 
 from tfmon.api.live import RecordedRuns
 from tfmon.model import codec
+from tfmon.model.ports import NOT_CLOSED
 from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
@@ -59,7 +60,7 @@ def test_a_race_that_still_runs_is_listed_and_is_not_the_last(place):
             RecordedRuns().delete(latest.id)
     finally:
         os.close(fd)
-    assert RecordedRuns().list()[-1].outcome == "was not closed: tfmon was killed"
+    assert RecordedRuns().list()[-1].outcome == NOT_CLOSED
     assert library.find("last") == path
 
 

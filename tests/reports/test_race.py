@@ -314,7 +314,9 @@ def test_it_says_where_the_race_was_recorded_and_why_no_longer():
     raced.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl", 5, "disk full")))
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
-    assert raced.text().endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")
+    text = raced.text()
+    assert text.endswith("\nrecorded in /there/x.jsonl until 0:00, and no further: disk full")
+    assert text.count("record") == 1
 
 
 def test_a_script_tells_its_command_and_how_far_its_fit_came():

@@ -135,6 +135,10 @@ class ReplayControls(Protocol):
         """Play faster, or slower."""
 
 
+NOT_CLOSED = "was not closed: tfmon was killed, or could not write on"
+"""What is known of a recording without its last line."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """What a list says of one recording."""
@@ -166,4 +170,4 @@ class RunInfo:
         """One line on what came of it: the problem, the failure, the verdict, or that it has none yet."""
         if self.problem or self.failure:
             return self.problem or self.failure
-        return self.verdict or ("still running" if self.running else "was not closed: tfmon was killed")
+        return self.verdict or ("still running" if self.running else NOT_CLOSED)

@@ -60,6 +60,8 @@ class Recorder:
         self._overrun = False
         self._closing = threading.Event()
         self._writer: Writer | None = None
+        self._stopped: Writer | None = None
+        """One that writes no more. Its file stays locked while the race runs, so that it does not look killed."""
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
@@ -172,6 +174,9 @@ class Recorder:
 
     def _end_race(self) -> None:
         """Close the file of the race that is over."""
+        if self._stopped is not None:
+            self._stopped.abandon()
+            self._stopped = None
         writer, self._writer = self._writer, None
         if writer is None or self._last is None or self._last.known is None:
             return
@@ -185,13 +190,12 @@ class Recorder:
         """Record no more of this race; the next race is tried again."""
         writer, self._writer = self._writer, None
         path = ""
-        if writer is not None:
+        if writer is not None and writer.events_written:
+            path, self._stopped = str(writer.path), writer
+        elif writer is not None:
             writer.abandon()
-            if writer.events_written:
-                path = str(writer.path)
-            else:
-                with contextlib.suppress(OSError):
-                    writer.path.unlink()
+            with contextlib.suppress(OSError):
+                writer.path.unlink()
         self._overrun = False
         self._report(RecordingState(path, time.monotonic_ns(), reason))
 

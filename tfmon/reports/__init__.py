@@ -224,8 +224,13 @@ def recording_lines(snapshot: Snapshot) -> list[str]:
     state = snapshot.recording
     if state is None:
         return []
-    stopped = [f"recording stopped: {state.reason}"] if state.reason else []
-    return stopped + ([f"recorded in {state.path}"] if state.path else [])
+    if not state.reason:
+        return [f"recorded in {state.path}"] if state.path else []
+    if not state.path:
+        return [f"not recorded: {state.reason}"]
+    began_ns = snapshot.race.started_ns or state.stopped_ns or 0
+    clock = units.clock(((state.stopped_ns or began_ns) - began_ns) / 1e9)
+    return [f"recorded in {state.path} until {clock}, and no further: {state.reason}"]
 
 
 def view_lines(snapshot: Snapshot) -> list[str]:
