@@ -17,7 +17,7 @@ from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.render.rows import cells
 from tfmon.ui.render.style import to_ascii
 from tfmon.ui.screens.help import HelpPage
-from tfmon.ui.screens.replay import TAKEN, cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.screens.replay import LEAST_BAR, TAKEN, cell_of, keys_row, time_of, timeline_row
 
 from .pilot import press, shown, until
 
@@ -187,13 +187,29 @@ def text(row) -> str:
 
 def test_it_says_how_far_and_how_fast_it_is_and_what_just_happened():
     shown = text(timeline_row(replay(), 120)[0])
-    assert shown.startswith(" replay ×10 0:30 ━")
+    assert shown.startswith(" replay ×10 0:30  0:00 ━"), "it begins and ends with the times of its ends"
     assert "─ 1:00  event 5 of 9  gpu:0 failed" in shown
     assert [shown.count(sign) for sign in "┬✗█"] == [1, 1, 1]
     assert "paused" in text(timeline_row(replay(playing=False), 120)[0])
     assert "end" in text(timeline_row(replay(event=9, playing=False), 120)[0])
     assert "failed" not in text(timeline_row(replay(40), 120)[0])
     assert "cut off at its end" in text(timeline_row(replay(note="the recording is cut off at its end"), 120)[0])
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_bar_and_its_marks_keep_their_place(width):
+    bars = set()
+    for at_s in range(61):
+        for one in (replay(at_s, event=at_s, events=449), replay(at_s, started_ns=15 * SECOND, playing=False)):
+            bars.add((one.started_ns, *timeline_row(one, width)[1:]))
+    assert len(bars) == 2 and all(size >= LEAST_BAR for _, _, size in bars), bars
+
+
+def test_at_a_mark_the_bar_is_on_its_tick_and_what_happened_is_named():
+    one = replay()
+    for mark in one.marks:
+        row, start, size = timeline_row(replay(mark.at_ns / SECOND), 120)
+        assert text(row)[start + cell_of(one, mark.at_ns, size)] == "█" and mark.text in text(row)
 
 
 def test_every_width():
@@ -227,3 +243,27 @@ def test_no_key_has_two_meanings():
     own = [name for key in REPLAY_KEYS for name in key.keys.split(",")]
     assert not set(own) & set(watching)
     assert len(set(own)) == len(own)
+
+
+async def test_a_replay_offers_no_undo_and_has_one_measure_of_its_time():
+    with Recording(EXAMPLE) as opened:
+        player = Player(opened)
+        player.toggle()
+        async with app_of(player).run_test(size=(120, 36)) as pilot:
+            effects = 0
+            for mark in player.state().marks:
+                player.go_to(mark.at_ns + SECOND)
+                pilot.app.monitor.pull()
+                await press(pilot)
+                told = shown(pilot)
+                effects += bool(re.search(r"→ \d+: ", told))
+                assert "to undo" not in told and not re.search(r"% of \d+:\d\d", told), told
+            assert effects, "where a race offers to undo it"
+            before = player.state().at_ns
+            await press(pilot, "left_square_bracket")
+            assert (
+                player.state().at_ns in [mark.at_ns for mark in player.state().marks]
+                and player.state().at_ns < before
+            )
+            line = shown(pilot).splitlines()[-2]
+            assert line.split()[2].startswith("-"), "the bar begins before the start signal, and says so"

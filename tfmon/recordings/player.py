@@ -19,8 +19,6 @@ KEEP_EVERY = 1_000
 """A snapshot is kept after so many events, to seek back to."""
 TICK_S = 0.15
 """Longest duration of one tick; on a slow machine, the clock of the replay lags."""
-MARK_LEAD_NS = 1_000_000_000
-"""Going to a mark goes to this long before it."""
 
 
 class Player:
@@ -98,14 +96,13 @@ class Player:
         self._now_ns = at_ns
 
     def go_to_mark(self, direction: int) -> None:
-        """Go to just before the next mark, or the one before."""
-        now_ns = self._now_ns + MARK_LEAD_NS
+        """Go to the next mark, or to the one before."""
         if direction > 0:
-            result = [mark.at_ns for mark in self._marks if mark.at_ns > now_ns][:1]
+            result = [mark.at_ns for mark in self._marks if mark.at_ns > self._now_ns][:1]
         else:
-            result = [mark.at_ns for mark in self._marks if mark.at_ns < now_ns][-1:]
+            result = [mark.at_ns for mark in self._marks if mark.at_ns < self._now_ns][-1:]
         for at_ns in result:
-            self.go_to(at_ns - MARK_LEAD_NS)
+            self.go_to(at_ns)
 
     def change_speed(self, direction: int) -> None:
         """Play faster, or slower."""

@@ -66,6 +66,11 @@ class Display:
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""
 
+    @property
+    def fixed(self) -> bool:
+        """Whether no key changes the race."""
+        return self.readonly or self.replay
+
 
 def focused_index(view: Display, snapshot: Snapshot) -> int | None:
     """Return the place of the focused lane; None when all are, or it is gone."""

@@ -102,7 +102,7 @@ COST_SAMPLES = 10
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     message = message_of(view, snapshot)
-    right = progress_row(snapshot)
+    right = () if view.replay else progress_row(snapshot)
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):
         names = [lane.spec.name for lane in lanes]
@@ -138,9 +138,7 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
     changes = (
-        ()
-        if view.readonly or view.replay
-        else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
+        () if view.fixed else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
     )
     if view.focused is not None:
         acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only"
@@ -193,7 +191,7 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
     if ending := ending_line(snapshot):
         return ending
     running = running_line(snapshot, view.keys)
-    running = running.partition(";")[0] if view.readonly or view.replay else running
+    running = running.partition(";")[0] if view.fixed else running
     return failure_line(view, snapshot, key_of("focus.all", view.keys)) or running
 
 

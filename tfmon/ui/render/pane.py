@@ -291,7 +291,9 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "gpu": lambda: hosts.load_row(lane, pane.snapshot, width, accent),
         "gpu memory": lambda: hosts.memory_row(lane, pane.snapshot, width),
         "knobs": lambda: readings.knobs_rows(lane, width)[0],
-        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
+        "note": lambda: readings.note_row(
+            lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane), keys=not pane.view.fixed
+        ),
     }
 
 

@@ -260,13 +260,19 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 
-def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
-    """Return the problem of the lane, or a blank row; `silent_s` is for how long its machine was silent."""
+def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
+    """Return the problem of the lane, or a blank row.
+
+    Args:
+        silent_s: For how long its machine was silent.
+        keys: Whether keys act on the lane.
+    """
+    stalled = lifecycle.NOTE if keys else "no message comes"
     lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (
         ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
         ("stopped", lane.script.not_measured.get("stopped", "")),
-        ("stalled", lifecycle.NOTE if lane.heartbeat.stalled_since_ns is not None else ""),
+        ("stalled", stalled if lane.heartbeat.stalled_since_ns is not None else ""),
         ("refused", lane.changes.refused if now_ns - lane.changes.refused_ns < REFUSED_NS else ""),
         ("note", f"{lines} skipped: {lane.process.last_bad_line}" if lane.process.bad_lines else ""),
     )

@@ -194,7 +194,7 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
         rows.extend((("   " + line, style),) for line in wrap(text, width - 4, most))
 
     add(details, TEXT, min(2, height - len(rows) - (0 if ranked else 1)))
-    undoes = analysis.news and not view.readonly and undoes_last(snapshot)
+    undoes = analysis.news and not view.fixed and undoes_last(snapshot)
     tried = f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
     add(tried, STRONG, min(2, height - len(rows)))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""

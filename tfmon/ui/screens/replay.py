@@ -9,13 +9,13 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.ports import ReplayState, TimeMark
+from tfmon.model.ports import ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import RaceFrame, layout_of
-from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cell_len, cells, crop, fit
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong, to_ascii
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.race import RaceScreen
@@ -111,18 +111,30 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
+    """Return the line, and where its bar begins and how long it is (0 where there is no room for one).
+
+    The bar keeps its place: what is written beside it has the room of the longest text.
+    """
     speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
     state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
-    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
-    right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
-    details = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
-    for span in details:
-        if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
-            right.append(span)
+    begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
+    longest = max(len(begin), len(end))
+    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{now:>{longest}}  ", STRONG), (f"{begin} ", TEXT)]
+    right: list[Span] = [(f" {end}", TEXT)]
+    events, problem = (
+        f"  event {replay.event:>{len(str(replay.events))}} of {replay.events}",
+        crop(replay.note, 60),
+    )
+    marks = [(mark.at_ns, crop(mark.text, 40)) for mark in replay.marks]
+    passed = [text for at_ns, text in marks if replay.at_ns - TOLD_NS <= at_ns <= replay.at_ns]
+    told, style = (problem, strong(WARN)) if problem else (passed[-1] if passed else "", STRONG)
+    longest = cell_len(problem) if problem else max((cell_len(text) for _, text in marks), default=0)
+    for part, size in (((events, DIM), cell_len(events)), ((f"  {told}", style), longest + 2)):
+        if cells(left) + cells(right) + size + 3 * LEAST_BAR <= width:
+            right += fit([part], size)
     size = width - cells(left) - cells(right) - 1
     if size < LEAST_BAR:
-        return fit(left, width), 0, 0
+        return fit(left[:2], width), 0, 0
     return fit((*left, *bar(replay, size), *right), width), cells(left), size
 
 
@@ -157,16 +169,6 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
     ]
     items += [item(0, key_of("help", keys), "help"), item(0, key_of("quit", keys), leaves)]
     return item_row(tuple(items), width, 0)[0]
-
-
-def _told(replay: ReplayState) -> list[Span]:
-    """Return the problem of the recording, or the text of the mark that was just passed."""
-    if replay.note:
-        return [(f"  {crop(replay.note, 60)}", strong(WARN))]
-    passed: list[TimeMark] = [
-        mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns
-    ]
-    return [(f"  {crop(passed[-1].text, 40)}", STRONG)] if passed else []
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:
