@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.recordings import RECORDED
 
+from tfmon.api import live
 from tfmon.api.live import replay_of
+from tfmon.api.settings import screen_settings
+from tfmon.errors import TfmonError
 from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player, play_all
@@ -267,3 +272,15 @@ async def test_a_replay_offers_no_undo_and_has_one_measure_of_its_time():
             )
             line = shown(pilot).splitlines()[-2]
             assert line.split()[2].startswith("-"), "the bar begins before the start signal, and says so"
+
+
+def test_an_error_of_the_screen_is_not_blamed_on_the_recording(monkeypatch):
+    failed = SimpleNamespace(run=lambda mouse: None, broken=KeyError(0))
+    monkeypatch.setattr(live, "_app", lambda *arguments: failed)
+    with Recording(EXAMPLE) as opened, pytest.raises(TfmonError) as caught:
+        live.replay(opened, screen_settings(None, None, None))
+    assert caught.value.message == "the screen failed: KeyError: 0"
+    assert f"the recording stays as it is: tfmon replay {EXAMPLE} --headless" in caught.value.hint
+    report = Path(re.search(r"report it with (\S+)", caught.value.hint)[1])
+    assert "KeyError" in report.read_text()
+    report.unlink()

@@ -202,9 +202,11 @@ def _app(
     )
 
 
-def screen_failed(error: Exception, *, goes_on: bool = False) -> TfmonError:
+def screen_failed(error: Exception, *, goes_on: bool = False, replayed: Path | None = None) -> TfmonError:
     """Return the error to report, with its traceback in a file."""
     hint = "the race up to there is recorded: tfmon replay last"
+    if replayed is not None:
+        hint = f"the recording stays as it is: tfmon replay {replayed} --headless prints its result"
     if goes_on:
         hint = "the run goes on: tfmon attach shows it again, tfmon attach --end ends it"
     with (
@@ -232,7 +234,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False) -> bool:
     """Show a recorded race, from its end or its beginning; return whether the user left, and not a signal came.
 
-    Raises: RecordingError where the recording holds what cannot be shown.
+    Raises: TfmonError if the screen fails.
     """
     player = Player(recording)
     if at_end:
@@ -241,8 +243,7 @@ def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False
     with closed_terminal(partial(os._exit, EXIT_INTERRUPTED)):
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
-        problem = f"{type(app.broken).__name__}: {app.broken}"
-        raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")
+        raise screen_failed(app.broken, replayed=recording.path)
     return ending is not None
 
 

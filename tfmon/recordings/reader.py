@@ -265,7 +265,8 @@ def guard(path: Path) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
-        raise RecordingError(f"{path} holds what cannot be ({type(error).__name__}: {error})") from None
+        hint = "a figure in it is impossible, or tfmon has a defect: please report it"
+        raise RecordingError(f"{path} cannot be evaluated ({type(error).__name__}: {error})", hint) from None
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
