@@ -70,6 +70,7 @@ def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(wa
     plain = watch(path)
     assert end(plain) == "told False 1000 float32 0 0"
     assert {"xla", "mixed_precision"} <= plain.lane.settings.keys(), "what Keras chose is told"
+    assert plain.lane.script.resolved["seed"] == "1", "so that losses of two lanes are comparable"
     levers = {
         "xla": True,
         "steps_per_execution": 5,

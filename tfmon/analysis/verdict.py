@@ -335,11 +335,7 @@ def ahead(who: str, ratio: Estimate) -> str:
     return "{} {} ({})".format(who, *units.ratio_in(ratio.value, ratio.low, ratio.high))
 
 
-def _ranked(
-    lanes: Sequence[LaneState],
-    ranking: Sequence[Rank],
-    ratio: Ratio,
-) -> tuple[str, ...]:
+def _ranked(lanes: Sequence[LaneState], ranking: Sequence[Rank], ratio: Ratio) -> tuple[str, ...]:
     """Return each lane over the slowest, then each two that differ in one knob; the fastest come first."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
     parts = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"]
