@@ -23,7 +23,7 @@ from tfmon.model.hosts import HostState
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts, StepFacts
-from tfmon.model.lane_statistics import MOST_POINTS, Course, Measurements
+from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
 from tfmon.model.race import TURNS, Race
 from tfmon.model.script_events import CauseSeen, DefaultsResolved, Progressed, StackReported
 from tfmon.model.session import Snapshot
@@ -479,7 +479,7 @@ def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
 
 
 def test_a_loss_curve_stays_small_and_covers_the_race():
-    curve = Course()
+    curve = LossCurve()
     for step in range(10_000):
         curve = curve.plus(step, float(step))
     steps = [step for step, _ in curve.points]

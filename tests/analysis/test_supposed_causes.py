@@ -17,7 +17,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of, code_of, code_to_keep, setting_text
 from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, Totals
-from tfmon.model.lane_statistics import Course
+from tfmon.model.lane_statistics import LossCurve
 from tfmon.model.race import Race
 from tfmon.model.script_events import (
     CACHE,
@@ -113,7 +113,7 @@ def test_the_code_that_does_it_is_at_hand():
 
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])
 def test_nothing_that_needs_tensorflow_is_told_to_a_script_without_it(kind):
-    lost = Course().plus(1, math.nan)
+    lost = LossCurve().plus(1, math.nan)
     state = replace(
         CASES[kind], script=ScriptFacts("python train.py"), totals=Totals(losses=lost), settings={"prefetch": 2}
     )

@@ -330,9 +330,9 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         (lane.gpu_use.allocated, of_gpu, "GPU memory", "the GPU's"),
     ):
         growth = growth_of(course.points)
-        now = course.last
-        if growth is None or now is None or free is None:
+        if growth is None or course.latest is None or free is None:
             continue
+        now = course.latest[1]
         left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"

@@ -51,7 +51,7 @@ from tfmon.model.lane_state import (
     Totals,
     Trouble,
 )
-from tfmon.model.lane_statistics import Course, Measurements
+from tfmon.model.lane_statistics import LossCurve, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
@@ -260,10 +260,10 @@ def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
     return state.speed.noted(now.at_ns, text)
 
 
-def _validated(script: ScriptFacts, now: Progressed) -> Course:
+def _validated(script: ScriptFacts, now: Progressed) -> LossCurve:
     """Return the losses of validation with that of an epoch that has ended; a new `fit` drops earlier ones."""
     done = script.progress.epochs_done if script.progress is not None else 0
-    course = script.validation if now.epochs_done >= done else Course()
+    course = script.validation if now.epochs_done >= done else LossCurve()
     return course.plus(now.epochs_done, now.metrics.get("val_loss")) if now.epochs_done != done else course
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_statistics import STOPPED, Course, KnobMark, Measurements, Point, SliceSpeed
+from tfmon.model.lane_statistics import STOPPED, KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
@@ -114,7 +114,7 @@ class ScriptFacts:
     """The user's own command that the lane runs; empty for a scenario."""
     progress: Progressed | None = None
     """How far it is in what Keras does for it; None before it says so."""
-    validation: Course = field(default_factory=Course)
+    validation: LossCurve = field(default_factory=LossCurve)
     """Losses of validation by the epochs that its last `fit` had done."""
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of it, such as `examples`, and why."""
@@ -153,7 +153,7 @@ class Totals:
     examples: int = 0
     trained_ns: int = 0
     """Time of all its steps, the discarded ones included."""
-    losses: Course = field(default_factory=Course)
+    losses: LossCurve = field(default_factory=LossCurve)
     """The loss by steps."""
 
 
@@ -255,8 +255,8 @@ class LaneState:
 
         Later ones may be of a process that exits, so where there is none before, it is the peak.
         """
-        if self.tree.memory.last is not None or isinstance(self.tree.private_bytes, Missing):
-            return self.tree.private_bytes if self.tree.memory.last is None else self.tree.memory.last
+        if self.tree.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
+            return self.tree.memory.latest[1] if self.tree.memory.latest is not None else self.tree.private_bytes
         return self.tree.peak_private_bytes if self.points else Missing("not sampled while the lane raced")
 
     @property

@@ -31,7 +31,7 @@ LATEST = 24
 RARE = 0.5
 """A disturbance that hits a larger share of the windows is how this machine is: nothing is discarded for it."""
 MOST_POINTS = 256
-"""Values of a course that are kept."""
+"""Losses of a lane that are kept."""
 SETTLED_WINDOWS = 20
 """That share is known from so many windows on."""
 
@@ -96,31 +96,30 @@ class EarlierSlices:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Values by step, epoch or time; when there are too many, every second one is dropped, and so on from then."""
+class LossCurve:
+    """Losses that windows reported; when there are too many, every second one is dropped, and so on from then."""
 
     points: tuple[tuple[int, float], ...] = ()
-    """Steps and losses, or stamps and bytes, in their order."""
+    """Steps and losses, in the order of the steps."""
     every: int = 1
-    """One of so many values is kept."""
+    """One of so many losses is kept."""
     seen: int = 0
     first: float | None = None
     last: float | None = None
-    last_at: int | None = None
     lost: int = 0
     """The first step whose loss was read and is not a number, since the last one that was; 0 for none."""
 
-    def plus(self, at: int, value: float | None) -> Course:
-        """Return the course with one more value; the same one for None."""
-        if value is None:
+    def plus(self, step: int, loss: float | None) -> LossCurve:
+        """Return the curve with the loss of a step; the same one for None."""
+        if loss is None:
             return self
-        first, points, every = value if self.first is None else self.first, self.points, self.every
+        first, points, every = loss if self.first is None else self.first, self.points, self.every
         if not self.seen % every:
-            points = (*points, (at, value))
+            points = (*points, (step, loss))
         if len(points) >= MOST_POINTS:
             points, every = points[::2], 2 * every
-        lost = 0 if math.isfinite(value) else self.lost or at
-        return Course(points, every, self.seen + 1, first, value, at, lost)
+        lost = 0 if math.isfinite(loss) else self.lost or step
+        return LossCurve(points, every, self.seen + 1, first, loss, lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from tfmon.model.gpu import GpuActivity, GpuProcesses, GpuSample
 from tfmon.model.gpu_others import Taken
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_events import Window
-from tfmon.model.lane_statistics import Course
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed
+from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
 
 WAITS = Missing("it had no slice since the last sample")
@@ -82,7 +82,7 @@ class TreeUse:
     racing_cpu_pct: Mean = field(default_factory=Mean)
     clock: SliceClock = field(default_factory=SliceClock)
     """Of the slices since the last sample."""
-    memory: Course = field(default_factory=Course)
+    memory: MemoryCourse = field(default_factory=MemoryCourse)
     """The course of `private_bytes`, while the lane raced."""
     deaths: tuple[Death, ...] = ()
     """Child processes that a signal ended."""
@@ -126,7 +126,7 @@ class TreeUse:
     def at_window(self) -> TreeUse:
         """Return the use with its last sample in `memory`: a later one may be of a process that exits."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
-        if private is None or at_ns is None or at_ns == self.memory.last_at:
+        if private is None or at_ns is None or at_ns == self.memory.latest_ns:
             return self
         return replace(self, memory=self.memory.plus(at_ns, private))
 
@@ -272,7 +272,7 @@ class GpuUse:
     peak_bytes: int | None = None
     """What the framework has allocated now, and at its peak."""
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
-    allocated: Course = field(default_factory=Course)
+    allocated: MemoryCourse = field(default_factory=MemoryCourse)
     """The course of `allocated_bytes`."""
     racing_busy_pct: Mean = field(default_factory=Mean)
     """How busy the GPUs were while the lane raced, with the work of all processes."""
@@ -286,7 +286,7 @@ class GpuUse:
         now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
         if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes) == (None, None):
             return self
-        allocated = self.allocated.plus(window.at_ns, now_bytes)
+        allocated = self.allocated if now_bytes is None else self.allocated.plus(window.at_ns, now_bytes)
         peaks = self.batch_peaks
         if not window.marks:
             peaks = peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes)

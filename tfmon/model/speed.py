@@ -243,6 +243,34 @@ class SpeedWatch:
         return self.scales[0].blocks
 
 
+MOST_SAMPLES = 96
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCourse:
+    """Samples of a quantity over time; when there are too many, every second one is dropped."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    """Stamps and values."""
+    every: int = 1
+    seen: int = 0
+    latest: tuple[int, float] | None = None
+
+    @property
+    def latest_ns(self) -> int | None:
+        """When the latest sample was taken."""
+        return self.latest[0] if self.latest is not None else None
+
+    def plus(self, at_ns: int, value: float) -> MemoryCourse:
+        """Return the course with one more sample."""
+        points, every = self.points, self.every
+        if not self.seen % every:
+            points = (*points, (at_ns, value))
+        if len(points) >= MOST_SAMPLES:
+            points, every = points[::2], 2 * every
+        return MemoryCourse(points, every, self.seen + 1, (at_ns, value))
+
+
 def _rank(before: Sequence[float], now: float, sign: int) -> float:
     """Return the share of values, with `now`, that are at least as large as it; with a sign of -1 as small."""
     beyond = [one >= now for one in before] if sign > 0 else [one <= now for one in before]
