@@ -34,8 +34,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from tfmon.model.lane_clock import lane_clock
-
 if TYPE_CHECKING:
     from tfmon.script.hooking import Hooks
     from tfmon.script.lane import Lane
@@ -73,12 +71,12 @@ class Step:
             with _guard():
                 if self._lane.begin_step():  # the window began after a pause, so the wait before it does not count
                     _input_ns = 0
-            self._began_ns = lane_clock.now_ns()
+            self._began_ns = _now_ns()
         return self
 
     def __exit__(self, *failed: object) -> None:
         if self._lane is not None:
-            self._call_ns = lane_clock.now_ns() - self._began_ns
+            self._call_ns = _now_ns() - self._began_ns
             with _guard():
                 _end(self._lane, self, self._call_ns)
 
@@ -89,11 +87,11 @@ class _Input:
     __slots__ = ("_began_ns",)
 
     def __enter__(self) -> None:
-        self._began_ns = lane_clock.now_ns()
+        self._began_ns = _now_ns()
 
     def __exit__(self, *failed: object) -> None:
         global _input_ns
-        _input_ns += lane_clock.now_ns() - self._began_ns
+        _input_ns += _now_ns() - self._began_ns
 
 
 class _Timed:
@@ -201,6 +199,12 @@ def knob(
     with _guard():
         return _watched_knob(name, value, choices, low, high, help)
     return value
+
+
+def _now_ns() -> int:
+    from tfmon.model.lane_clock import lane_clock
+
+    return lane_clock.now_ns()
 
 
 def _in_a_lane() -> bool:

@@ -194,7 +194,7 @@ def test_wrapped_iterators_and_generators_stay_iterators(in_a_lane):
 
 def test_the_wait_has_the_beginning_of_the_iteration_in_it(in_a_lane, monkeypatch):
     now = [0]
-    monkeypatch.setattr(report.lane_clock, "now_ns", lambda: now[0])
+    monkeypatch.setattr(report, "_now_ns", lambda: now[0])
 
     class Slow:
         def __iter__(self):
