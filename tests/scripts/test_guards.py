@@ -14,10 +14,13 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon import report
+from tfmon.model import lane_clock
 from tfmon.model.script_events import NotMeasured
 from tfmon.model.threads import start_hidden
 from tfmon.script import keras_fit, libraries, uses, watching
+from tfmon.script.causes import causes
 from tfmon.script.hooking import MOST_FAILURES, Hooks
+from tfmon.script.pipeline import Freed
 from tfmon.script.rounds import Updater
 from tfmon.script.steps import StepWatcher
 from tfmon.script.watching import watch_other
@@ -288,3 +291,26 @@ def test_a_thread_that_only_predicts_beside_the_loop_does_not_touch_the_counts_o
     watcher._asides[threading.get_ident()] = 1
     watcher.come_back()
     assert rebased == [1]
+
+
+def test_what_tensorflow_takes_to_free_an_iterator_has_a_name_of_its_own(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr(lane_clock, "time", SimpleNamespace(monotonic_ns=lambda: round(now_s[0] * 1e9)))
+    causes.begin()
+
+    class Resource:
+        def __del__(self):
+            now_s[0] += 0.7  # until the autotuner wakes up
+
+    class Iterator:
+        def __init__(self):
+            self.resource = Resource()
+            self.freed = Freed(self)
+
+    now_s[0] = 5.0
+    iterator = Iterator()
+    now_s[0] = 9.0
+    del iterator
+    (seen,) = causes.news(all_of_them=True)
+    assert (seen.cause, seen.cost_ns / 1e9) == ("iterator_freed", pytest.approx(0.7))
+    causes.begin()

@@ -215,6 +215,10 @@ KINDS: Mapping[str, CauseKind] = {
         least_share=0.15,
         least_s=3.0,
     ),
+    "iterator_freed": CauseKind(
+        title="TensorFlow waits for the tf.data autotuner to wake up when it frees an iterator",
+        remedies=(Remedy((FIT, DATASET, NOT + ENDLESS), "have one iterator for all epochs", _ONE_ITERATOR),),
+    ),
     "steps_small": _Call(
         title="Keras' Python between small steps takes long",
         mends="run several steps in one call; callbacks of batches are called once for all of them",

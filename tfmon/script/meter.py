@@ -255,6 +255,11 @@ class Meter:
         """Return the whole wait for input so far, in nanoseconds."""
         return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
+    def waited(self, time_ns: int) -> None:
+        """Count time of the step under way as a wait for input; in no step, it is a wait for tf.data as well."""
+        if self.clock.last_end_ns and not self.stopped_ns:
+            self.clock.input_ns += time_ns
+
     def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""
         before = self._feed_totals

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -19,17 +20,20 @@ from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
 from tfmon.model.lane_clock import lane_clock
+from tfmon.script import process
 from tfmon.script.causes import Observation, causes
 from tfmon.script.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
-from tfmon.script.hooking import FILES, Hooks, Watching, unseen
+from tfmon.script.hooking import FILES, Hooks, Watching, hooks, unseen
 from tfmon.script.input_causes import causes_of, made, traits_of
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lane import Lane
-from tfmon.script.looking import logs_operations, users_frame
+from tfmon.script.looking import line_of, logs_operations, users_frame
 from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 
 FIRST_LOOK_NS = 1_000_000_000
+LEAST_FREED_NS = 10_000_000
+"""The shortest sleep of tf.data's autotuner: to free an iterator in less time was no wait for it."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
 OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data makes ready ahead, from the script's next epoch on.")
 OWN_BATCH = replace(
@@ -39,6 +43,30 @@ OWN_BATCH = replace(
 BY_TFMON = (OWN_PREFETCH, INPUT_THREADS, OWN_BATCH)
 """The knobs on a script's pipeline."""
 FILES.add(__file__)
+
+
+class Freed:
+    """Measures how long TensorFlow takes to free an iterator, whose last attribute this is.
+
+    It ends the thread of tf.data's autotuner, and sometimes waits until that wakes up by itself.
+    """
+
+    def __init__(self, iterator: Any) -> None:  # noqa: ANN401
+        self._began_ns, self._thread = 0, threading.get_ident()
+        weakref.finalize(iterator, self._begins).atexit = False
+
+    def _begins(self) -> None:
+        self._began_ns = lane_clock.now_ns()
+
+    def __del__(self) -> None:
+        took_ns = lane_clock.now_ns() - self._began_ns
+        if not self._began_ns or took_ns < LEAST_FREED_NS or threading.get_ident() != self._thread:
+            return
+        with hooks:
+            lane = process.joined()
+            causes.saw("iterator_freed", line_of(users_frame()), cost_ns=took_ns)
+            if lane is not None and lane.measures_this_thread:
+                lane.meter.waited(took_ns)
 
 
 class Reads:
@@ -64,6 +92,7 @@ class Reads:
         """Record what an iterator was made of, and where."""
         self._seen.add(dataset)
         setattr(iterator, _READ, (dataset, place))
+        setattr(iterator, _FREED, Freed(iterator))  # the last attribute, so it is freed after TensorFlow's own
         self.latest = weakref.ref(iterator)
 
     def trains(self, iterator: Any) -> None:  # noqa: ANN401
@@ -130,9 +159,11 @@ class Pipeline:
 
     def keras_reads(self, iterator: object) -> None:
         """Record what the train function of Keras reads."""
-        if iterator is self._keras_reads:
+        # The iterator itself must not be kept: Keras frees that of an epoch when the next one begins.
+        read = getattr(iterator, _READ, iterator)
+        if read is self._keras_reads:
             return
-        self._keras_reads = iterator
+        self._keras_reads = read
         self.reads.trains(iterator)
         lane = self._joined()
         if lane is not None:
@@ -258,4 +289,4 @@ def _noted(dataset: Any, *_args: object, **_more: object) -> Watching:  # noqa: 
     made(dataset)
 
 
-_MADE, _READ = "_tfmon_made", "_tfmon_read"
+_MADE, _READ, _FREED = "_tfmon_made", "_tfmon_read", "_tfmon_freed"
