@@ -52,8 +52,10 @@ class LaneAnalysis:
 
     @property
     def measured_text(self) -> str:
-        """For how long it was measured."""
-        return f"measured for {units.seconds(self.lane.steady.span_ns / 1e9)}"
+        """For how long it was measured, and of what time, if some of that is discarded."""
+        measured_s, ran_s = self.lane.steady.span_ns / 1e9, self.lane.measurements.ran_ns / 1e9
+        text, whole = units.seconds(measured_s), units.seconds(ran_s)
+        return f"measured for {text}" if text == whole else f"measured for {text} of {whole}"
 
     @property
     def discarded_text(self) -> str:

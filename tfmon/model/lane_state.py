@@ -284,7 +284,7 @@ class LaneState:
     def discarded_shares(self) -> dict[str, float]:
         """Share of its time from the first step to the last that is discarded, by reason, the largest first."""
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
-        shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED}
+        shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
     def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
