@@ -53,9 +53,10 @@ class LaneAnalysis:
     @property
     def measured_text(self) -> str:
         """For how long it was measured, and of what time, if some of that is discarded."""
-        measured_s, ran_s = self.lane.steady.span_ns / 1e9, self.lane.measurements.ran_ns / 1e9
-        text, whole = units.seconds(measured_s), units.seconds(ran_s)
-        return f"measured for {text}" if text == whole else f"measured for {text} of {whole}"
+        measured_ns, ran_ns = self.lane.steady.span_ns, self.lane.measurements.ran_ns
+        text, whole = units.seconds(measured_ns / 1e9), units.seconds(ran_ns / 1e9)
+        since_start = text == units.seconds(ran_ns * (1 - sum(self.lane.discarded_shares.values())) / 1e9)
+        return f"measured for {text} of {whole}" if since_start and text != whole else f"measured for {text}"
 
     @property
     def discarded_text(self) -> str:
