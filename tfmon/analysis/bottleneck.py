@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfmon import units
@@ -61,8 +61,6 @@ class Bottleneck:
     """Why, and what mends it: what was observed, the costliest first, then what may help, the likeliest first."""
     also: tuple[str, ...] = ()
     """What else slows the lane down or disturbs the figures."""
-    lost: tuple[float, str] = (0.0, "")
-    """The largest part of step time in which the lane could compute, in percent, and what it is."""
     size_pct: float = 100.0
     """What it takes of the time."""
 
@@ -131,7 +129,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     causes = causes_of(lane, (*kinds, *(_further(evidence) if everything else ())), snapshot.race.knobs)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
-    return Bottleneck(kind, text, shares, causes, also, _lost(kinds, evidence, text), evidence.share(kinds[0]))
+    return Bottleneck(kind, text, shares, causes, also, evidence.share(kinds[0]))
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
@@ -140,19 +138,17 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
     left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in _LEFT_OUT)
     losses += [(share, f"{units.percent(share)} of the time is {reason}") for reason, share in left_out]
-    if bottleneck is not None and bottleneck.lost[0] >= LARGE_PART_PCT:
-        share, text = bottleneck.lost
-        losses.append((share, bottleneck.line if text == bottleneck.text else text))
+    if bottleneck is not None:
+        evidence = evidence_of(lane, bottleneck.shares)
+        kinds = find_kinds(evidence)
+        counted: list[BottleneckKind] = ["input", "transfer", "other"]
+        # Starting the step counts only if it limits the lane.
+        counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else ()
+        parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
+        kind = max(parts, key=lambda kind: parts[kind])
+        text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of the time"
+        losses += [(parts[kind], text)] if parts[kind] >= LARGE_PART_PCT else []
     return max((one for one in losses if one[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
-
-
-def _lost(kinds: Sequence[BottleneckKind], evidence: Evidence, text: str) -> tuple[float, str]:
-    """Return the largest part of step time besides computing; starting the step counts if it limits the lane."""
-    counted: list[BottleneckKind] = ["input", "transfer", "other"]
-    counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else []
-    parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
-    kind = max(parts, key=lambda kind: parts[kind])
-    return parts[kind], text if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of the time"
 
 
 def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
