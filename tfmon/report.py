@@ -236,7 +236,7 @@ def _watched_step(examples: int, loss: object) -> Step:
     if not watched.watcher.off:
         watching.let_report()
     lane = process.join()
-    if lane is None or not lane.measures_this_thread:  # another process, or another thread, is the lane
+    if lane is None or not lane.claims_thread():  # another process, or another thread, is the lane
         return Step(examples, loss)
     # It is open whether a `with` follows, so this assumes what the call before did.
     before, _last = _last, Step(_known(lane, examples), loss, lane)

@@ -97,7 +97,7 @@ class Lane:
         self.steps -= steps
         self.examples -= examples
 
-    def tell_step(self, text):
+    def tell_step(self, text, *_):
         self.step = text
         self.places.append(StepDescribed(at_ns=0, text=text).place)
 
@@ -122,6 +122,9 @@ class Lane:
 
     def skip_feed(self):
         self.fed = the_feed().totals()[1]
+
+    def claims_thread(self):
+        self.unknown["threads"] = "another thread"
 
     def cannot_know(self, what, reason):
         self.unknown[what] = reason

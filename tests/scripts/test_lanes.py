@@ -13,6 +13,7 @@ import pytest
 from support.waiting import HANGS_S
 
 from tfmon import report
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,
@@ -27,6 +28,8 @@ from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.requests import RunSlice, TakeProfile
 from tfmon.model.script_events import KnobOffered, NotMeasured, StackReported
+from tfmon.reports.race_json import to_json
+from tfmon.script.lane import OTHER_THREADS
 from tfmon.script.meter import NO_TENSORFLOW
 
 pytestmark = pytest.mark.process
@@ -221,7 +224,39 @@ train({WARM})
     race = watch(script(LOOP + other + forks))
     output(race)
     assert race.lane.totals.steps == 50 + WARM
-    assert race.lane.script.not_measured["processes"].endswith("(rank 1 of 2)")
+    reason = race.lane.script.not_measured["processes"]
+    assert reason.endswith("(rank 1 of 2)")
+    (lane,) = to_json(analyse(race.session.snapshot()))["lanes"]
+    assert lane["missing"]["other_processes"] == reason
+
+
+def test_threads_that_train_in_turn_are_counted_and_one_beside_another_is_told(watch, script):
+    threads = """
+import threading
+def run(*works):
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+for _ in range(3):
+    run(lambda: train(200))
+begun, over = threading.Event(), threading.Event()
+def first():
+    train(100)
+    begun.set()
+    over.wait()
+def other():
+    begun.wait()
+    train(50)
+    over.set()
+run(first, other)
+"""
+    race = watch(script(LOOP + threads))
+    output(race)
+    assert race.lane.totals.steps == 3 * 200 + 100
+    told = race.lane.script.not_measured["threads"]
+    assert told.startswith(OTHER_THREADS) and "train.py:7" in told
 
 
 @pytest.mark.parametrize("ending", ["os._exit(7)", "os.kill(os.getpid(), 9)"], ids=["exit", "signal"])

@@ -8,12 +8,32 @@ from __future__ import annotations
 import _thread
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 Failed = Callable[[str], object]
 """Takes the reason in one line, in the thread that died."""
+
+
+class ThreadLife:
+    """Whether the thread that has called `begin` last still runs. Numbers of threads are used again."""
+
+    def __init__(self) -> None:
+        """No thread has called `begin`."""
+        self._local = threading.local()
+        self._mark: weakref.ref[object] = weakref.ref(self)
+
+    def begin(self) -> None:
+        """Follow the calling thread."""
+        mark = self._local.mark = threading.local()  # any object that goes with the thread
+        self._mark = weakref.ref(mark)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._mark() is None
 
 
 def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:

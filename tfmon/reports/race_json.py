@@ -41,6 +41,8 @@ NO_UPDATE = "no update of an own loop of TensorFlow was seen"
 FEW_SLICES = "too few slices were measured in turns"
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
+BESIDES = {"processes": "other_processes", "threads": "other_threads", "stdin": "stdin", "end": "end"}
+"""What else may be missing of a script, with its name in `missing`."""
 
 
 def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
         "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
         **script,
-        "missing": missing,
+        "missing": missing | {name: unknown[what] for what, name in BESIDES.items() if what in unknown},
     }
 
 

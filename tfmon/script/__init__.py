@@ -16,7 +16,8 @@ starts, imports, trains and ends as it would without tfmon.
 - **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`, `tf_eager`) and Keras (`keras_watch`). They
   tell a `StepWatcher` (`steps`) of pulls and updates, and it tells where steps begin and end: from what was read
   and given for each (`sources`), and from which updates make one (`rounds`). What the lane is told of them is in
-  `loop_report`. It follows one thread, and stands aside while Keras trains, which `keras_fit` follows. Steps that
+  `loop_report`. It follows one thread, and after its end
+  the next one. It stands aside while Keras trains, which `keras_fit` follows. Steps that
   are all alike are only noted while they run, and told some hundred at a time (`bundle`).
 - **Steps.** The script calls `begin_step` of the `lane` and `end_step` of its `meter`, through hooks or
   `tfmon.report`. What the lane does between them is `trainer.control.LaneControl`, which is also what the loop of

@@ -163,7 +163,9 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401
     """Return the callback that watches a call; None if it is not the lane's, or takes no other callback."""
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
-    if lane is None or not lane.measures_this_thread or isinstance(given, keras.callbacks.CallbackList):
+    if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
+        return None
+    if isinstance(given, keras.callbacks.CallbackList):
         return None
     callbacks = leaves_of(given or [])
     shown = any(getattr(each, "write_graph", False) for each in callbacks)

@@ -28,12 +28,13 @@ from tfmon.model.script_events import (
     Progressed,
     StepDescribed,
 )
-from tfmon.model.threads import start_hidden
+from tfmon.model.threads import ThreadLife, start_hidden
 from tfmon.script import libraries
 from tfmon.script.causes import causes
 from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.levers import defaults, levers
+from tfmon.script.looking import line_of, users_frame
 from tfmon.script.meter import Meter
 from tfmon.script.object_causes import ObjectWatch
 from tfmon.script.reporting import ScriptReporter, stacks
@@ -44,6 +45,7 @@ from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
 """Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
+OTHER_THREADS = "several threads train at once, and the first alone is counted; not"
 EXIT_S = 0.5
 """How long `os._exit` of a script may take longer than without tfmon."""
 
@@ -71,6 +73,10 @@ class Lane:
         self._granted: RunSlice | None = None
         """The slice that was granted last."""
         self._thread = threading.get_ident()
+        self._life = ThreadLife()
+        self._life.begin()
+        self._others: dict[int, str] = {}
+        """Where each other thread trains that is not counted."""
         self._ends, self._pid = False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
@@ -92,6 +98,20 @@ class Lane:
     def measures_this_thread(self) -> bool:
         """Whether the calling thread is the one that is measured."""
         return threading.get_ident() == self._thread and not self.reporter.closed
+
+    def claims_thread(self) -> bool:
+        """Return whether the calling thread, which trains, is measured.
+
+        It is from now on if the one before has ended; else it is reported once as not counted.
+        """
+        ident = threading.get_ident()
+        if self._life.over:
+            self._thread = ident
+            self._life.begin()
+        if not self.measures_this_thread and ident not in self._others:
+            self._others[ident] = line_of(users_frame())
+            self.cannot_know("threads", f"{OTHER_THREADS}: {'; '.join(dict.fromkeys(self._others.values()))}")
+        return self.measures_this_thread
 
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self.reporter.send

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfmon.model.lane_clock import lane_clock
+from tfmon.model.threads import ThreadLife
 from tfmon.script import meter
 from tfmon.script.bundle import Bundle
 from tfmon.script.epochs import Epochs
@@ -48,6 +49,9 @@ class StepWatcher:
         self.report = LoopReport()
         self._reported = False
         self._thread = 0
+        self._claimed = False
+        """Whether that thread has updated weights; until then, any other may take its place."""
+        self._life, self._taking = ThreadLife(), threading.Lock()
         self.trains: Callable[[object], None] = nothing
         """Is called with each iterator that turns out to be trained from."""
         self.all_seen: Callable[[], None] = nothing
@@ -99,20 +103,40 @@ class StepWatcher:
         """Whether the calling thread is watched now."""
         if self.off or self._updating or (self._asides and self.aside):
             return False
-        ident = threading.get_ident()
-        if ident == self._thread:
+        return threading.get_ident() == self._thread or self._takes_over()
+
+    def _takes_over(self) -> bool:
+        """Follow the calling thread if none trains, or the one that did has ended; return whether it does."""
+        with self._taking:
+            if self._claimed and not self._life.over:
+                return False
+            if self._claimed:
+                self.finish()
+            self.begin_anew()
+            self._thread, self._claimed = threading.get_ident(), False
             return True
-        if self.lane is not None:
-            return False
-        self.begin_anew()
-        self._thread = ident
-        return True
+
+    def claims(self) -> bool:
+        """Return whether the calling thread, which updates weights, is the one that is followed."""
+        with self._taking:
+            if self._claimed or self._thread != threading.get_ident():
+                return self._thread == threading.get_ident()
+            self.lane = self._join()
+            self.off = self.lane is None
+            self._claimed = not self.off
+            self._life.begin()
+            return self._claimed
+
+    def trains_unseen(self) -> None:
+        """Report that the calling thread trains, if another one is followed."""
+        if self.lane is not None and not (self.off or self.aside) and threading.get_ident() != self._thread:
+            self.lane.claims_thread()
 
     def step_aside(self) -> bool:
         """Leave what follows to another watcher; return whether `come_back` must be called."""
         if self.off and not self._reported:
             return False
-        if self.lane is not None and threading.get_ident() != self._thread:
+        if self._claimed and threading.get_ident() != self._thread and not self._takes_over():
             return False
         if not self.aside and threading.get_ident() == self._thread:
             self.finish()
@@ -159,11 +183,15 @@ class StepWatcher:
 
     def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
+        if threading.get_ident() != self._thread:
+            return  # another thread has begun to train meanwhile
         self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows)
 
     def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
         """Record that no batch was received; `ended`: there are no more."""
+        if threading.get_ident() != self._thread:
+            return
         self._pulling = False
         if not ended:
             return
@@ -196,11 +224,8 @@ class StepWatcher:
 
     def update_begins(self, updater: Updater | None = None) -> bool:
         """Record that weights are about to be updated, eagerly by `updater`; return False if it is not watched."""
-        if self.bundle.busy or not self.here:
-            return False
-        self.lane = self.lane or self._join()
-        self.off = self.lane is None
-        if self.off:
+        if (threading.get_ident() == self._thread and self.bundle.busy) or not self.here or not self.claims():
+            self.trains_unseen()
             return False
         if updater is not None and self.bundle.expects(updater):
             self.bundle.busy = self._updating = True

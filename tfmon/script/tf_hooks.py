@@ -121,6 +121,8 @@ class TensorFlowHooks(EagerHooks):
                 outer.sources.update(mark.sources)
             return False
         if not watcher.here:
+            if mark.trains:
+                watcher.trains_unseen()
             return False
         if mark.by_hand and not mark.optimizers and self._optimized:
             watcher.report.doubt(BOTH)

@@ -33,7 +33,7 @@ def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
 def _join() -> Lane | None:
     """Return this process's lane if it measures the calling thread."""
     lane = process.join()
-    if lane is None or not lane.measures_this_thread:
+    if lane is None or not lane.claims_thread():
         return None
     if tensorflow is not None:
         lane.meter.samples_steps = True
