@@ -122,9 +122,6 @@ def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
     return frozenset((*script.step_traits, *script.input_traits, *more, *([] if lane.over else [RUNS])))
 
 
-# ---------------- observed
-
-
 def _seen_in(lane: LaneState) -> Iterator[CauseSeen]:
     """Yield what was observed; what makes input slow with its part of the time that the lane waits for it."""
     shares = shares_of(lane) if lane.script.causes else None
@@ -183,9 +180,6 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
         cost_s=cost_s,
         share_pct=share_pct,
     )
-
-
-# ---------------- supposed
 
 
 def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[Cause]:
@@ -252,9 +246,6 @@ def _larger_batch(knob: Knob, lane: LaneState) -> tuple[KnobValue, ...]:
 
 def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
     return next((one for one in knobs if one.name == name), None)
-
-
-# ---------------- code
 
 
 def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:

@@ -186,9 +186,6 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         )
 
 
-# ---------------- where it stands
-
-
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+) in (.+)')
 _LIBRARY = re.compile(r"/lib/python|/site-packages/|/tfmon/(script|report)|^<")
 _WAITS_FOR = {
@@ -217,9 +214,6 @@ def _place(lane: LaneState) -> str:
     waits = next((_WAITS_FOR[one] for one in modules if one in _WAITS_FOR), "")
     place_text = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
     return place_text + (f", and waits for {waits}" if place_text and waits else "")
-
-
-# ---------------- loss
 
 
 def _of_loss(lane: LaneState) -> Iterator[Concern]:
@@ -283,9 +277,6 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
         if max(thirds) - min(thirds) <= 4 * scatter / math.sqrt(len(tail) / 3):
             return points[place][0]
     return None
-
-
-# ---------------- memory
 
 
 @functools.lru_cache(maxsize=64)
@@ -355,9 +346,6 @@ def _what_grew(lane: LaneState) -> str:
     if not lane.script.command:
         return ""
     return "; what grows was not observed: tracemalloc names the lines of Python that hold memory"
-
-
-# ---------------- one lane in one line
 
 
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:

@@ -152,7 +152,6 @@ def _beta(x: float, a: float, b: float) -> float:
     return math.exp(log_front) * fraction / a
 
 
-# ---------------- the trimmed mean, without the lowest and the highest fifth
 #
 # Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move it or
 # widen its interval, unlike those of the plain mean. A test compares with `scipy.stats.mstats.trimmed_mean_ci`.
@@ -246,7 +245,6 @@ def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimat
     return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 
-# ---------------- two groups of races, where a few may be far off
 #
 # Equal races on a quiet machine differ by about 1 %, and now and then one is 10 to 50 % slower, because something
 # else had the hardware. One such race among five spoils a mean and its standard error. So the logarithms of both

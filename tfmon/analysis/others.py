@@ -132,8 +132,6 @@ def _span_ns(one: Taken) -> int:
     return max(0, one.until_ns - one.since_ns)
 
 
-# ---------------- which GPU of a machine is the idlest, whether one is free, and the words for it
-
 IDLE_PCT = 10.0
 """A GPU with less load and no process is free."""
 LOAD_STEP_PCT = 5.0

@@ -126,8 +126,6 @@ def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> fl
     return math.hypot(within, between.reach(looks))
 
 
-# ---------------- what is told before a race is decided: a bound by a running step, and the time left
-
 LEAST = 1.5
 """A lower bound of the ratio below this is not told."""
 LONG_ROUND_S = 5.0

@@ -278,9 +278,6 @@ def _explained(
     return Explained(tuple(row.name for row in named), share, ends)
 
 
-# ---------------------------------------------------------------- in words
-
-
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
     """Return what the comparison comes to: how much longer a step takes, and what explains it."""
     value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained

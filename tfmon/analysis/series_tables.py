@@ -253,9 +253,6 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
     return tuple(curves)
 
 
-# ---------------- crossover and tuning, which measure on the lanes of a race
-
-
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the last crossover: a row for each value of the knob. None where there was none."""
     snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment

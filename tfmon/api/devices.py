@@ -107,9 +107,6 @@ def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
-# ---------------- instances of GPUs that are split up (MIG)
-
-
 def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
     """Return the instance that a lane names.
 
@@ -143,9 +140,6 @@ def listed(listing: GpuSearch, part_of: str = "") -> str:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
     names = ", ".join(f"--lane {short_name(one, listing)} ({one.name})" for one in instances)
     return f"name an instance: {names}"
-
-
-# ---------------- the idlest, and waiting for them
 
 
 @dataclass

@@ -86,8 +86,6 @@ class Followers:
             for one in self._all:
                 one.take(event)
 
-    # ------------------------------------------------------------ who watches
-
     def look_for_viewers(self) -> None:
         """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
         if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
@@ -178,8 +176,6 @@ class Followers:
         for one in leaving:
             one.written.wait(max(0.0, until_s - time.monotonic()))
             one.drop()
-
-    # ------------------------------------------------------------ what they request
 
     def begin(self, beginning: TfmonError | tuple[str, ...]) -> None:
         """Set how the start went: the lines to show, or why there is no race."""

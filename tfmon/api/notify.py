@@ -190,9 +190,6 @@ def _notice(snapshot: Snapshot, kind: str, parts: Iterable[tuple[str, str, str]]
     return Notice(kind, text, lanes, snapshot.race.scenario, snapshot.recording.path if snapshot.recording else "")
 
 
-# ---------------- how the user is told
-
-
 BELL, OSC_9, OSC_777 = "bell", "osc9", "osc777"
 TERMINAL = (BELL, OSC_9, OSC_777)
 """What a terminal does; anything else is a command. iTerm2, kitty, WezTerm and Windows Terminal know OSC 9; foot,

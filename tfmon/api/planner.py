@@ -188,9 +188,6 @@ def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> No
         raise UsageError(f"batch_size={size} is larger than the data of {info.name}; it can be at most {most}")
 
 
-# ---------------- TensorFlow in other environments, where this one has none; no interpreter is started
-
-
 MOST = 3
 """More interpreters than these are not named."""
 _BESIDE = (".venv", "venv", "env", ".env")

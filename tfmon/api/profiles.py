@@ -81,8 +81,6 @@ def _traces(path: Path, python: Path, chrome: str) -> Iterator[Any]:
         raise TfmonError(f"{python} cannot read traces: {reason}", "--python names one that has TensorFlow")
 
 
-# ---------------------------------------------------------------- both in one trace for trace viewers
-
 _MORE = 10_000
 """Added to the numbers of the second trace's processes, which trace viewers take for processes of one machine."""
 

@@ -198,9 +198,6 @@ def sweep(
     return sweep_result_of(program.sweep.ranking, program.file.path if program.file else None)
 
 
-# ---------------- the gates of `tfmon diff`
-
-
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 """A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
 

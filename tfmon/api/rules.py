@@ -199,9 +199,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 
-# ---------------- the rules, by the name of an argument
-
-
 LEAST_CI = 0.025
 """No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
@@ -274,9 +271,6 @@ def refuse(name: str, value: object, allowed: str) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 1] + "…"
     raise UsageError(f"{name}={shown} is not possible", allowed)
-
-
-# ---------------- how the caller writes a name: messages have flags, and Python names arguments
 
 
 FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}

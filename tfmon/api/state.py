@@ -192,9 +192,6 @@ class Views:
                 self._session.accept(FilesWritten(at_ns=time.monotonic_ns(), views=views))
 
 
-# ---------------- one race at a time: two at once on one machine would each measure the other
-
-
 LOOK_EVERY_S = 0.1
 TOLD_EVERY_S = 1.0
 Tell = Callable[[str], None]

@@ -126,8 +126,6 @@ class Viewer(AnyRun):
         host = self._remote.host.name if self._remote is not None else ""
         return LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
 
-    # ------------------------------------------------------------ what comes
-
     def _line(self) -> bytes:
         with contextlib.suppress(OSError):
             return self._lines.readline(LONGEST_BYTES)
@@ -186,8 +184,6 @@ class Viewer(AnyRun):
         failed.exit_code = EXIT_LANE_FAILED
         return failed
 
-    # ------------------------------------------------------------ what is requested
-
     def _send(self, message: FromViewer) -> None:
         """Send a message; each is sent at once, so that threads and signal handlers need no lock."""
         with contextlib.suppress(OSError):
@@ -239,8 +235,6 @@ class Viewer(AnyRun):
             return self.ask(f"experiments.{name}", *arguments, named=named, timeout_s=ANSWER_S)
         except TfmonError as error:
             raise ExperimentError(error.message) from None
-
-    # ------------------------------------------------------------ how it ends
 
     def begin(self) -> None:
         """Wait until the lanes are started; raises TfmonError where they cannot be."""

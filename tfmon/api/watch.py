@@ -98,8 +98,6 @@ class Watch:
         self._analysis = analyse(snapshot, self._analysis)
         return self._analysis
 
-    # ------------------------------------------------------------ the block
-
     def __enter__(self) -> Watch:
         """Watch what this process trains from now on; do nothing in a lane that tfmon watches from outside.
 
@@ -153,8 +151,6 @@ class Watch:
             self._session.accept(Interrupted(at_ns=at_ns, reason=f"interrupted by {type(error).__name__}"))
         self._session.accept(Finished(lane=self._lane, at_ns=at_ns, steps=lane.totals.steps))
         self._show_now(over=True)
-
-    # ------------------------------------------------------------ what the hooks say
 
     def _begin(self, spec: LaneSpec) -> None:
         """Begin a session with one lane."""
@@ -279,9 +275,6 @@ def _show_on_terminal(analysis: Analysis, over: bool) -> None:
     show_progress("" if over else line(analysis))
     if over:
         click.echo(_text(analysis), err=True)
-
-
-# ---------------- %%tfmon
 
 
 def add_magic(shell: Any) -> None:  # noqa: ANN401 - IPython need not be there

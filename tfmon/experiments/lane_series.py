@@ -211,9 +211,6 @@ class Tuning:
         self._driver.tell(state)
 
 
-# ---------------- crossover
-
-
 LONG_PAIR_S = 20.0
 """Where a pair takes longer than this, higher values are not measured: they would take longer still."""
 

@@ -18,8 +18,6 @@ from tfmon.model.series import Combination, Experiment, SweepState
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
-# ---------------------------------------------------------------- about a lane
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorEvent:
@@ -114,9 +112,6 @@ class KnobRequested(MonitorEvent):
     request: int
     knob: str
     value: KnobValue
-
-
-# ---------------------------------------------------------------- about the race as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,9 +239,6 @@ class RecordingChanged(RaceEvent):
     """The recording of the race began, moved or stopped. Not part of a recording itself."""
 
     recording: RecordingState
-
-
-# ---------------------------------------------------------------- about other machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,10 +92,8 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
     return None
 
 
-# ---------------- what of a lane's surroundings changes its speed: Ray starts what it runs with a nice value of 15
-
 SURROUNDINGS = "TFMON_SURROUNDINGS"
-"""Tells a lane's first process what its surroundings ought to be; a JSON object."""
+"""The surroundings that a lane's first process expects, as JSON: Ray for example starts processes with nice 15."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 """Variables that a lane has as the monitor has them."""
 _CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")

@@ -131,9 +131,6 @@ class TreeUse:
         return replace(self, memory=self.memory.plus(at_ns, private))
 
 
-# ---------------- GPUs
-
-
 DRIVER = "driver"
 ONLY_PROCESS = "only process"
 ALLOCATOR = "TensorFlow's allocator"

@@ -69,9 +69,6 @@ def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 
-# ---------------- files, folders and ports that several lanes use
-
-
 PORTS = 'port = {} + int(os.environ["TFMON_LANE_NUMBER"]) gives each lane its own'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"

@@ -147,8 +147,6 @@ def read_text(path: Path) -> str:
         return ""
 
 
-# ---------------- SIGKILL for lack of memory
-
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
 MOST_COUNTS = 60
 """Counts that are remembered; the lanes are checked once a second."""

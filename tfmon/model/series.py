@@ -113,9 +113,6 @@ class TuneState:
 Experiment: TypeAlias = CrossoverState | TuneState
 
 
-# ---------------- a sweep: combinations of settings, each raced against the baseline
-
-
 MOST_DEATHS = 3
 """So often a combination is begun; one whose process died each time has failed."""
 

@@ -275,8 +275,6 @@ class Session:
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
-    # ------------------------------------------------------------ events that the monitor makes
-
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
         """Begin a race and drop the lanes of an earlier one; `source` is the digest of the scenario file."""
         race = replace(race, number=self._known.race.number + 1)
@@ -305,8 +303,6 @@ class Session:
     def set_experiment(self, experiment: Experiment) -> None:
         """Set how far an experiment is."""
         self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
-
-    # ------------------------------------------------------------ all events
 
     def accept(self, event: Event) -> None:
         """Take an event; one for a lane that is not in this race changes nothing."""

@@ -210,8 +210,6 @@ def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> s
     return ", ".join(parts) + (f" #{spec.number}" if spec.number else "")
 
 
-# ---------------- lanes on several devices: the examples of a step, and what they cannot train under
-
 SCOPE_HINT = (
     f"{BATCH_SCOPE.name} is for races with a lane on several devices, such as --lane 2xcpu or --lane gpu:all"
 )

@@ -76,9 +76,6 @@ def describe(views: Mapping[str, View]) -> list[str]:
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]
 
 
-# ---------------- what lanes write
-
-
 WRITTEN, WORK, PORTS = "written", "work", "ports"
 LIMIT_BYTES = 4 * 2**30
 """Most that all kept files take together when a race begins."""
@@ -224,9 +221,6 @@ def _edited(view: View, since_s: float) -> Iterator[str]:
         changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(own)
         if changed and not is_locked(Path(path)):  # as the recording of the race is
             yield os.path.relpath(path, view.folder)
-
-
-# ---------------- locks on files and folders in use, which end with the process that holds them
 
 
 def lock(fd: int) -> None:

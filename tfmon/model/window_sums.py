@@ -23,10 +23,8 @@ _SUMS = (
 _sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = operator.attrgetter(*_SUMS)
 
 
-# ---------------- histograms of durations: bins grow geometrically, so that windows can be added up
-
-
 BINS_PER_OCTAVE = 64
+"""Bins grow geometrically and are the same for every histogram, so that histograms can be added."""
 
 
 def bin_of(duration_ns: float) -> int:
@@ -158,9 +156,6 @@ class Mean:
     def value(self) -> float | None:
         """The mean, None before the first sample."""
         return self.total / self.samples if self.samples else None
-
-
-# ---------------- the last half hour of a lane, for the charts
 
 
 FINE_NS = 1_000_000_000

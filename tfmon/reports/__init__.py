@@ -146,9 +146,6 @@ class Report:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-# ---------------------------------------------------------------- parts that several reports have
-
-
 def head() -> dict[str, Any]:
     """Return the keys that every object begins with."""
     return {"schema": SCHEMA, "tfmon": __version__}

@@ -110,9 +110,6 @@ def to_json(report: Diagnosis) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- hosts, and nodes of a Ray cluster
-
-
 _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
 _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
@@ -218,9 +215,6 @@ def _free(free: float | None, total: float) -> str:
 def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
     """Return the nodes as plain values."""
     return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
-
-
-# ---------------------------------------------------------------- claims about scenarios
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:

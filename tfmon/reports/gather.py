@@ -201,9 +201,6 @@ def _lane(known: Snapshot, name: str) -> LaneState | None:
     return next((lane for lane in known.lanes if lane.spec.name == name), None)
 
 
-# ---------------------------------------------------------------- every number, for other programs
-
-
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
     """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
 

@@ -106,9 +106,6 @@ def report(
     )
 
 
-# ---------------------------------------------------------------- the result
-
-
 def _answer(analysis: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: the answer of its experiment, or the verdict; and what limits that."""
     snapshot, verdict, race = analysis.snapshot, analysis.verdict, analysis.snapshot.race
@@ -240,9 +237,6 @@ def _history(analysis: Analysis) -> Table | None:
     rows = [row.cells(analysis.snapshot) for row in analysis.history]
     left = (0, 1, 2, 3, 5)
     return Table([HEADS, *rows], "Every change, and the verdict from then on", left=left) if rows else None
-
-
-# ---------------------------------------------------------------- how it was measured
 
 
 def _method(analysis: Analysis) -> Iterator[str]:

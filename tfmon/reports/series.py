@@ -85,9 +85,6 @@ def _chart(curve: SeriesCurve) -> Chart:
     return Chart(curve.title, about, spec, drawn=drawn.lines if drawn else ())
 
 
-# ---------------------------------------------------------------- of a race
-
-
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
     """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
     table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None

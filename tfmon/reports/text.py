@@ -145,9 +145,6 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     return lines
 
 
-# ---------------------------------------------------------------- Markdown
-
-
 MOST_ROWS = 40
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 """What Markdown would take for markup; not `_` within a word."""

@@ -230,9 +230,6 @@ def _json(name: str, value: Any) -> Html:  # noqa: ANN401 - what JSON can hold
     return Html(f'<script type="application/json" id="{name}">{text}</script>')
 
 
-# ---------------------------------------------------------------- what stays out of a report that is handed on
-
-
 HIDDEN = "•••"
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
 """A name that contains this names a secret, also outside of a command line."""
