@@ -209,6 +209,7 @@ print(os.getpid())
     pid = int(output(race).splitlines()[-1])
     assert [event.pid for event in race.of(Hello)] == [pid]
     assert race.lane.totals.steps == 100 + WARM
+    assert f"is counted, {pid}; not: process " in race.lane.script.not_measured["processes"]
 
 
 def test_of_two_processes_that_train_at_once_the_first_is_counted_and_the_other_told(watch, script):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 _lane: Lane | None = None
 _refused = False
+_forked = False
+"""Whether this is the forked child of a lane, and has not trained yet."""
 
 
 def join() -> Lane | None:
@@ -25,7 +27,11 @@ def join() -> Lane | None:
 
     Thread: any; the first to call it is the one that is measured.
     """
-    global _lane, _refused
+    global _lane, _refused, _forked
+    if _forked:
+        pipes, _forked = read_pipes(os.environ), False
+        if pipes is not None and is_open(pipes):
+            tell(pipes, "processes", f"process {os.getpid()}")
     if _lane is not None or _refused:
         return _lane
     with _lock:
@@ -86,7 +92,7 @@ def tell(pipes: LanePipes, what: str, reason: str) -> None:
 
 def _abandon() -> None:
     """In a forked child: its steps are not the lane's."""
-    global _lane, _refused
+    global _lane, _refused, _forked
     if _lane is not None:
         _lane.reporter.abandon()
-    _lane, _refused = None, True
+    _lane, _refused, _forked = None, True, True

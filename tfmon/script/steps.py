@@ -153,6 +153,11 @@ class StepWatcher:
         for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
             updater.rebase()
 
+    def forked(self) -> None:
+        """Watch a forked child until its first update, which shows that it trains and is not the lane."""
+        self.lane, self._thread, self._claimed, self._taking = None, 0, False, threading.Lock()
+        self.begin_anew()
+
     def retire(self, *, reported: bool = False) -> None:
         """Watch no more; until Keras has trained if the script has `reported` a step itself."""
         self.off, self._reported = True, reported

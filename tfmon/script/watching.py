@@ -68,7 +68,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
 
 @functools.cache
 def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=hooks.guard(lambda: watched.watcher.retire()))
+    os.register_at_fork(after_in_child=hooks.guard(lambda: watched.watcher.forked()))
 
 
 def begin(finder: Any) -> None:  # noqa: ANN401
