@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+import traceback
+
 EXIT_FINE = 0
 EXIT_LANE_FAILED = 1
 EXIT_UNUSABLE_HOST = 1
@@ -34,6 +38,18 @@ class TfmonError(Exception):
 
     def __str__(self) -> str:
         return self.line
+
+
+def described(error: Exception) -> str:
+    """Return an unexpected error in one line, with the file to which its traceback was written."""
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    with (
+        contextlib.suppress(OSError),
+        tempfile.NamedTemporaryFile("w", prefix="tfmon-error-", suffix=".txt", delete=False) as file,
+    ):
+        file.write("".join(traceback.format_exception(error)))
+        line += f" (traceback: {file.name})"
+    return line
 
 
 class UsageError(TfmonError):

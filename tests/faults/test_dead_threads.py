@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 import os
 import queue
@@ -21,7 +20,7 @@ from support.sweeps import SimulatedStation, planned
 from support.ui import Demo
 from support.waiting import HANGS_S, LOOK_S, PATIENCE_S, wait_for
 from trainer.racing import Race
-from ui.pilot import app_of
+from ui.pilot import app_of, shown, until
 
 import tfmon
 from tfmon.api.run import closed_terminal
@@ -277,14 +276,12 @@ def test_an_agent_says_why_it_has_no(asked, deadly, tmp_path):
         os.close(fd)
 
 
-async def test_the_screen_ends_with_the_reason(deadly):
+async def test_the_screen_shows_the_reason(deadly):
     app = app_of(Demo())
-    with pytest.raises(RuntimeError, match="tfmon's thread tfmon-ui failed: RuntimeError: injected"):
-        async with app.run_test(size=(120, 36)):
-            deadly("tfmon-ui")
-            app.monitor.work(list)
-            while app.broken is None:
-                await asyncio.sleep(0)
+    async with app.run_test(size=(120, 36)) as pilot:
+        deadly("tfmon-ui")
+        app.monitor.work(list)
+        await until(pilot, lambda: "tfmon's thread tfmon-ui failed: RuntimeError: injected" in shown(pilot))
 
 
 # ---------------------------------------------------------------- the children

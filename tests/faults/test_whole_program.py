@@ -53,21 +53,32 @@ def draw_or_fail(*arguments):
 race.draw = draw_or_fail
 runpy.run_path({fake!r}, run_name="__main__")
 """
+SHELL = """
+import os, select, signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+code = subprocess.call([sys.executable, "-c", {tfmon!r}, *sys.argv[1:]])
+print("the shell got", os.read(0, 99) if select.select([0], [], [], 0)[0] else "nothing")
+sys.exit(code)
+"""
 
 
-def test_a_screen_that_fails_leaves_the_table_a_line_and_no_lane(start, tmp_path):
+def test_a_race_goes_on_without_a_screen_that_fails_and_its_keys_do_not_reach_the_shell(start, tmp_path):
     now = tmp_path / "now"
-    terminal = start(*RACE, program=("-c", FAILS.format(fake=FAKE, now=str(now))), FAULT="none")
+    shell = SHELL.format(tfmon=FAILS.format(fake=FAKE, now=str(now)))
+    terminal = start(*RACE, program=("-c", shell), FAULT="none")
     terminal.wait_for(racing)
-    lanes = terminal.children()
+    lanes = terminal.children(at_least=3)[1:]
     now.touch()
-    assert terminal.wait_for_exit() == 1
+    terminal.wait_for(lambda _: "the race goes on without it" in terminal.raw)
+    assert all(lane.is_running() for lane in lanes)
+    terminal.process.send("oops\n\x03")
+    assert terminal.wait_for_exit() == 130
     assert gone(lanes)
     left = terminal.raw.rsplit(RESTORED[0], 1)[1]
-    assert "the screen failed: ZeroDivisionError: no width" in left and "tfmon replay last" in left
-    assert "Traceback" not in left
-    assert "small-dense" in left.split("the screen failed")[0], "the table of the race"
-    report = Path(re.search(r"report it with\s+(\S+)", left)[1])
+    assert "the screen failed: ZeroDivisionError: no width" in left and "Traceback" not in left
+    assert "small-dense" in left.split("the race goes on")[1] and "recorded in" in left, "the result of the race"
+    assert "the shell got nothing" in left
+    report = Path(re.search(r"\(traceback:\s+(\S+)\)", left)[1])
     assert "ZeroDivisionError" in report.read_text()
     report.unlink()
 

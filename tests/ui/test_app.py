@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import tempfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
-from support.waiting import PATIENCE_S
-from textual.events import MouseScrollDown, MouseScrollUp
+from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, FakeRuns, racing_demo
+from support.waiting import LOOK_S, PATIENCE_S
+from textual.command import CommandList
+from textual.events import Key, MouseScrollDown, MouseScrollUp
+from textual.widget import Widget
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError, UsageError
@@ -19,6 +24,7 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
+from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.textual_compat import text_of
 
@@ -450,3 +456,89 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
 def test_an_empty_no_color_takes_no_colour_out(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "")
     assert not app_of(racing_demo()).no_color
+
+
+# ---------------------------------------------------------------- errors
+
+
+class OnTerminal(MonitorApp):
+    """Handles errors as on a terminal; without one Textual raises them in the test."""
+
+    is_headless = False
+
+
+PAGES = (*"ilkPGdRyHEcs:", "f1")
+
+
+@pytest.mark.parametrize("key", ["colon", "s"])
+async def test_a_key_for_a_list_that_has_no_layout_yet_is_no_error(key):
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        app.post_message(Key(key, None))
+        while app.return_code is None and not any(
+            found.scrollable_content_region for found in app.screen.query(CommandList)
+        ):
+            app.post_message(Key("pagedown", None))
+            await asyncio.sleep(0)
+        await press(pilot, "escape", "escape")
+        assert isinstance(app.screen, RaceScreen) and app.return_code is None
+
+
+def fail(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("by design")
+
+
+FAULTS = {
+    "a key": lambda page, _: page._bindings.bind("f5", "fail") or setattr(page, "action_fail", fail),
+    "a handler": lambda page, patch: patch.setattr(type(page), "on_key", fail, raising=False),
+    "a timer": lambda page, _: page.set_timer(0.001, fail),
+    "a callback": lambda page, _: page.call_later(fail),
+    "a worker": lambda page, _: page.run_worker(asyncio.to_thread(fail)),
+    "a widget's callback": lambda page, _: page.query(Widget).last().call_later(fail),
+    "rendering": lambda page, _: [setattr(widget, "render_lines", fail) for widget in page.query(Widget)],
+    "the layout": lambda page, _: setattr(page, "arrange", fail),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "fault"), [*((key, "a key") for key in PAGES), *((key, fault) for fault in FAULTS for key in "i:")]
+)
+async def test_a_page_that_fails_is_closed_with_a_line_and_the_race_goes_on(key, fault, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tfmon.ui.monitor.NOTICE_S", PATIENCE_S)
+    demo = racing_demo()
+    app = app_of(demo, OnTerminal, runs=FakeRuns(), examine=lambda: "fine", repeat=lambda: "tfmon race")
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, key)
+        failing = app.screen
+        assert failing is not app.monitor.screen
+        with monkeypatch.context() as patch:
+            FAULTS[fault](failing, patch)
+            failing.refresh(layout=True)
+            app.post_message(Key("f5", None))
+            while app.screen is not app.monitor.screen:  # the pilot would wait for a page that is gone
+                await asyncio.sleep(LOOK_S)
+        await until(pilot, lambda: "by design" in shown(pilot))
+        notice = app.monitor.view.notice
+        line = re.fullmatch(r"the page failed: ZeroDivisionError: by design \(traceback: (\S+)\)", notice)
+        assert "in fail" in Path(line[1]).read_text()
+        await press(pilot, "p")
+        assert demo.controls.calls and "by design" in shown(pilot), "a key in the same burst does not hide it"
+        await press(pilot, key)
+        assert app.screen is not failing and app.screen is not app.monitor.screen
+        assert app.broken is None and app.return_value is None
+
+
+async def test_the_screen_is_left_when_it_fails_again_and_again_and_not_for_what_keys_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    demo = racing_demo()
+    app = app_of(demo, OnTerminal)
+    async with app.run_test(size=SIZE) as pilot:
+        monkeypatch.setattr(RaceScreen, "action_next_span", fail)
+        for _ in range(5):
+            await press(pilot, "h")
+        assert "the screen failed: ZeroDivisionError" in app.monitor.view.notice and app.broken is None
+        demo.clock.ahead(1)
+        monkeypatch.setattr("tfmon.ui.screens.race.draw", fail)
+        await until(pilot, lambda: app.broken is not None)
+    assert app.return_value is None and not demo.controls.calls, "the lanes still train"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import threading
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from support.profiles import memory_peak, profile
 from support.ui import CPU_MACHINE, WIDTH, Demo, FakeRuns, hosts_demo, racing_demo
+from support.waiting import PATIENCE_S
 from textual import events
 from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
@@ -184,6 +186,35 @@ async def test_w_saves_a_report_and_says_where_or_why_not():
         runs.refusal = "no space left"
         await press(pilot, "W")
         await until(pilot, lambda: "no space left" in shown(pilot))
+
+
+@pytest.mark.parametrize("another_race", [False, True])
+async def test_a_report_is_announced_until_it_is_written_and_belongs_to_its_race(another_race, monkeypatch):
+    demo, runs, written = racing_demo(), FakeRuns(), threading.Event()
+    monkeypatch.setattr(runs, "report", lambda path: written.wait(PATIENCE_S) and f"saved {path}.html")
+    monkeypatch.setattr("tfmon.ui.monitor.NOTICE_S", PATIENCE_S)
+    demo.session.accept(RecordingChanged(at_ns=demo.clock(), recording=RecordingState("conv")))
+    app = app_of(demo, runs=runs)
+    async with app.run_test(size=(120, 36)) as pilot:
+        for key in ("W", "tab", "p", "escape", "i", "escape"):
+            await press(pilot, key)
+            demo.clock.ahead(60)
+            app.monitor.pull()
+            assert "writing a report" in shown(pilot), key
+        await press(pilot, "W")
+        assert "a report is being written already" in shown(pilot)
+        if another_race:
+            demo.session.begin(replace(demo.session.snapshot().race, scenario="dense", number=7), demo.specs)
+        written.set()
+        said = "   report of small-dense: saved conv.html" if another_race else "   saved conv.html"
+        await until(pilot, lambda: said in shown(pilot))
+        demo.clock.ahead(60)
+        await press(pilot, "tab")
+        assert said in shown(pilot), "the key may have been on its way"
+        monkeypatch.setattr("tfmon.ui.monitor.NOTICE_S", 0)
+        await press(pilot, "tab")
+        app.monitor.pull()
+        assert "saved conv.html" not in shown(pilot)
 
 
 # ---------------------------------------------------------------- the help

@@ -16,6 +16,7 @@ from support.ui import racing_demo
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
 from textual.app import App
+from textual.command import CommandPalette
 from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message_pump import MessagePump
@@ -32,6 +33,8 @@ CALLED = [
     (App, "_display", ("self", "screen", "renderable")),
     (App, "_set_pointer_shape", ("self", "shape")),
     (App, "_handle_exception", ("self", "error")),
+    (MessagePump, "_dispatch_message", ("self", "message")),
+    (CommandPalette, "_action_command_list", ("self", "action")),
     (LinuxDriver, "write", ("self", "data")),
     (LinuxDriver, "suspend_application_mode", ("self",)),
     (LinuxDriver, "resume_application_mode", ("self",)),

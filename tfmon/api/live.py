@@ -6,9 +6,8 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
+import termios
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,12 +18,13 @@ from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
-from tfmon.api.run import AnyRun, Interruption, closed_terminal, collect_rarely, ended
+from tfmon.api.run import AnyRun, Interruption, closed_terminal, collect_rarely, ended, go_on
+from tfmon.api.run import say as tell
 from tfmon.api.runs import RaceRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.api.viewer import ANSWER_S, Viewer
 from tfmon.catalog import ScenarioInfo, list_scenarios
-from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
@@ -50,8 +50,9 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
 
     Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
 
+    After a screen that failed, the race continues without one.
+
     Thread: the main thread, for the signals.
-    Raises: TfmonError where the screen failed; the lanes have ended.
     """
     program.announce(info)
     first = not config_path().exists() and not library.runs()
@@ -161,6 +162,8 @@ def _run(
             undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
+        if app.broken is not None:
+            return
         if end is None:
             app.request(app.exit, "left")
             leave_anyway(run.close)
@@ -176,8 +179,15 @@ def _run(
             undo.enter_context(in_terminal(session, screen.notify, partial(app.request, app.paint)))
         collect_rarely()
         ending = app.run(mouse=screen.mouse)
-    if app.broken is not None:
-        raise screen_failed(app.broken, goes_on=source.leave is not None)
+        if app.broken is not None:
+            flush_input()
+            if source.leave is not None:
+                raise screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
+            tell(f"the screen failed: {described(app.broken)}")
+            tell("the race goes on without it; Ctrl+C ends it and prints the result")
+            go_on(run, lambda: bool(interrupted.signal))
+            run.close(interrupted.reason)
+            flush_input()
     return interrupted.reason if ending != "quit" else ""
 
 
@@ -202,22 +212,18 @@ def _app(
     )
 
 
-def screen_failed(error: Exception, *, goes_on: bool = False, replayed: Path | None = None) -> TfmonError:
-    """Return the error to report, with its traceback in a file."""
-    hint = "the race up to there is recorded: tfmon replay last"
-    if replayed is not None:
-        hint = f"the recording stays as it is: tfmon replay {replayed} --headless prints its result"
-    if goes_on:
-        hint = "the run goes on: tfmon attach shows it again, tfmon attach --end ends it"
-    with (
-        contextlib.suppress(OSError),
-        tempfile.NamedTemporaryFile("w", prefix="tfmon-error-", suffix=".txt", delete=False) as file,
-    ):
-        file.write("".join(traceback.format_exception(error)))
-        hint += f"; please report it with {file.name}"
-    failed = TfmonError(f"the screen failed: {type(error).__name__}: {error}", hint)
+def screen_failed(error: Exception, hint: str = "") -> TfmonError:
+    """Return the error to report for a screen that was left."""
+    failed = TfmonError(f"the screen failed: {described(error)}", hint)
     failed.exit_code = EXIT_LANE_FAILED
     return failed
+
+
+def flush_input() -> None:
+    """Drop the keys that were meant for a screen that is gone, so that no shell takes them."""
+    for fd in (0, 1, 2):  # standard input may be a pipe
+        with contextlib.suppress(termios.error):
+            termios.tcflush(fd, termios.TCIFLUSH)
 
 
 def leave_anyway(close: Callable[[], None]) -> None:
@@ -243,7 +249,9 @@ def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False
     with closed_terminal(partial(os._exit, EXIT_INTERRUPTED)):
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
-        raise screen_failed(app.broken, replayed=recording.path)
+        flush_input()
+        hint = f"the recording stays as it is: tfmon replay {recording.path} --headless prints its result"
+        raise screen_failed(app.broken, hint)
     return ending is not None
 
 

@@ -84,6 +84,11 @@ class AnyRun(ABC):
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
     """Begin a run, and return when it is over or to stop; `tell` gets a line a second; the caller closes it."""
     run.begin()
+    go_on(run, stopped, tell, say)
+
+
+def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
+    """Follow a run that has begun, and return when it is over or to stop; the caller closes it."""
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():
         if time.monotonic() >= due_s:

@@ -189,11 +189,7 @@ def _start(
     else:
         from tfmon.api import live
 
-        try:
-            interrupted = live.race(program, info, plan, screen)
-        except TfmonError:
-            options.print_result(_result(program), "")
-            raise
+        interrupted = live.race(program, info, plan, screen)
     snapshot = program.session.snapshot()
     recorded = snapshot.recording.path if snapshot.recording is not None else ""
     if headless or snapshot.lanes:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.timer import Timer
 
+from tfmon.errors import described
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
 from tfmon.ui.render.style import Look, palette
@@ -31,13 +33,15 @@ PULL_S, CALM_S = 0.5, 2.0
 """How often what moves is drawn: after a key, and while all is calm."""
 STILL_TICKS = 10
 """Ticks between two drawings of a page that does not move."""
+MOST_ERRORS, REPEATED_S = 3, 30.0
+"""The screen is left after so many errors within this time, with no key between them."""
 
 
 class MonitorApp(TerminalApp[Ending]):
     """A source on the screen. `run()` returns how it ended, and None if the screen failed; see `broken`.
 
     `source.stop` has been called when it ends with "quit" or "signal", but for a recording; after "forced" the
-    caller must make sure that no lane is left.
+    caller must make sure that no lane is left. After None the lanes still train.
     Thread: the app's only, except for `request_quit`.
     """
 
@@ -105,6 +109,8 @@ class MonitorApp(TerminalApp[Ending]):
         """Paused while all is calm: each wake-up costs CPU time."""
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
+        self._errors_s: list[float] = []
+        """When the screen below all pages failed since the last key."""
         self.theme = "ansi-dark" if colourless else theme
 
     def get_default_screen(self) -> Screen[Any]:
@@ -128,6 +134,7 @@ class MonitorApp(TerminalApp[Ending]):
         """Note that a key or the mouse is used."""
         if isinstance(event, events.Key | events.MouseDown):
             next(self._monitors()).touched()
+            self._errors_s = []
             if self._quick is not None:
                 self._quick.resume()
         await super().on_event(event)
@@ -214,13 +221,25 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.unsay()
         return handled
 
-    def take_error(self, error: Exception) -> bool:
-        """End the app, and let the caller report the error in a line; without a terminal, raise it there."""
-        self.broken = self.broken or error
-        if self.is_headless:
-            return False
-        self.exit()
-        return True
+    def take_error(self, error: Exception, failed: Screen[Any] | None) -> None:
+        """Close the page that failed, and show a line; leave the screen if that below all pages fails repeatedly.
+
+        The race continues in either case.
+        """
+        stack, what = self.screen_stack, "the page failed"
+        if failed in stack[1:]:
+            for page in reversed(stack[stack.index(failed) :]):
+                self.pop_screen()
+                for monitor in self._monitors():
+                    monitor.forget(page)
+        else:
+            now_s, what = time.monotonic(), "the screen failed"
+            self._errors_s = [*(at_s for at_s in self._errors_s if now_s - at_s < REPEATED_S), now_s]
+            if len(self._errors_s) == MOST_ERRORS or not stack:
+                self.broken = error
+                self.exit()
+                return
+        next(self._monitors()).notify(f"{what}: {described(error)}")
 
     def request_quit(self) -> None:
         """End the race and leave, as for a signal. Thread: any, and any signal handler."""
@@ -231,7 +250,7 @@ class MonitorApp(TerminalApp[Ending]):
         """Have the app call one of its methods. Thread: any, and any signal handler."""
         if self._loop_of_app is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
-                self._loop_of_app.call_soon_threadsafe(call, *given)
+                self._loop_of_app.call_soon_threadsafe(self.call_later, call, *given)
 
     async def action_quit(self) -> None:
         """End the lanes and leave; the second time, leave at once. A question is shown on the screen on top."""

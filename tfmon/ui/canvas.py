@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells, cut
-from tfmon.ui.textual_compat import TerminalApp, is_on_top
+from tfmon.ui.textual_compat import Surviving, TerminalApp, is_on_top
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
@@ -23,7 +23,7 @@ SHIFT_CELLS = 12
 """Moving cells costs as many bytes as repainting about this many."""
 
 
-class Canvas(ScrollView, can_focus=False):
+class Canvas(Surviving, ScrollView, can_focus=False):
     """Shows rows. Thread: the app's only.
 
     Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then

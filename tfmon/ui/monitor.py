@@ -29,6 +29,8 @@ SECOND_NS = 1_000_000_000
 CALM_NS = 10 * SECOND_NS
 """So long after the start, or after a key, the screen is drawn less often."""
 MESSAGE_S = 5.0
+NOTICE_S = 3.0
+"""Keys that are pressed sooner than this after a notice do not remove it."""
 FOREVER_NS = 2**63
 LEAVE = "doctor"
 """While the screen asks whether to end a run that could go on, the key of this id leaves it."""
@@ -81,6 +83,7 @@ class Monitor:
         self._played_s: float | None = None
         self._touched_ns = 0
         """When a key was pressed last, as far as was drawn then."""
+        self._noticed_s = 0.0
         self._told: tuple[str, ...] = ()
         """Lanes of the race below whose failure was told here."""
 
@@ -169,7 +172,13 @@ class Monitor:
 
     def unsay(self) -> None:
         """Take back the line that is shown."""
-        self.view = replace(self.view, message="", message_until_ns=0)
+        kept = self.view.notice if time.monotonic() - self._noticed_s < NOTICE_S else ""
+        self.view = replace(self.view, message="", message_until_ns=0, notice=kept)
+
+    def notify(self, line: str) -> None:
+        """Show a line until a key is pressed. Nothing is read or drawn here: that may be what has failed."""
+        self._noticed_s = time.monotonic()
+        self.view = replace(self.view, message="", message_until_ns=0, notice=line)
 
     # ------------------------------------------------------------ pages
 
@@ -201,12 +210,16 @@ class Monitor:
         elif page is not None:
             app.push_screen(page)
 
+    def forget(self, page: Screen[Any]) -> None:
+        """Make a page again when it is shown next."""
+        for name in [name for name, kept in self._kept.items() if kept is page]:
+            self.app.uninstall_screen(self._kept.pop(name))
+
     def close(self) -> None:
         """Remove every page and close the source; call it when none of them is shown any more."""
-        for page in self._kept.values():
-            self.app.uninstall_screen(page)
+        for page in [*self._kept.values()]:
+            self.forget(page)
             page.remove()
-        self._kept = {}
         self.source.stop()
 
     # ------------------------------------------------------------ requests
@@ -288,7 +301,7 @@ class Monitor:
             while len(self.app.screen_stack) > 1:
                 self.app.pop_screen()
             self.pull()
-            self.work(self.source.stop, lambda _: self.app.exit(ending))
+            self.work(self.source.stop, lambda _: self.app.exit(ending), lambda _: self.app.exit(ending))
 
     def work(
         self,
@@ -306,8 +319,22 @@ class Monitor:
         if runs is None or not path:
             self.say("no report: this is not recorded")
             return
-        self.say("writing a report of what is recorded up to now…")
-        self.work(lambda: runs.report(path), self.say)
+        if self.view.busy:
+            self.say("a report is being written already")
+            return
+        race = self.snapshot.race
+
+        def saved(line: str) -> None:
+            self.view = replace(self.view, busy="")
+            closed = self.below is not None and self.screen not in self.app.screen_stack
+            shown = self.below if closed and self.below is not None else self
+            same = shown is self and self.source.snapshot().race.number == race.number
+            shown.notify(line if same else f"report of {race.scenario}: {line}")
+            shown.pull()
+
+        self.view = replace(self.view, busy="writing a report of what is recorded up to now…")
+        self.pull()
+        self.work(lambda: runs.report(path), saved, saved)
 
     def save_picture(self, table: str) -> None:
         """Save the screen as SVG and a table as text in the working directory, and say where."""

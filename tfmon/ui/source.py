@@ -42,6 +42,10 @@ class Display:
     message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
     """Whether what the message announces has happened; None where it announces nothing."""
+    notice: str = ""
+    """A line that stays until a key is pressed."""
+    busy: str = ""
+    """What is being done, until it is done."""
     race: int = 0
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""

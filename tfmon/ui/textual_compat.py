@@ -15,10 +15,16 @@ from collections.abc import Callable
 from typing import IO, Any, TypeVar, cast
 
 from rich.console import RenderableType
-from textual.app import App
+from textual._context import active_message_pump
+from textual.app import App, ScreenStackError
+from textual.command import CommandPalette
+from textual.dom import DOMNode, NoScreen
 from textual.driver import Driver
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from tfmon.errors import TfmonError
 from tfmon.model.threads import start_thread
@@ -74,7 +80,25 @@ class TerminalOutput:
         return self._file.fileno()
 
 
-class TerminalApp(App[Result]):
+class Surviving(MessagePump):
+    """A part of the screen whose message loop continues after an error; the app gets the error."""
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:  # noqa: BLE001 - Textual would end the loop, and nothing would be drawn again
+            self.app._handle_exception(error)
+
+
+class PatientPalette(CommandPalette):
+    """A palette that ignores keys for its list before the list has a layout: Textual 8.2 raises KeyError."""
+
+    def _action_command_list(self, action: str) -> None:
+        with contextlib.suppress(KeyError):
+            super()._action_command_list(action)
+
+
+class TerminalApp(Surviving, App[Result]):
     """An app whose output is delayed while the terminal is slow. Thread: the app's only."""
 
     def __init__(self, *, ansi_color: bool | None) -> None:
@@ -127,16 +151,14 @@ class TerminalApp(App[Result]):
                 result = do()
             except TfmonError as error:
                 self.call_later(failed, error.line)
-            except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
-                self.call_later(self._handle_exception, error)
             else:
                 self.call_later(then, result)
 
-        start_thread("tfmon-ui", run, lambda reason: self.call_later(self._handle_exception, RuntimeError(reason)))
+        start_thread("tfmon-ui", run, lambda reason: self.call_later(failed, reason))
 
-    def take_error(self, error: Exception) -> bool:
-        """Return whether an error in a handler has been dealt with, so that Textual does nothing about it."""
-        return False
+    def take_error(self, error: Exception, failed: Screen[Any] | None) -> None:
+        """Handle an error of a screen; `failed` is None if no screen is known to have failed."""
+        raise NotImplementedError
 
     def get_driver_class(self) -> type[Driver]:
         """Return a factory of Textual's driver, with a `TerminalOutput` between it and the terminal."""
@@ -164,9 +186,17 @@ class TerminalApp(App[Result]):
             self._frame_skipped = self._frame_skipped or renderable is not None
 
     def _handle_exception(self, error: Exception) -> None:
-        """End the app for an error in a handler: unless `take_error` does, Textual shows the traceback."""
-        if not self.take_error(error):
+        """Give an error to `take_error`. Without a terminal, in a test, Textual raises it."""
+        if isinstance(error, WorkerFailed):
+            error = cast(Exception, error.error)
+        if self.is_headless:
             super()._handle_exception(error)
+            return
+        try:
+            failed = cast(DOMNode, active_message_pump.get(self)).screen
+        except (NoScreen, ScreenStackError):
+            failed = None
+        self.take_error(error, failed)
 
     def _set_pointer_shape(self, shape: str) -> None:
         """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""

@@ -188,11 +188,11 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
     done = view.message_done is not None and view.message_done(snapshot)
     if snapshot.at_ns < view.message_until_ns and not done:
         return view.message
-    if ending := ending_line(snapshot):
-        return ending
+    if line := view.notice or ending_line(snapshot):
+        return line
     running = running_line(snapshot, view.keys)
     running = running.partition(";")[0] if view.fixed else running
-    return failure_line(view, snapshot, key_of("focus.all", view.keys)) or running
+    return failure_line(view, snapshot, key_of("focus.all", view.keys)) or running or view.busy
 
 
 def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:

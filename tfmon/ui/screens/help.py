@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette, SimpleCommand, SimpleProvider
+from textual.command import SimpleCommand, SimpleProvider
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -20,7 +20,7 @@ from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
 from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, bindings_of, closer
-from tfmon.ui.textual_compat import forget_lines
+from tfmon.ui.textual_compat import PatientPalette, forget_lines
 
 MOST_OF_DOC = 150
 """Characters of a scenario's text in the list of them; `tfmon show` prints all."""
@@ -86,7 +86,7 @@ def help_rows(
 # ---------------------------------------------------------------- the palette
 
 
-class Palette(CommandPalette):
+class Palette(PatientPalette):
     """Textual's palette without its icon, which not every terminal can show, and its moving bar.
 
     Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.

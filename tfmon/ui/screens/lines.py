@@ -31,11 +31,16 @@ from tfmon.ui.render.table import (
     widths,
 )
 from tfmon.ui.screens.page import Page, bound
+from tfmon.ui.textual_compat import Surviving
 
 ABOUT_ROWS = 6
 """Most rows below a table for the whole text of the chosen entry."""
 MOST_REMOVED = 20
 """Where more rows are to be removed, writing the others again takes less time."""
+
+
+class FilterInput(Surviving, Input):
+    """The words to look for."""
 
 
 class ScrollPage(Page):
@@ -45,7 +50,7 @@ class ScrollPage(Page):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.filter = Input(placeholder="words to look for", compact=True)
+        self.filter = FilterInput(placeholder="words to look for", compact=True)
         self.filter.display = False
         self.lines = Canvas(monitor.palette)
         self.body: ScrollView = self.lines
@@ -131,7 +136,7 @@ class ScrollPage(Page):
 # ---------------------------------------------------------------- tables
 
 
-class EntryTable(DataTable[Text], inherit_bindings=False):
+class EntryTable(Surviving, DataTable[Text], inherit_bindings=False):
     """The entries of a list, a row each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

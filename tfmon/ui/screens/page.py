@@ -33,7 +33,7 @@ from tfmon.ui.source import (
     to_improve,
     with_failures,
 )
-from tfmon.ui.textual_compat import text_of
+from tfmon.ui.textual_compat import Surviving, text_of
 
 SCROLLBAR_CELLS = 1
 CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
@@ -66,7 +66,7 @@ def closer(binding: str) -> Binding:
     return bound(binding, "dismiss")
 
 
-class MonitorScreen(Screen[str | None]):
+class MonitorScreen(Surviving, Screen[str | None]):
     """A screen that draws what a monitor knows on a canvas. Thread: the app's only."""
 
     still = False
