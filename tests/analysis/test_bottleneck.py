@@ -24,6 +24,7 @@ from tfmon.model.readings import HostSample, Missing, known
 from tfmon.model.script_events import CauseSeen
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import bin_of
 
 
 def kind_of(state: LaneState, host: HostSample | None = None, gpus: tuple[GpuSample, ...] = ()):
@@ -143,6 +144,25 @@ class TestLanes:
         reason = "functions may run on other machines"
         state = replace(behind, script=ScriptFacts("ps.py", step="a thread", not_measured={"input": reason}))
         assert kind_of(state).kind == "step" and shares_of(state).device_pct == Missing(reason)
+
+    def test_a_sentence_and_its_causes_have_shares_of_one_time_with_the_pauses_in_it(self):
+        seen = CauseSeen(at_ns=9, cause="input_generator", place="", subject="g", figures={"of_input": 1.0})
+        first = CauseSeen(at_ns=9, cause="epoch_batch", place="", count=7, cost_ns=450_000_000, of_ns=10**9)
+        state = replace(CASES["input"], script=ScriptFacts("train.py", causes=(seen, first)))
+        measured = replace(
+            state.measurements, span_ns=10**9, discarded_ns={"validation": 4 * 10**8, "warm-up": 10**8}
+        )
+        found = kind_of(replace(state, measurements=measured))
+        assert found.text == "input-bound: waiting for batches takes 42 % of the time", "70 % of the steps' 60 %"
+        assert {one.id: round(one.share_pct) for one in found.causes if one.count} == {
+            "epoch_batch": 45,
+            "input_generator": 42,
+        }
+        waits = {bin_of(1e6): 100, bin_of(2e8): 7}
+        slow = replace(measured, steady=replace(measured.steady, histogram=waits))
+        snapshot = Snapshot(0, Race(knobs=KNOBS), (), {"": HostState()})
+        (concern,) = (one for one in concerns(snapshot, replace(state, measurements=slow)) if one.id == "waits")
+        assert concern.text == "each epoch waits for its first batch, 7 times: 45 % of the time"
 
     def test_retracing_is_named_only_while_it_goes_on_and_with_the_share_of_its_causes(self):
         assert kind_of(lane(call_ns=900, traced_steps=2, traced_ns=850)).kind != "retracing", "sizes vary now"

@@ -75,7 +75,7 @@ def test_predict_between_the_steps_and_two_traces_are_no_retracing():
     assert lane["steps"] == 272 and "retracing" not in (lane["bottleneck"] or "")
     causes = {one["id"]: one for one in lane["causes"]}
     assert not any(one.startswith("retrace_") for one in causes), "no step is traced again and again"
-    assert "`predict` is called between the steps, 12 times" in causes["between_call"]["text"]
+    assert "`predict` is called outside the steps, 12 times" in causes["between_call"]["text"]
     assert causes["between_call"]["place"].startswith(line_of("predicting.py", "model.predict"))
 
 

@@ -11,7 +11,7 @@ from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import LEAST_TRACES, retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
-from tfmon.analysis.shares import Shares, shares_of
+from tfmon.analysis.shares import PAUSES, Shares, shares_of, steps_share
 from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
@@ -45,8 +45,6 @@ _PHRASES: Mapping[BottleneckKind, str] = {
 }
 LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
 """A training is not healthy from this share of its time on: of a cause or a pause, and of a part of step time."""
-_LEFT_OUT = ("between epochs", "validation", "outside the steps")
-"""Reasons of discarded time that are the script's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +98,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         return None
     evidence = evidence_of(lane, shares)
     kinds = find_kinds(evidence)
+    evidence = evidence.of_time(steps_share(lane))
     match kinds[0]:
         case "retracing":
             share = evidence.retraced_steps
@@ -136,7 +135,7 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     """Return the largest avoidable loss of a lane's time besides traces, if it is large; else ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
-    left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in _LEFT_OUT)
+    left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in PAUSES)
     losses += [(share, f"{units.percent(share)} of the time is {reason}") for reason, share in left_out]
     if bottleneck is not None:
         evidence = evidence_of(lane, bottleneck.shares)

@@ -151,7 +151,7 @@ KINDS: Mapping[str, CauseKind] = {
             ),
             Remedy((DIFFERS,), "call it with arrays of one shape and type"),
             Remedy(
-                ("predict",), code=("y = model(x, training=False)  # in a loop, in place of model.predict(x)",)
+                ("of predict",), code=("y = model(x, training=False)  # in a loop, in place of model.predict(x)",)
             ),
         ),
     ),
@@ -236,12 +236,12 @@ KINDS: Mapping[str, CauseKind] = {
         title="`{subject}` is called for one sample",
         remedies=(
             Remedy(
-                ("predict",),
+                ("of predict",),
                 "call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
                 ("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
             ),
             Remedy(
-                ("train_on_batch",),
+                ("of train_on_batch",),
                 "collect samples and train on them at once: there are fewer, larger updates then",
                 ("model.train_on_batch(np.stack(samples), np.stack(targets))",),
             ),
@@ -249,7 +249,7 @@ KINDS: Mapping[str, CauseKind] = {
         least_count=20,
     ),
     "between_call": _Call(
-        title="`{subject}` is called between the steps",
+        title="`{subject}` is called outside the steps",
         mends="call it less often, or with larger batches",
         code=("if epoch % 5 == 0:  # not after every epoch",),
         least_count=2,

@@ -13,7 +13,7 @@ from tfmon import units
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.cause_kinds import EPOCHS, KINDS, RUNS, SUPPOSED, CauseKind
 from tfmon.analysis.health import growth_of
-from tfmon.analysis.shares import shares_of
+from tfmon.analysis.shares import shares_of, steps_share
 from tfmon.model.knobs import (
     BATCH_SIZE,
     CACHE,
@@ -67,7 +67,7 @@ class Cause:
     cost_s: float | None = None
     """What it took; None where that is not known."""
     share_pct: float | None = None
-    """Of the time since TensorFlow was loaded."""
+    """Of the time since the first step, pauses between epochs included."""
 
     @property
     def can_try(self) -> bool:
@@ -94,7 +94,7 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
     told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
     supposed = dict.fromkeys(one for kind in kinds for one in _supposed(kind, lane, knobs))
     shares, of_input = shares_of(lane), [one for one in observed if KINDS[one.id].of_input]
-    waits = (known(shares.input_pct) or 0.0) if shares is not None else 0.0
+    waits = steps_share(lane) * (known(shares.input_pct) or 0.0) if shares is not None else 0.0
     explained = bool(of_input) and explains(of_input, waits)
     return (
         *observed,
@@ -115,7 +115,9 @@ def explains(causes: Iterable[Cause], pct: float) -> bool:
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
     """Return what is known of a script, and of what was observed in it, by which advice is chosen."""
-    more = () if seen is None else (seen.subject, *(name for name, figure in seen.figures.items() if figure))
+    more = (
+        () if seen is None else (f"of {seen.subject}", *(name for name, figure in seen.figures.items() if figure))
+    )
     script, progress = lane.script, lane.script.progress
     if progress is not None and (progress.epochs > 1 or progress.epochs_done):
         more = (*more, EPOCHS)
@@ -125,13 +127,15 @@ def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
 def _seen_in(lane: LaneState) -> Iterator[CauseSeen]:
     """Yield what was observed; what makes input slow with its part of the time that the lane waits for it."""
     shares = shares_of(lane) if lane.script.causes else None
-    waits = (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
+    steps = steps_share(lane)
+    waits = steps * (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
     for one in lane.script.causes:
         if one.cause in KINDS and KINDS[one.cause].of_input:
             # Work that is done ahead hides behind the rest of a step at most.
-            overlap = min(waits, 1 - waits) * one.figures.get("of_overlap", 0.0)
+            overlap = min(waits, steps - waits) * one.figures.get("of_overlap", 0.0)
             share = min(1.0, waits * one.figures.get("of_input", 0.0) + overlap)
-            cost_ns, of_ns = round(lane.steady.span_ns * share), lane.steady.span_ns
+            of_ns = round(lane.steady.span_ns / steps)
+            cost_ns = round(of_ns * share)
             yield replace(one, cost_ns=cost_ns, of_ns=of_ns, count=1)
         else:
             yield one

@@ -15,9 +15,11 @@ from typing import Literal, get_args
 from tfmon import units
 from tfmon.analysis.finish import loss_scatter
 from tfmon.analysis.intervals import deviation, student
+from tfmon.analysis.shares import steps_share
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate, known
+from tfmon.model.script_events import CauseSeen
 from tfmon.model.session import Snapshot
 from tfmon.model.speed import LEAST_BLOCKS
 from tfmon.model.window_sums import middle_ns, quantile_ns
@@ -28,6 +30,7 @@ LEAST_SHARE = 0.05
 """Waits are told from this share of the time on."""
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 """How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
+FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
 """Traces are told from this share of the time on."""
 LEAST_TRACES = 3
@@ -176,14 +179,28 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     if traces >= LEAST_TRACES and traced >= TRACING_SHARE:
         text = f"{units.several(traces, 'trace')} took {units.percent(100 * traced)} of the time"
         yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced else ""))
-    if waits is not None and waits.share >= LEAST_SHARE:
-        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share)
+    elif (batches := _first_batches(lane, waits)) is not None:
+        share = units.percent(100 * batches.cost_ns / batches.of_ns)
+        text = f"{FIRST_BATCHES}, {units.several(batches.count, 'time')}: {share} of the time"
+        yield Concern("waits", text)
+    elif waits is not None and waits.share >= LEAST_SHARE:
+        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share * steps_share(lane))
         yield Concern(
             "waits",
             f"{steps} of {units.count(steady.steps)} took {share} of the time, more than {TIMES_MEDIAN} times "
             f"the median each and up to {units.duration(waits.longest_s)}"
             + (f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""),
         )
+
+
+def _first_batches(lane: LaneState, waits: Waits | None) -> CauseSeen | None:
+    """Return the cause that most of the steps which waited are the first of an epoch; None if they are not."""
+    if waits is None or waits.share < LEAST_SHARE:
+        return None
+    seen = (one for one in lane.script.causes if one.cause == "epoch_batch" and one.of_ns)
+    return next(
+        (one for one in seen if 2 * one.count >= waits.steps and one.cost_ns >= LEAST_SHARE * one.of_ns), None
+    )
 
 
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+) in (.+)')
@@ -357,7 +374,9 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         loss: The largest avoidable loss of its time, if it is large.
         brief: Whether the worst alone is told.
     """
-    result = concerns(snapshot, lane)
+    result = [
+        one for one in concerns(snapshot, lane) if FIRST_BATCHES not in one.text or FIRST_BATCHES not in loss
+    ]
     if lane.trouble is not None:
         before = [one.text for one in result if one.id != "stands_still" and one.is_fault and not brief]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])

@@ -15,7 +15,8 @@ for input is that of TensorFlow's profiler for "highly input-bound".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from tfmon.model.profile import BottleneckKind
 
@@ -74,6 +75,15 @@ class Evidence:
                 return 0.0
             case _:
                 return getattr(self, kind.replace("-", "_")) or 0.0
+
+    def of_time(self, steps_share: float) -> Evidence:
+        """Return the same parts in percent of all time, of which the steps take `steps_share`."""
+        parts: dict[str, Any] = {
+            name: None if part is None else part * steps_share
+            for name, part in asdict(self).items()
+            if name not in ("retraced_steps", "eager")
+        }
+        return replace(self, **parts)
 
     def largest(self, part: float) -> bool:
         """Return whether a part is larger than any other; a step that is not split counts as two halves."""

@@ -16,6 +16,9 @@ from tfmon.model.window_sums import WindowSums
 ASYNCHRONOUS = 0.25
 """Work that is left after the call, as a share of the call, from which on the device runs behind the host."""
 
+PAUSES = ("between epochs", "validation", "evaluate", "predict", "outside the steps")
+"""Reasons of discarded time that are the script's own: it lies between steps."""
+
 NO_COPY = Missing("the batch is in the host's memory already")
 COPY_IN_STEP = Missing("the step splits the batch over the devices and copies the parts itself")
 NOT_SPLIT = Missing("no profile tells how the step's time splits")
@@ -54,6 +57,15 @@ class Shares:
     """Calls in which a tf.function was traced, without their computing where that is known."""
     asynchronous: bool = False
     """True where the device works while the host goes on."""
+
+
+def steps_share(lane: LaneState) -> float:
+    """Return the share of a lane's time from its first step to its last that its steps take; the rest is pauses.
+
+    Sentences state shares of all that time, so that they can be compared; `Shares` has those of the steps' time.
+    """
+    own = (one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback "))
+    return max(0.01, 1 - sum(own))
 
 
 def shares_of(lane: LaneState) -> Shares | None:

@@ -142,7 +142,7 @@ class CauseSeen(LaneEvent):
     cost_ns: Amount = 0
     """What it took in all."""
     of_ns: Amount = 0
-    """How long the process has loaded TensorFlow by then, without the time that it was paused."""
+    """The time since the first step began: pauses between epochs count, suspension does not."""
     figures: dict[str, float] = field(default_factory=dict)
     """Further figures of its sentence, by name."""
 

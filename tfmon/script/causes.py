@@ -51,6 +51,16 @@ class Causes:
         self.named_ns = 0
         """What all that was seen took."""
         self._seen: dict[tuple[str, str, str], Observation] = {}
+        self._first_ns = 0
+        """When the first step began; 0 before."""
+
+    def training_begins(self, at_ns: int) -> None:
+        """Record when the first step began: counts and times are told from then on."""
+        if self._first_ns:
+            return
+        self._first_ns = at_ns
+        for seen in self._seen.values():
+            seen.count = seen.cost_ns = 0
 
     @property
     def unnamed_ns(self) -> int:
@@ -84,7 +94,8 @@ class Causes:
 
     def news(self, *, all_of_them: bool = False) -> Iterable[CauseSeen]:
         """Return the causes that are due to be told."""
-        now_ns, passed_ns = lane_clock.now_ns(), self.passed_ns
+        now_ns = lane_clock.now_ns()
+        passed_ns = now_ns - self._first_ns if self._first_ns else 0
         for seen in list(self._seen.values()):
             changed = seen.changed and now_ns >= seen.next_ns
             if not (changed or all_of_them or passed_ns > (1 + STALE_SHARE) * seen.told_ns):

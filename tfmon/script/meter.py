@@ -12,6 +12,7 @@ from typing import Any
 
 from tfmon.model.lane_clock import lane_clock
 from tfmon.model.requests import TakeProfile
+from tfmon.script.causes import causes
 from tfmon.script.reporting import ScriptReporter
 from tfmon.script.tf_feed import TensorFlowFeed
 from tfmon.trainer.capture import Capture, CaptureError
@@ -93,6 +94,7 @@ class Meter:
         self._began_ns = at_ns or lane_clock.now_ns()
         if not clock.last_end_ns:
             self.skip_feed()
+            causes.training_begins(self._began_ns)
             self._warm_up_began_ns = self._warm_up_began_ns or self._began_ns
             control.begin_window(self._began_ns)
 
