@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
 
 RECORDED_S = 3.0
-"""The recording of a run begins within this time of its lanes, or not at all."""
 
 
 @click.command
@@ -68,7 +67,6 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
 
 
 def _local_viewer(word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool) -> Viewer:
-    """Return a viewer of the run under way on this machine that a word names; show one that is over."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
     from tfmon.model.views import is_locked
@@ -90,7 +88,6 @@ def _local_viewer(word: str, meanwhile: Callable[[], object], screen: ScreenSett
 def _remote_viewer(
     host: str, word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool
 ) -> Viewer:
-    """Return a viewer of the run under way on another machine that a word names; show one that is over."""
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
     from tfmon.recordings import library
@@ -170,7 +167,7 @@ def _watch_start(
 
 
 def _interrupt(connection: socket.socket) -> None:
-    """End what was just started, and wait until it has ended; at once where it is interrupted again."""
+    """End a run that was just started, and wait until it has ended; at once if the user interrupts again."""
     from tfmon.api.sockets import ViewerCall
     from tfmon.model import codec
 
@@ -183,7 +180,6 @@ def _interrupt(connection: socket.socket) -> None:
 
 
 def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoReturn:
-    """Show a run until the user leaves or it is over, then print what came of it."""
     from tfmon.api import live
 
     viewer.counted = not viewer.is_remote
@@ -192,7 +188,6 @@ def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoRetu
 
 
 def _end(viewer: Viewer) -> NoReturn:
-    """End a run, wait for that, and print what came of it."""
     from tfmon.api.run import ended
 
     with ended(viewer):
@@ -225,7 +220,6 @@ def _say_how_to_attach(viewer: Viewer) -> None:
 
 
 def _check_over(name: str, *, running: bool, end: bool) -> None:
-    """Raise UsageError for a recorded run that is not over, or that is to be ended though it is over."""
     if running:
         raise UsageError(
             f"{name} runs on the screen or in the foreground of its own tfmon", "start it with --detach"
@@ -235,7 +229,6 @@ def _check_over(name: str, *, running: bool, end: bool) -> None:
 
 
 def _show_recording(path: Path, screen: ScreenSettings) -> NoReturn:
-    """Show a run that is over as it ended."""
     from tfmon.api import live
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import Recording

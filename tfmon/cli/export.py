@@ -150,7 +150,6 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _one_line(output: str | None) -> Iterator[None]:
-    """Say in one line which file cannot be written."""
     from tfmon.recordings.header import RecordingError
 
     try:
@@ -164,7 +163,6 @@ def _one_line(output: str | None) -> Iterator[None]:
 
 
 def _check(target: Path, *, force: bool) -> None:
-    """Raise UsageError before any work for a file that could not be written after it."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder", "name a file in it")
     if not target.absolute().parent.is_dir():
@@ -180,10 +178,7 @@ def _write(text: str, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
-    """Open the file to write to, which must be a new one unless `force` says otherwise; without a name, stdout.
-
-    What was there stays until all of the new file is written.
-    """
+    """Open the file to write to; without a name, stdout. The old content stays until the new file is complete."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -191,7 +191,6 @@ def _settings_text(config: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _write_settings(path: Path) -> None:
-    """Write a new settings file that only its owner may read."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -41,7 +41,7 @@ COMMANDS = {
     "verify": ("scenarios", "Measure what is claimed about scenarios."),
     "watch": ("race", "Watch your own script in one lane."),
 }
-"""Each command: its module, and what the list of commands says of it."""
+"""Each command: its module, and its line in the list of commands."""
 
 
 class Commands(click.Group):
@@ -103,9 +103,6 @@ def cli(ctx: click.Context) -> None:
 
         with race.make_context("race", [], parent=ctx) as race_context:
             race.invoke(race_context)
-
-
-# ---------------------------------------------------------------- what a shell completes
 
 
 SHELLS = ("bash", "zsh", "fish")

@@ -44,7 +44,7 @@ class TakesCommand(click.Command):
 
 
 def _command_of(notebook: str) -> tuple[str, ...]:
-    """Return the command that runs a notebook as a script; say what of it is not run."""
+    """Return the command that runs a notebook as a script; print which cells are not run."""
     from tfmon.api.notebook import notebook_script
     from tfmon.api.options import interpreter
 
@@ -75,11 +75,7 @@ def why_no_screen() -> str:
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 
 
-# ---------------- the options: each is named as the argument of `tfmon.race` or `tfmon.sweep`
-
-
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds several options, in this order."""
     return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
@@ -212,7 +208,6 @@ screen = _all(
         "--readonly/--no-readonly", default=None, help="Show the race to others: no key changes anything."
     ),
 )
-"""The options of the screen of a race: also `readonly`."""
 flags = _all(
     *(
         click.option(f"--{name}", name, metavar="VALUE", help="As for tfmon race.")

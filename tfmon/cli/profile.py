@@ -119,14 +119,13 @@ def profile(
 
 
 def _print(profile: Profile, as_json: bool) -> None:
-    """Print one profile."""
     from tfmon.reports.profile import to_json, to_text
 
     options.print_result(to_json(profile) if as_json else to_text(profile), "")
 
 
 def _check_writable(chrome: str | None) -> None:
-    """Raise UsageError where the trace cannot be written: that is known before a profile is taken."""
+    """Raise UsageError before a profile is taken if the trace cannot be written."""
     if not chrome:
         return
     target = Path(chrome)
@@ -151,7 +150,6 @@ def _folder_for(keep: str) -> Path:
 def _kept(
     words: Sequence[str], folder: Path, python: str | None, *, merged: bool
 ) -> tuple[ProfiledSide, ProfiledSide]:
-    """Return two kept profiles; a trace of each is written into the folder where they are to be merged."""
     from tfmon.api.options import interpreter
     from tfmon.api.profiles import kept_side
 
@@ -172,7 +170,6 @@ def _profiled(
     profiles: int,
     **given: Any,  # noqa: ANN401
 ) -> ProfileRun:
-    """Profile one lane, or two in turns."""
     from tfmon.api.options import race_options, raced
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over

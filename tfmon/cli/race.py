@@ -142,9 +142,9 @@ def _start(
     notify: str | None,
     **_: object,
 ) -> NoReturn:
-    """Race on the screen; without it where the options say so or no screen can be drawn.
+    """Race on the screen, or without it if the options say so or no screen can be drawn.
 
-    A user's command on the screen, and what is detached, runs in a process of its own, which outlives the screen.
+    A user's command on the screen, and a detached race, run in their own process, which outlives the screen.
     """
     from tfmon.api.notify import in_terminal
     from tfmon.api.options import unwatched
@@ -200,7 +200,7 @@ def _start(
 
 
 def _result(program: Program, *, as_json: bool = False) -> object:
-    """Return the result of the race as text. Its writers are loaded late: a screen opens without them."""
+    """Return the result of the race as text. Its writers are loaded late so that a screen opens without them."""
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
     from tfmon.reports.race_json import to_json

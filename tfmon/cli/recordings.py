@@ -158,7 +158,6 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
 
 
 def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str | None) -> list[str]:
-    """Return a line for each recorded run, and for each under way whose recording is not among these."""
     infos, place = [run.info() for run in listed], f"{host}/" if host is not None else ""
     attachable = {run.name: run.greeting.scenario for run in live}
     width = max((len(info.id) for info in infos), default=0)
@@ -174,7 +173,6 @@ def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str
 
 
 def _sweep_lines(attachable: Container[str]) -> list[str]:
-    """Return a line for each of the latest sweeps, with its answer, and where they are."""
     from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep import OPEN, rank
     from tfmon.model.views import is_locked
@@ -198,7 +196,6 @@ def _sweep_lines(attachable: Container[str]) -> list[str]:
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
-    """List what the lanes of a recorded race wrote, or copy what one of them did."""
     from tfmon.model.views import IN_PLACE, WRITTEN, View, files_of, is_locked, take_out, tidy
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import peek

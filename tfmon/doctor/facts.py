@@ -169,9 +169,6 @@ class Facts:
         return next((one.version for one in self.distributions if one.name == name), "")
 
 
-# ---------------- what a check is, and what it finds
-
-
 OK, WARNING, BROKEN, NOT_APPLICABLE = "ok", "warning", "broken", "not applicable"
 TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"
 """Subjects: whether TensorFlow runs, whether it has a GPU, whether a race is fair."""

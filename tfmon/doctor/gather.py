@@ -130,9 +130,6 @@ def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | Non
     return open_libraries(facts.python.executable, facts.home, facts.build, environ=environ)
 
 
-# ---------------- the machine around the interpreter
-
-
 WATCH_S = 0.3
 """Shortest time over which the load of others is measured."""
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}

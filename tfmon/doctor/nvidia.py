@@ -199,9 +199,6 @@ def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, 
     return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
 
 
-# ---------------- the CUDA libraries: whether TensorFlow can open each, and whether they are those it wants
-
-
 _CUDA = "and-cuda"
 """TensorFlow's extra that brings the CUDA packages."""
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"

@@ -158,9 +158,6 @@ def _in_image(facts: Facts, command: str) -> str:
     return f"{command}  # as RUN in the image, to keep it" if facts.platform.container else command
 
 
-# ---------------- versions, and what TensorFlow requires of other packages
-
-
 def release(version: str) -> tuple[int, ...]:
     """Return the numbers of a version without a suffix: (2, 18, 0) of "2.18.0rc1"; () of what is not a version."""
     try:

@@ -210,8 +210,6 @@ class Children:
             spare.hear(event)
         return spare is None and self._processes.get(process.lane) is process
 
-    # ---------------------------------------------------------------- what the scheduler decides
-
     def send(self, lane: str, request: Request) -> None:
         """Send a request to a lane, if it has a process."""
         if lane in self._processes:

@@ -78,8 +78,6 @@ class LaneGroup:
         """End every lane, and return when all are gone."""
         self.running.stop()
 
-    # ---------------------------------------------------------------- requests of the user
-
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Request another setting of a lane; a knob that is not live restarts the lane with it."""
         with self._lock:

@@ -174,9 +174,6 @@ def lock_file() -> tuple[int, str]:
         return os.dup(file.fileno()), token
 
 
-# ---------------------------------------------------------------- a user's command whose monitor is killed
-
-
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A shell that ends a process group once `pipe_fd` is closed, as by the death of the monitor."""

@@ -117,8 +117,6 @@ class LaneProcess(ABC):
         """Tell why the child does not get all of tfmon's standard input."""
         self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
 
-    # ---------------------------------------------------------------- the reader's side
-
     def tell_output(self, *, last: bool = False) -> None:
         """Tell what the child printed, a few times a second at most."""
         news = self.output.news(time.monotonic_ns(), last=last)
@@ -155,9 +153,6 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# ---------------- where it runs besides the monitor's own machine
-
-
 class Place(Protocol):
     """Another machine that lanes can be started on."""
 
@@ -174,9 +169,6 @@ class Place(Protocol):
 
     def continue_with_monitor(self) -> None:
         """Continue its lanes. Thread: also a signal's handler."""
-
-
-# ---------------- on the monitor's own machine
 
 
 ENDS_WITHIN_S = 2.0
@@ -221,8 +213,6 @@ class LocalProcess(Child, LaneProcess):
         """Continue the child unless it was suspended before. Thread: also a signal's handler."""
         if not self._suspended:
             self._kill_now(signal.SIGCONT)
-
-    # ---------------------------------------------------------------- the reader's side
 
     @property
     def ends_soon(self) -> bool:

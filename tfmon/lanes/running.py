@@ -59,8 +59,6 @@ class RunningLanes:
         self.suspension = Suspender(self.children.suspendable, self._record_suspension, self.thread_failed)
         self.stopped = False
 
-    # ---------------------------------------------------------------- one race after another
-
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once these lanes are stopped."""
         with self.lock:
@@ -84,8 +82,6 @@ class RunningLanes:
             self.stopped = True
             self._break_off_renewal()
         self.children.close()
-
-    # ---------------------------------------------------------------- processes and what they say
 
     def start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
         """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
@@ -192,8 +188,6 @@ class RunningLanes:
                     self.session.accept(replace(failed, lane=lane.spec.name))
         start_thread("tfmon-end", lambda: self.children.end(processes), lambda _reason: None)
 
-    # ---------------------------------------------------------------- what the scheduler decides
-
     def started(self) -> None:
         """Record that the lanes got the start signal, and start the clock that ends the race."""
         self.session.start_clock(time.monotonic_ns())
@@ -258,8 +252,6 @@ class RunningLanes:
             ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
             self._accept(None, ended)
 
-    # ---------------------------------------------------------------- what the watchdog notices
-
     def report_stall(self, lane: str, since_ns: int) -> None:
         """Record that a lane hangs; the race goes on without it until it says something."""
         with self.lock:
@@ -317,8 +309,6 @@ class RunningLanes:
         with self.lock:
             for name in self.settings:
                 self.session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
-
-    # ---------------------------------------------------------------- what is known of the processes
 
     def processes(self) -> dict[str, int]:
         """Return the process that leads each lane that runs, and under blank names the spare workers."""

@@ -106,8 +106,6 @@ class Scheduler:
         """True while a lane trains."""
         return bool(self._training)
 
-    # ---------------------------------------------------------------- what the lanes say
-
     def ready(self, lane: str) -> None:
         """Note that a lane is warm and waits; those of short steps are ready first, and train first."""
         if not self._started:
@@ -175,8 +173,6 @@ class Scheduler:
         """Note that the time is over that a spare worker had between two rounds."""
         self._spare_loads = False
         self._act()
-
-    # ---------------------------------------------------------------- what the user requests
 
     def pause(self, lanes: Iterable[str]) -> None:
         """Pause lanes."""

@@ -119,9 +119,6 @@ class SpareWorker:
                 self.process, self._keep, self._failed = None, False, True
 
 
-# ---------------- when processes are replaced by fresh ones
-
-
 FRESH_EVERY_S = 20.0
 """How long processes race before fresh ones replace them. A restart takes about 3 s of no measurement."""
 PREPARE_S = 10.0

@@ -115,9 +115,6 @@ class CounterRate:
         return Missing("the system's counter was reset") if grown < 0 else grown * 1e9 / (at_ns - before[1])
 
 
-# ---------------- patience with a slow driver
-
-
 SLOW_NS = 50_000_000
 """Reading something fast takes microseconds; the slowest calls by design, two of them, take 40 ms together."""
 LEAST_S, MOST_S = 5.0, 60.0

@@ -224,9 +224,6 @@ def _is_gpu_on_bus(root: Path) -> bool:
     )
 
 
-# ---------------- the probes of a machine, and one look at its GPUs
-
-
 BEFORE_S = 5.0
 """How many of the last seconds the load is the mean of, as far as the driver keeps it."""
 TIMEOUT_S = 10.0

@@ -157,9 +157,6 @@ def doubt(visibility: GpuVisibility) -> str:
     return ""
 
 
-# ---------------- CUDA_VISIBLE_DEVICES, read as CUDA reads it
-
-
 def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
     """Return the places in `uuids` of the visible GPUs, in the order a program counts them.
 

@@ -154,8 +154,6 @@ def hlo_type(name: str) -> str:
     return _NUMBER.sub("", name)
 
 
-# ---------------- the stages of the input pipeline, and how much work each of them had
-
 _ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
 """The second: a stage starts a function, whose number it has."""
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")

@@ -68,9 +68,6 @@ class Space:
     """What the profiler itself says went wrong."""
 
 
-# ---------------- sets of time as sorted lists of intervals that do not touch: united, cut and measured
-
-
 Interval: TypeAlias = tuple[int, int]
 Times: TypeAlias = list[Interval]
 """Sorted by beginning, none empty, none touching the next."""
@@ -128,8 +125,6 @@ def without(left: Times, right: Times) -> Times:
             times.append((start, end))
     return times
 
-
-# ---------------- the trace as JSON for trace viewers: https://ui.perfetto.dev, chrome://tracing
 
 _EXACT = 1 << 53
 """JavaScript knows whole numbers exactly only up to here; larger ones are identities, and are written as text."""

@@ -14,7 +14,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.recordings.figures import Change, LaneFigures, Lead, RaceFigures, change_of
 
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
-"""Facts of a machine that are not found out for every race, nor in older recordings."""
+"""Facts of a machine that older recordings lack, and that not every race collects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LanePair:
     first: LaneFigures
     second: LaneFigures
     change: Change | None
-    """Of the throughput; None where one of them measured nothing."""
+    """Of the throughput; `None` if one of the lanes measured nothing."""
 
     @property
     def id(self) -> str:
@@ -37,7 +37,6 @@ class Difference:
     """Something besides the figures that was not the same."""
 
     about: str
-    """`scenario`, `lanes`, `knobs`, `versions`, `machine` or `environment`."""
     what: str
     first: str
     second: str
@@ -52,7 +51,7 @@ class Comparison:
     lanes: tuple[LanePair, ...]
     unpaired: tuple[str, ...]
     verdict: Change | None
-    """Of the ratio between the lanes; None where one of the races has none, or another winner."""
+    """Of the ratio between the lanes; `None` if one of the races has none, or another winner."""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -82,7 +81,7 @@ def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> 
 
 
 def _change(one: LaneFigures, other: LaneFigures, prior: BetweenProcesses | None) -> Change | None:
-    """Return the throughput of a lane over that of one of another race; slices of two races are not paired."""
+    """Return the change of the throughput. Slices of two races are not paired."""
     result = change_of([(one.measured, other.measured)], prior)
     if result is not None:
         return result
@@ -104,7 +103,7 @@ def _verdict(first: Lead, second: Lead) -> Change | None:
 def _paired(
     first: Sequence[LaneFigures], second: Sequence[LaneFigures]
 ) -> tuple[list[tuple[LaneFigures, LaneFigures]], list[str]]:
-    """Pair lanes of one kind of device by their id, the others by their place, or else device, in their order."""
+    """Pair lanes by device and id, the others by device and order, the rest by order."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneFigures, LaneFigures]] = []
     keys: tuple[Callable[[LaneFigures], object], ...] = (
@@ -152,7 +151,6 @@ def _differences(first: RaceFigures, second: RaceFigures, lanes: tuple[LanePair,
 
 
 def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Yield what two machines are compared by: not by what is only known of one, and not by when they started."""
     unknown = Machine()
     for part, value in asdict(one).items():
         values = value, getattr(other, part)

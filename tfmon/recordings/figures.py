@@ -1,7 +1,6 @@
-"""The figures of a race that another race is compared with, and how much faster a lane was in one than in another.
+"""The figures of a race for a comparison with another race.
 
-The slices of two races are not paired: each race has its own mean, as unsure as slow changes of the machine make
-it. Of several races on each side, how much their means scatter tells all of that.
+Slices of two races are not paired. With several races on each side, the scatter includes slow machine changes.
 """
 
 from __future__ import annotations
@@ -31,29 +30,27 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import guard
 
 LEAST_RACES = 3
-"""Several races on each side must be so many of which the throughput is known; others may have too few slices."""
+"""Races with a known throughput that each side needs if it has several. Others may have too few slices."""
 BETWEEN_RACES_SD = 0.01
-"""Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
-
-A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual
-machines with busy neighbours it was 0.03 to 0.08. Several races on each side say it themselves.
-"""
+"""Assumed standard deviation of the log ratio of two equal races, one soon after the other. A judgement: three
+races on an idle machine differed by 0.005, on virtual machines with busy neighbours by 0.03 to 0.08."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLane:
-    """What a race measured of one lane, as far as another race is compared with it."""
+    """The figures of one lane that a race is compared by."""
 
     center: Center | None
-    """The mean logarithm of its throughput in examples/s; None from too few slices."""
+    """Mean logarithm of the throughput in examples/s; `None` if there were too few slices."""
     others_cores: Reading
-    """How many cores other programs kept busy in its slices."""
+    """Cores that other programs kept busy in the slices."""
     stolen_share: Reading
-    """Share of one core's time in them that the hypervisor gave to other machines."""
+    """Share of one core's time that the hypervisor gave to other machines in the slices."""
     peak_bytes: Reading = NOT_SAMPLED
-    """Most memory that its processes shared with no other."""
+    """Peak of the memory that its processes share with no other process."""
     gpu_peak_bytes: Reading = NOT_SAMPLED
-    """Most GPU memory that the framework allocated; without an allocator that says so, what is used at the end."""
+    """Peak of the GPU memory that the framework allocated, or the memory in use at the end if no peak is
+    reported."""
 
     @classmethod
     def of(cls, lane: LaneState, known: Snapshot) -> MeasuredLane:
@@ -75,11 +72,10 @@ class MeasuredLane:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure of the second race over that of the first."""
+    """A figure of the second race divided by the one of the first."""
 
     ratio: float
     low: float | None
-    """End of the 95 % interval; None where there is none."""
     high: float | None
 
 
@@ -107,7 +103,6 @@ def change_of(
 
 
 def _mean_cores(readings: Sequence[Reading]) -> Reading:
-    """Return the mean of readings in percent of a core, in cores."""
     values = [value for one in readings if (value := known_value(one)) is not None]
     return sum(values) / len(values) / 100 if values else NOT_SAMPLED
 
@@ -123,13 +118,12 @@ class Lead:
     winner: str | None
     ratio: float | None
     low: float | None
-    """End of the 95 % interval; None where there is none."""
     high: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """What is compared of a lane, as it was at the end of its race."""
+    """The figures of a lane in several races, or in one."""
 
     id: str
     title: str
@@ -139,7 +133,7 @@ class LaneFigures:
     processor: str
     settings: dict[str, KnobValue]
     versions: dict[str, str]
-    """Of TensorFlow, Keras, NumPy and Python; "" for unknown."""
+    """Versions of TensorFlow, Keras, NumPy and Python; empty if unknown."""
     trouble: str
     examples_per_s: float | None
     measured: MeasuredLane
@@ -151,7 +145,7 @@ class LaneFigures:
 
     @classmethod
     def of(cls, lane: LaneState, end: Snapshot) -> LaneFigures:
-        """Return those of a lane."""
+        """Return the figures of a lane."""
         return cls(
             id=lane.spec.id or lane.spec.name,
             title=lane.title,
@@ -169,7 +163,7 @@ class LaneFigures:
 
 @dataclass(frozen=True, slots=True)
 class RaceFigures:
-    """What is compared of a race."""
+    """The compared figures and facts of a race."""
 
     id: str
     scenario: str
@@ -179,7 +173,7 @@ class RaceFigures:
     tfmon: str
     environment: dict[str, str]
     machines: dict[str, Machine]
-    """By host; the monitor's own is that of ""."""
+    """By host; the key of the monitor's own machine is empty."""
     contended: bool
     between: BetweenProcesses | None
     lanes: tuple[LaneFigures, ...]
@@ -187,7 +181,7 @@ class RaceFigures:
 
     @classmethod
     def of(cls, id: str, header: Header, end: Snapshot) -> RaceFigures:
-        """Return those of a recorded race; `end` is what was known at its end."""
+        """Return the figures of a recorded race; `end` is the snapshot at its end."""
         result = find_verdict(end)
         low, high = (result.interval.low, result.interval.high) if result.interval is not None else (None, None)
         return cls(

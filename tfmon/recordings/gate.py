@@ -22,42 +22,40 @@ MORE_MEMORY: GateKind = "more memory"
 NOT_MORE_MEMORY: GateKind = "not more memory"
 CANNOT_TELL: GateKind = "cannot tell"
 PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
-"""What a gate watches for, and its answer where that is not so."""
+"""The two questions of a gate, and the answer if the lane passes."""
 Pair: TypeAlias = tuple[Comparison, LanePair]
-"""A lane of both races of a comparison."""
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
-"""Share of its time that a thread loses at most to one other on its core: the scheduler lets them take turns."""
+"""Largest share of its time that a thread loses to one other thread on its core: the scheduler alternates them."""
 LEAST_EXPLAINED = 1.01
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
     f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
 )
-"""Why there is no interval of one race on each side, and of several."""
+"""Reasons for a missing interval: of one race on each side, and of several."""
 FEW_PROCESSES = f"how much equal processes differ is not known: give {LEAST_RACES} races or more on each side"
 
 
 @dataclass(frozen=True, slots=True)
 class LaneGate:
-    """What the gate says of one lane."""
+    """The result of the gate for one lane."""
 
     lane: str
     kind: GateKind
     reason: str
     ratio: float | None = None
-    """Throughput, or peak of the memory, of the run over that of the baseline; None where it is unknown."""
+    """Throughput or peak memory of the run divided by the baseline's; `None` if unknown."""
     low: float | None = None
     high: float | None = None
     needed: float | None = None
-    """The smallest limit that races as noisy as these can decide; None where noise is not what is in the way."""
+    """The smallest limit that races with this noise can decide; `None` if noise is not the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the gate says of a race: the worst of what it says of its lanes."""
+    """The result of the gate for a race: the worst of its lanes."""
 
     watched: GateKind
-    """`slower`, or `more memory`."""
     limit: float
     lanes: tuple[LaneGate, ...]
 
@@ -104,9 +102,8 @@ def judge(
     Args:
         races: Comparisons of a run with the baseline that was raced beside it.
         limit: The share.
-        watched: `slower`, by throughput in examples/s, or `more memory`, by the peak of what a lane's processes
-            share with no other, and by that of the GPU memory that the framework has allocated.
-        kind: Of the intervals: `ALWAYS_VALID` for a race that is judged again and again.
+        watched: `slower` compares examples/s; `more memory` the peaks of private memory and allocated GPU memory.
+        kind: `ALWAYS_VALID` for a race that is judged again and again.
     """
     for one in races:
         before, after = one.first.scenario, one.second.scenario
@@ -128,13 +125,12 @@ def judge(
 
 
 def _memories(pairs: Sequence[Pair]) -> list[str]:
-    """Return which memories of a lane are compared: its GPU's where any of its races knows it."""
     sides = [lane.measured for _, pair in pairs for lane in (pair.first, pair.second)]
     return ["memory", *([GPU_MEMORY] if any(known(one.gpu_peak_bytes) is not None for one in sides) else [])]
 
 
 def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
-    """Return the outcome for one memory of a lane. A race is one process of it, so one race has no interval."""
+    """Return the result for one memory of a lane. A race is one process of it, so one race has no interval."""
     part = "gpu_peak_bytes" if memory == GPU_MEMORY else "peak_bytes"
     measured = [(pair.first.measured, pair.second.measured) for _, pair in pairs]
     before, after = (
@@ -155,7 +151,6 @@ def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, 
 
 
 def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
-    """Return the outcome for the throughput of one lane, which every race should have."""
     measured = [(pair.first.measured, pair.second.measured) for _, pair in pairs]
     lane, reason = pairs[0][1].second.name, _obstacle(pairs, count, contended=True)
     change = change_of(measured, pairs[0][0].second.between, looks)
@@ -176,13 +171,11 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a lane lost of its speed, or takes more memory, as shares of what it had in the baseline."""
+    """The loss of speed, or the growth of memory, of a lane, as shares of the baseline."""
 
     middle: float
     width: float
-    """How far the interval reaches from the middle to its worse end."""
     worst: float
-    """The worse end of the interval."""
 
 
 def _decide(
@@ -196,17 +189,14 @@ def _decide(
     beyond: bool,
     explained: bool = False,
 ) -> LaneGate:
-    """Return the outcome for a lane.
+    """Return the result for a lane.
 
     Args:
-        lane: Its name.
-        watched: `slower` or `more memory`.
         said: The change in words.
-        change: The change with its interval.
-        loss: The same as a loss.
+        loss: The same change as a loss.
         limit: The largest loss that is allowed.
-        beyond: Whether the whole interval is past the limit, whatever others took.
-        explained: Whether it is past the limit, but others may explain it.
+        beyond: Whether the whole interval is past the limit, despite the load of other programs.
+        explained: Whether it is past the limit, but other programs may explain it.
     """
     figures = change.ratio, change.low, change.high
     if beyond:
@@ -230,11 +220,10 @@ def _said(change: Change, less: str, more: str) -> str:
 def _explained(
     less: Sequence[MeasuredLane], more: Sequence[MeasuredLane], cores: int, name: str
 ) -> tuple[float, str]:
-    """Return the factor by which others slowed `more` down at most, beyond `less`, and what to say of it, or "".
+    """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation or "".
 
-    What others took alike on both sides slows both down. A thread loses to one program more at most the share
-    `BESIDE` of its time, and no more than that one took; all threads together lose what others took of all cores.
-    While a core is stolen, it stands still.
+    A thread loses at most the share `BESIDE` to one other program, and never more than that program used; all
+    threads together lose at most the use of the others on all cores. While a core is stolen, it stands still.
     """
     others = max(0.0, _mean([one.others_cores for one in more]) - _mean([one.others_cores for one in less]))
     stolen = max(0.0, _mean([one.stolen_share for one in more]) - _mean([one.stolen_share for one in less]))
@@ -250,13 +239,12 @@ def _explained(
 
 
 def _mean(readings: Sequence[Reading]) -> float:
-    """Return the mean of what is known; 0 where nothing is."""
     values = [value for one in readings if (value := known(one)) is not None]
     return sum(values) / len(values) if values else 0.0
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    """Return why a difference of the figures would say nothing of the program; empty if nothing is in the way."""
+    """Return why a difference of the figures does not concern the program; empty if it does."""
     obstacles = [] if len(pairs) == count else ["not every race has it"]
     for one, pair in pairs:
         obstacles += _obstacles(one.first, one.second, pair, contended)

@@ -31,13 +31,13 @@ version. 3: views have no `kept`; what only a gate reads of a lane is in `figure
 `error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""Of what was known, the longest line, eight lanes take 7 MiB."""
+"""The longest line, a snapshot with eight lanes, takes 7 MiB."""
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
     "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""The only recorded environment variables: those that make TensorFlow faster or slower."""
+"""The only recorded environment variables: they change the speed of TensorFlow."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
@@ -47,33 +47,32 @@ class RecordingError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a recording is of."""
+    """The first line of a recording: the race that it records."""
 
     schema: int
     tfmon: str
     python: str
     """Of tfmon itself; each lane reports its own."""
     tensorflow: str | None
-    """As installed beside tfmon; None where the lanes use another Python. Each lane reports what it loaded."""
+    """The version beside tfmon; `None` if the lanes use another Python. Each lane reports its own."""
     started: str
     """Local time with its offset from UTC, ISO 8601."""
     started_ns: int
-    """The same moment on the clock of the events."""
     scenario: str
     title: str
     source: str
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
-    """Every knob of the scenario with its default; LaneStarted has what a lane started with."""
+    """Every knob of the scenario with its default; LaneStarted has the values at the start."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, Machine] = field(default_factory=dict)
-    """The other machines of the lanes, as `LaneSpec.host` calls them."""
+    """The other machines of the lanes, by `LaneSpec.host`."""
     between: BetweenProcesses | None = None
-    """What earlier races told of equal processes: a part of every interval."""
+    """The between-process variance of earlier races: a part of every interval."""
     views: dict[str, View] = field(default_factory=dict)
-    """How the lanes of a user's command saw the working folder, by host, and where what they wrote is."""
+    """The views of the working folder for a user's command, by host, and the folder of the lanes' files."""
 
     @property
     def lane_names(self) -> dict[str, str]:
@@ -110,11 +109,10 @@ class Closed:
     at_ns: int
     events: int
     seconds: float | None
-    """From the start signal to the end; None for a race that never started."""
+    """From the start signal to the end; `None` if the race never started."""
     verdict: str
     ratio: float | None
     tensorflow: str | None
-    """As the first lane loaded it."""
     lanes: tuple[str, ...] = ()
     """Titles of the lanes at the end; older recordings have none."""
     failure: str = ""
@@ -168,7 +166,6 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
 
 
 def _failures(known: Snapshot) -> Iterator[str]:
-    """Say which lanes failed and why, in one line each: a script's own last words, if it left any."""
     for lane in known.lanes:
         if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
             continue
@@ -179,7 +176,6 @@ def _failures(known: Snapshot) -> Iterator[str]:
 
 
 def _installed_tensorflow() -> str | None:
-    """Return the version of the installed TensorFlow, without loading it."""
     from importlib.metadata import PackageNotFoundError, version  # late: it loads what reads e-mails
 
     for name in _TENSORFLOWS:
@@ -188,9 +184,6 @@ def _installed_tensorflow() -> str | None:
         except PackageNotFoundError:
             continue
     return None
-
-
-# ---------------- marks on the time line of a replay
 
 
 MARKING = {

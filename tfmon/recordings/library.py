@@ -22,7 +22,7 @@ FOLDER_VARIABLE = "TFMON_RECORDINGS"
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
-"""The rest of an interrupted rewriting is dropped after so long."""
+"""Temporary files of an interrupted rewriting are removed after this time."""
 
 
 def folder() -> Path:
@@ -78,15 +78,15 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One recording, as far as its first and last line tell."""
+    """One recording, from its first and last line."""
 
     path: Path
     size: int
     modified_s: float
     header: Header | None = None
-    """None for one that cannot be read."""
+    """`None` if the recording cannot be read."""
     closed: Closed | None = None
-    """None for one that was not closed."""
+    """`None` if the recording was not closed."""
     running: bool = False
     problem: str = ""
 
@@ -135,11 +135,9 @@ def run_id(path: Path) -> str:
 
 
 def find(word: str) -> Path:
-    """Return the recording that a word names.
+    """Return the recording with a path, an id, the beginning of an id, `last`, or `last~1` for the one before.
 
-    Args:
-        word: A path, an id, the beginning of an id, `last`, or `last~1` for the one before; a race that still runs
-            is not the last.
+    A race that still runs is not the last.
 
     Raises: RecordingError when there is none, or more than one.
     """

@@ -16,13 +16,13 @@ from tfmon.recordings.reader import Recording, guard
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 SEARCHED_EVENTS = 2_000
 KEEP_EVERY = 1_000
-"""A snapshot is kept after so many events, to seek back to."""
+"""Events between two kept snapshots, to which a seek goes back."""
 TICK_S = 0.15
 """Longest duration of one tick; on a slow machine, the clock of the replay lags."""
 
 
 class Player:
-    """Plays a recording in a session of its own. Thread: one."""
+    """Plays a recording in its own session. Thread: one."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -35,7 +35,6 @@ class Player:
         self._marks = tuple(recording.marks)
         self._started_ns = _started_ns(recording)
         self.session = Session(recording.header.machine, lambda: self._now_ns)
-        """What is known at the moment that is shown."""
         place = RecordingState(str(recording.path.absolute()))
         self.session.accept(RecordingChanged(at_ns=self._now_ns, recording=place))
         self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
@@ -110,7 +109,6 @@ class Player:
         self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
 
     def _go_to_place(self, place: int) -> None:
-        """Go to where just the first `place` events have happened."""
         with contextlib.suppress(RecordingError):  # it is told when it is played
             if recorded := self._recording.last_known(place):
                 self._kept.setdefault(recorded, self._recording.known_after(recorded))
@@ -122,7 +120,6 @@ class Player:
         self._play_to_place(place)
 
     def _play_to_place(self, place: int, deadline_s: float | None = None) -> None:
-        """Accept events until `place` of them have happened, or the time is up."""
         while self._next < place and not self._problem:
             try:
                 with guard(self._recording.path):
@@ -139,7 +136,6 @@ class Player:
 
 
 def _started_ns(recording: Recording) -> int | None:
-    """Return when the lanes got the start signal, if that is among the first events."""
     with contextlib.suppress(RecordingError), guard(recording.path):
         for place in range(min(SEARCHED_EVENTS, len(recording.times_ns))):
             event = recording.event(place)

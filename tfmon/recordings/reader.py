@@ -42,7 +42,7 @@ _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
 _BEGIN = re.compile(rb'{"type":"(?:%b)","lane":"[^"\\]*",(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED)
-"""How the line of an event without a mark begins, which is not parsed for the index."""
+"""Start of the line of an event without a mark, which is not parsed for the index."""
 
 
 class Recording:
@@ -52,15 +52,15 @@ class Recording:
         """Open a recording and index it; raises RecordingError for another file, another schema, and damage."""
         self.path = path
         self.torn = False
-        """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""
+        """True if its last line is cut off by a crash or a full disk, or is still being written."""
         self.closed: Closed | None = None
-        """Its last line; None for a recording that was not closed."""
+        """Its last line; `None` if the recording was not closed."""
         self.marks: list[TimeMark] = []
         self.times_ns = array("q")
-        """When each event happened; an event older than the one before gets the time of that."""
+        """Time of each event. An event older than its predecessor gets the predecessor's time."""
         self._offsets = array("q")
         self._known: dict[int, int] = {}
-        """Where it says what was known after so many events."""
+        """Position of the snapshot after a number of events."""
         self._file = self._open()
         try:
             self.header = _header(self.path, self._file.readline(LONGEST_LINE_BYTES + 1))
@@ -151,7 +151,6 @@ class Recording:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from None
 
     def _unpacked(self, packed: BinaryIO) -> BinaryIO:
-        """Return the contents as a temporary file, which can seek."""
         file = tempfile.TemporaryFile(prefix="tfmon-")  # noqa: SIM115 - the caller closes it
         try:
             with gzip.open(packed) as source:
@@ -204,7 +203,6 @@ class Recording:
                 self._offsets.append(offset)
 
     def _index_line(self, body: object) -> int | None:
-        """Index a line; return the time of its event, or None for the closing line."""
         if not isinstance(body, dict):
             raise CodecError("no object")
         kind, at_ns = body.get("type"), body.get("at_ns")
@@ -233,7 +231,6 @@ def _written_by(version: str) -> str:
 
 
 def _header(path: Path, line: bytes) -> Header:
-    """Return the header in the first line of a recording; raises RecordingError."""
     try:
         body = codec.parse(line)
     except CodecError:

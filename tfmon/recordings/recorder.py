@@ -21,13 +21,13 @@ from tfmon.recordings.header import Header, RecordingError, closed_of, header_of
 from tfmon.recordings.writer import Writer
 
 FLUSH_S = 1.0
-"""So much of a race is lost where tfmon is killed."""
+"""If tfmon is killed, this much of a race is lost."""
 MOST_PENDING = 50_000
 """Events that may wait for a disk that does not answer."""
 CHECK_BYTES = 2 * 2**20
 """The size of all recordings is checked whenever the one being written has grown by this."""
 SETTLED_S = 2.0
-"""A race whose lanes have ended is closed when it tells no more for so long: processes end a little later."""
+"""A race whose lanes have ended is closed after this time without an event: processes end a little later."""
 PATIENCE_S = 10.0
 
 
@@ -35,17 +35,15 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """What is known after it; only kept for the first and the last event of a race.
-
-    Events that wait for a slow disk would otherwise keep 12 kB each, the history of a lane.
-    """
+    """What is known after it; only for the first and the last event of a race, because a snapshot takes 12 kB."""
 
 
 class Recorder:
     """Keeps the journal of a session.
 
-    Where a file cannot be written, the race goes on, and the session gets the reason and the time.
-    Thread: its own; `close` from any.
+    If a file cannot be written, the race goes on, and the session gets the reason and the time.
+
+    Thread: its own, but `_take` runs with the session locked; `close` from any.
     """
 
     def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:
@@ -61,14 +59,12 @@ class Recorder:
         self._closing = threading.Event()
         self._writer: Writer | None = None
         self._stopped: Writer | None = None
-        """One that writes no more. Its file stays locked while the race runs, so that it does not look killed."""
+        """A writer that has stopped. Its file stays locked during the race, so that it does not look killed."""
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
         self._told_s = 0.0
-        """Time of the race's last event other than a sample of the machine."""
         self._samples: dict[tuple[str, str], deque[Event]] = {}
-        """The latest samples of each device and machine, and the latest news of each connection."""
         self._thread = start_thread("tfmon-recorder", self._run, self._fail)
         session.keep_journal(self._take)
 
@@ -77,8 +73,6 @@ class Recorder:
         with self._waiting:
             self._closing.set()
         self._thread.join(PATIENCE_S)
-
-    # ------------------------------------------------------------ with the session locked
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self._waiting:
@@ -92,8 +86,6 @@ class Recorder:
                 if not isinstance(before.event, RaceBegan):
                     before.known = None
             self._entries.append(_Entry(event, known))
-
-    # ------------------------------------------------------------ in the thread
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_S):
@@ -148,7 +140,6 @@ class Recorder:
             self._writer.add(event)
 
     def _begin_race(self, event: RaceBegan, known: Snapshot) -> None:
-        """Open a file, and begin it with what is known of the machines from before the race."""
         self._races += 1
         path, fd = self._next_file(event.race.scenario)
         self._writer = Writer(path, fd)
@@ -173,7 +164,6 @@ class Recorder:
         return path, library.create_file(path)
 
     def _end_race(self) -> None:
-        """Close the file of the race that is over."""
         if self._stopped is not None:
             self._stopped.abandon()
             self._stopped = None
@@ -187,7 +177,6 @@ class Recorder:
             self._report(RecordingState(str(writer.path), time.monotonic_ns(), self._reason(error)))
 
     def _stop(self, reason: str) -> None:
-        """Record no more of this race; the next race is tried again."""
         writer, self._writer = self._writer, None
         path = ""
         if writer is not None and writer.events_written:
@@ -200,7 +189,6 @@ class Recorder:
         self._report(RecordingState(path, time.monotonic_ns(), reason))
 
     def _fail(self, reason: str) -> None:
-        """Record nothing more: the thread has died."""
         self._closing.set()
         self._stop(reason)
 

@@ -1,9 +1,8 @@
-"""What the Python of a host runs, as text on its command line, so that another machine can list and watch runs.
+"""The bridge on another machine: the host's Python runs this text to list and watch runs, without tfmon.
 
-It lists the sockets of the user's runs with what each says first. Then it does what lines on stdin ask for: an
-empty one lists the recordings; the path of a recording has its size and bytes sent; that of a socket has bytes
-passed on, both ways, until one side ends. It needs no tfmon there but the one that runs, and any Python 3.
-The recordings of this machine are listed by the same functions.
+It prints the sockets of the user's runs with the first line of each. Then it reads lines from stdin. An empty line
+lists the recordings. The path of a recording sends its size and bytes. The path of a socket passes bytes both ways
+until one side ends. It runs on any Python 3. The same functions list the recordings of this machine.
 """
 
 import contextlib
@@ -24,27 +23,21 @@ CHUNK_BYTES = 65536
 LONGEST_LINE_BYTES = 16 * 2**20
 GZIP = b"\x1f\x8b"
 MEMBER = GZIP + b"\x08" + bytes(5)
-"""How each part of a compressed recording begins."""
+"""Start of each part of a compressed recording."""
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
-# ---------------------------------------------------------------- recordings
-
-
 class Outline(NamedTuple):
-    """What a list needs of a recording."""
+    """The facts that a list shows of a recording."""
 
     path: str
     size: int
     modified_s: float
     first: str = ""
-    """Its first line, which is its header."""
     last: str = ""
-    """Its last whole line, which says how the race ended if it was closed."""
+    """Its last whole line: how the race ended, if it was closed."""
     locked: bool = False
-    """Whether a process writes it."""
     problem: str = ""
-    """Why it cannot be read; empty for one that can."""
 
 
 def recordings_in(folder: Path) -> "list[Path]":
@@ -100,9 +93,6 @@ def recordings() -> "list[Outline]":
     return result
 
 
-# ---------------------------------------------------------------- runs under way
-
-
 def folders() -> "list[Path]":
     """Return where the sockets may be: a run in tmux may know another folder than this session."""
     named, user = os.environ.get("TFMON_RUNTIME"), str(os.getuid())
@@ -148,9 +138,6 @@ def pass_on(path: str) -> None:
                 if not chunk:
                     return
                 write(targets[source], chunk)
-
-
-# ---------------------------------------------------------------- stdin and stdout
 
 
 def write(descriptor: int, chunk: bytes) -> None:

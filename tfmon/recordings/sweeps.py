@@ -1,7 +1,6 @@
-"""The file of a sweep: its plan, and a line for everything that was measured, as it came.
+"""The file of a sweep: its plan, and a line for each measurement. It is locked, so it has one writer.
 
-A line is written as soon as it is known and never changed, so that a sweep whose monitor was killed goes on where
-it stopped. One file has one writer: it is locked.
+A line is written at once and never changed, so that a killed sweep can continue.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class SweepFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.failure = ""
-        """Why the latest events are not in it; empty while all is well."""
+        """Why the latest events are not in it; empty if they are."""
         self._descriptor: int | None = descriptor
         self._unwritten = bytearray()
         self._lock = threading.Lock()
@@ -156,7 +155,6 @@ def _load(path: Path) -> bytes:
 
 
 def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
-    """Return the events of the whole lines, and where they end."""
     whole = data[: data.rfind(b"\n") + 1]
     first, *lines = whole.split(b"\n")
     try:

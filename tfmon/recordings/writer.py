@@ -1,8 +1,7 @@
-"""Writes one recording: packed as it comes, and thinned as it gets old, so that a day takes little room.
+"""Writes one recording: compressed at once, and thinned with age (frequent events are kept once for each stretch).
 
-Thinned, what comes often is kept once for each stretch of time.
-A packed recording is a chain of gzip members. Its blocks are ten minutes long, and all but the first begin with
-what was known by then. Whatever ends the process, the recording can be read up to the last flush.
+A compressed recording is a chain of gzip members. Its blocks are ten minutes long, and all but the first begin
+with a snapshot. If the process is killed, the recording can be read up to the last flush.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from tfmon.recordings import library
 from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Header, Known
 
 MOST_LINES = 50
-"""Lines of a lane's output that are kept of a stretch, the last ones; a lane's log has 500 in all."""
+"""The last lines of a lane's output that are kept of a stretch; a lane's log has 500 in all."""
 
 
 class Thinner:
-    """Takes events in their order, and gives fewer of them.
+    """Takes events in their order, and returns fewer.
 
-    The windows of a stretch are added up where they have the same settings, marks and round. Of each kind of
-    sample the first in a stretch is kept, of a lane's output the last lines. Everything else is kept as it came.
+    It adds up the windows of a stretch that have the same settings, marks and round. It keeps the first sample of
+    each kind in a stretch, the last lines of a lane's output, and all other events unchanged.
     """
 
     def __init__(self, every_s: float, give: Callable[[Event], object]) -> None:
@@ -42,9 +41,9 @@ class Thinner:
         self._every_ns = round(every_s * 1e9)
         self._give = give
         self._open: dict[tuple[type, str], Window | LanePrinted] = {}
-        """What may still be added to, by its type and lane."""
+        """Events to which more may be added, by type and lane."""
         self._kept: dict[tuple[object, ...], int] = {}
-        """The stretch from which a sample was given last, by what it is of."""
+        """The stretch of the last sample of each kind."""
 
     def add(self, event: Event) -> None:
         """Take the next event."""
@@ -75,7 +74,7 @@ class Thinner:
         return event.at_ns // self._every_ns
 
     def _added(self, before: Window | LanePrinted, after: Window | LanePrinted) -> Window | LanePrinted | None:
-        """Return both as one; None where they are of two stretches or must be told apart."""
+        """Return the sum of both; `None` if they belong to two stretches or differ in settings or marks."""
         if self._stretch(before) != self._stretch(after):
             return None
         if isinstance(before, LanePrinted) and isinstance(after, LanePrinted):
@@ -91,9 +90,9 @@ class Thinner:
 
 BLOCK_S = 600.0
 STAGES = ((600.0, 1.0), (3_600.0, 60.0))
-"""Age from which the events of a block are thinned, and to stretches of what length; in seconds."""
+"""Age at which the events of a block are thinned, and the length of the stretches, in seconds."""
 JOINED_S = 3_660.0
-"""Blocks of the last stage are joined up to this length; what was known is kept only at the beginning of them."""
+"""Blocks of the last stage are joined up to this length; only the beginning keeps its snapshot."""
 _LEVEL = 4
 
 
@@ -104,7 +103,7 @@ class _Block:
     since_ns: int
     until_ns: int
     members: list[bytes | tuple[int, int]]
-    """Its gzip members: the line it begins with, then its events; those that are written by offset and length."""
+    """Its gzip members: the first line, then the events; written ones as offset and length."""
     thinned: list[bytes]
     """Its events in the stages that it has not reached yet."""
 
@@ -144,7 +143,7 @@ class Writer:
         self._packed = path.name.endswith(".gz")
         self._pending: list[bytes] = []
         self._latest: tuple[Event | None, bytes] = (None, b"")
-        """The event that was added last, and its line: most stages take it as it is."""
+        """The last event and its line: most stages take it unchanged."""
         self._blocks: list[_Block] = []
 
     def begin(self, header: Header) -> None:
@@ -228,7 +227,7 @@ class Writer:
         _write_all(self._fd, data)
 
     def _thin(self) -> None:
-        """Write the file again if blocks have reached their next stage; where that fails, it stays as it is."""
+        """Write the file again if blocks have reached their next stage; on an error it stays unchanged."""
         reached = False
         for block in self._blocks:
             while block.thinned and self._latest_ns - block.until_ns >= STAGES[-len(block.thinned)][0] * 1e9:
@@ -274,7 +273,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _joined(blocks: list[_Block]) -> list[_Block]:
-    """Return the blocks with those of the last stage joined, which then begin with what was known before them."""
+    """Return the blocks. Those of the last stage are joined; a joined block keeps only its first snapshot."""
     joined: list[_Block] = []
     for block in blocks:
         last = joined[-1] if joined else None

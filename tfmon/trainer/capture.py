@@ -129,9 +129,6 @@ def _words(error: Exception) -> str:
     return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
-# ---------------------------------------------------------------- which share of a call computes, on the CPU
-
-
 @dataclass(frozen=True, slots=True)
 class ShortProfile:
     """What a profile of a few steps said."""

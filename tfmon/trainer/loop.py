@@ -122,8 +122,6 @@ class Loop:
         self._collector.settle()
         self._builder.took_time()
 
-    # ------------------------------------------------------------ steps and windows
-
     def _train_stretch(self) -> None:
         """Train until the window or the start of the slice should end, or until a message comes."""
         clock = self.control.clock
@@ -165,8 +163,6 @@ class Loop:
             self._calls_ns.append(clock.call_ns / max(1, clock.steps))
         copied_ns = self.control.sampler.sums.copy_ns if self._stepper.copies else None
         return {"computing_share": self._shares.of(self.control.settings), "sampled_copy_ns": copied_ns}
-
-    # ------------------------------------------------------------ steps in no window
 
     def _take_profile(self, request: TakeProfile) -> None:
         """Train some steps under the profiler, before the window that is about to begin."""

@@ -169,9 +169,6 @@ def count_examples(batch: Any) -> int:  # noqa: ANN401
     return int(batch.shape[0])
 
 
-# ---------------------------------------------------------------- memory: refused before the machine swaps
-
-
 class MemoryShortageError(ScenarioError):
     """Data that do not fit into memory; the text is one line for the user."""
 

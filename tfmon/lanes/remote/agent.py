@@ -195,8 +195,6 @@ class Agent:
         with contextlib.suppress(BlockingIOError):
             os.read(fd, 4096)
 
-    # ---------------------------------------------------------------- what the monitor says
-
     def _with_lane(self, frame: Frame, do: Callable[[HostedLane], object]) -> None:
         lane = self._lanes.get(frame.number)
         if lane is not None:

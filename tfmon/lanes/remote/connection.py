@@ -98,8 +98,6 @@ class Connection:
         if self._line is not None:
             self._line.close()
 
-    # ---------------------------------------------------------------- questions and readings
-
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
 
@@ -181,9 +179,6 @@ def working_folder() -> str:
     except OSError:
         same = False
     return named if same else str(Path.cwd())
-
-
-# ---------------------------------------------------------------- hosts without a race
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,6 @@ class RemoteProcess(LaneProcess):
     def continue_with_monitor(self) -> None:
         """Do nothing: the connection continues all lanes of the host."""
 
-    # ---------------------------------------------------------------- what comes from there
-
     def end(self, code: int, at_ns: int) -> None:
         """Tell that the child has ended, at a stamp of that machine."""
         self._tell_end(code, self._link.here(at_ns))
@@ -139,8 +137,6 @@ class HostLine:
     def deliver(self, work: Callable[[], None]) -> None:
         """Do something in the thread that tells events, after what came before."""
         self._works.put(work)
-
-    # ---------------------------------------------------------------- for the connection
 
     def next_number(self) -> int:
         """Return a number that no lane and no question has."""
@@ -205,8 +201,6 @@ class HostLine:
         """Return the error of a link that is lost."""
         return self.link.bridge_error or HostError(f"{self._called} is lost: {self.lost}")
 
-    # ---------------------------------------------------------------- what comes in, in the link's thread
-
     def _take(self, frame: Frame) -> None:
         process = self._processes.get(frame.number)
         match frame.kind:
@@ -240,8 +234,6 @@ class HostLine:
         for process in list(self._processes.values()):
             self.deliver(partial(process.lose, self.loss(), at_ns))
         self._works.put(None)
-
-    # ---------------------------------------------------------------- what is told, in the teller's thread
 
     def _tell_all(self) -> None:
         told_s = time.monotonic()

@@ -252,8 +252,6 @@ class Link:
         else:
             self._selector.register(fd, events)
 
-    # ---------------------------------------------------------------- heartbeat and clock
-
     def _ping(self) -> None:
         self.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))
 

@@ -54,9 +54,6 @@ def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
     return part
 
 
-# ---------------- which machine it is, and its GPUs
-
-
 def _machine() -> Answer:
     """Take some milliseconds: no driver is opened."""
     return {"machine": plain(with_devices(_here(), GpuSearch(), read_wheel()))}
@@ -150,9 +147,6 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "settle": _settle,
     "doctor": _doctor,
 }
-
-
-# ---------------- what it is asked for once, and then reads every second
 
 
 class Readings:

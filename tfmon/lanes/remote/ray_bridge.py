@@ -99,9 +99,6 @@ def write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-# ---------------------------------------------------------------- what runs on a node
-
-
 class Shell:
     """A command on a node, and its pipes; Ray sends the class there by value.
 

@@ -121,8 +121,6 @@ class Wire:
         self._out_open = True
         self.errors_open = True
 
-    # ---------------------------------------------------------------- until the agent is ready
-
     def greet(self) -> None:
         """Start the agent, and wait for its greeting; raises TfmonError for none; the launcher has ended then."""
         try:
@@ -204,8 +202,6 @@ class Wire:
                     self.received += chunk
         self.read_errors()
 
-    # ---------------------------------------------------------------- at any time
-
     def read_errors(self) -> None:
         """Read what the launcher wrote to stderr."""
         with contextlib.suppress(BlockingIOError):
@@ -242,9 +238,6 @@ class Wire:
             assert pipe
             with contextlib.suppress(OSError):
                 pipe.close()
-
-
-# ---------------------------------------------------------------- what is started and sent
 
 
 def words_of(host: Host) -> list[str]:

@@ -155,9 +155,6 @@ def explain(bits: int, *, below: bool) -> tuple[ClockReason, ...]:
     return tuple(result)
 
 
-# ---------------- the driver's XID messages
-
-
 KEPT = 8
 _MOST_AT_ONCE = 32
 _XIDS = {
