@@ -1,13 +1,11 @@
-"""Dataclasses to JSON lines and back, checked against their type hints: for the pipes and for recordings.
+"""Convert dataclasses to JSON lines and back, checked against their type hints, for pipes and recordings.
 
-The libraries for this do not do together what a recording promises: every figure comes back as it was (a whole
-number stays whole where a float may stand, so that a replay equals the race to the digit), nan and infinities and
-dict keys that are not text survive, and a union may hold several dataclasses. A new event, or a new field with a
-default, needs no change here.
+No library preserves every value that a recording needs: integers in float fields, nan and infinities, dict keys
+that are not text, and unions of dataclasses. A new event, or a new field with a default, needs no change here.
 
-Every dataclass carries its name as `type`. A dict whose keys are not text is a list of pairs. Non-finite floats,
-which JSON does not have, are the words "nan", "inf" and "-inf". All text is cleaned as it is read, so that nothing
-behind this module meets a control code.
+Every dataclass carries its class name as `type`. A dict with keys that are not text is a list of pairs. Non-finite
+floats are the words "nan", "inf" and "-inf". All text is cleaned when it is read, so that no other module receives
+control codes.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from tfmon.model.readings import Range
 from tfmon.model.requests import Request
 
 LONGEST_TEXT = 65_536
-"""Longest text of a recording, in characters."""
+"""Longest text in a recording, in characters."""
 LONGEST_MESSAGE_TEXT = 4_000
-"""Longest text of a message on a pipe; the rest is cut off."""
+"""Longest text in a message on a pipe; longer text is cut."""
 LARGEST_INT = 2**63 - 1
-"""Largest whole number that is read; nothing that is measured comes near it."""
+"""Largest integer that is accepted."""
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNCHANGED = (int, str, bool, type(None))
@@ -41,7 +39,7 @@ _Reader: TypeAlias = Callable[[Any], object]
 
 
 class CodecError(ValueError):
-    """Data that are not what their type says; the text says where and what was expected."""
+    """The data does not match the declared type; the message contains the position and the expected type."""
 
 
 _ESCAPES = re.compile(
@@ -56,7 +54,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
     """Return the text without escape sequences, controls, direction marks and surrogates, cut to a limit.
 
-    Line ends are kept and tabs become spaces, so that what a lane says can be shown but cannot steer the terminal.
+    Line ends are kept and tabs become spaces. The text of a lane cannot control the terminal.
     """
     if len(text) <= limit and text.isascii() and text.isprintable():  # nearly all that is read
         return text
@@ -66,7 +64,7 @@ def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
 
 
 def cut(value: object) -> str:
-    """Write a value for an error line."""
+    """Format a value for an error message."""
     return clean(repr(value)[:60], 40)
 
 
@@ -76,7 +74,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as one line for a pipe. The reader knows the lane's name, and the defaults."""
+    """Return a message as one line for a pipe, without the lane's name and without defaults."""
     kind: type = type(message)
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
     for name, default in _defaults(kind).items():
@@ -87,7 +85,7 @@ def encode_message(message: FromLane | Request) -> bytes:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401
-    """Return a value in the types that JSON has."""
+    """Return a value converted to JSON types."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -113,7 +111,6 @@ def plain(value: object) -> Any:  # noqa: ANN401
 
 @functools.cache
 def _defaults(kind: type) -> dict[str, object]:
-    """Return the default of each field of a dataclass, by its name."""
     return {
         part.name: part.default if part.default_factory is MISSING else part.default_factory()
         for part in fields(kind)
@@ -121,10 +118,9 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event that a lane sent over its pipe.
+    """Read an event that a lane sent over its pipe; unknown keys are ignored.
 
-    Raises: CodecError for anything but an event of this protocol version whose fields have the right types and
-    possible values. Unknown keys are ignored.
+    Raises: CodecError for anything but a valid event of this protocol version.
     """
     body = _parse_message(line)
     body["lane"] = lane
@@ -132,7 +128,7 @@ def decode_event(line: bytes, lane: str) -> FromLane:
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request that the monitor sent over a pipe; raises CodecError as `decode_event` does."""
+    """Read a request that the monitor sent over a pipe; raises CodecError like `decode_event`."""
     return cast(Request, _reader(Request, False)(_parse_message(line)))
 
 
@@ -149,7 +145,7 @@ def _parse_message(line: bytes) -> dict[str, Any]:
 
 
 def parse(line: bytes) -> object:
-    """Read a line of JSON; raises CodecError for what is none."""
+    """Parse a line of JSON; raises CodecError if it is invalid."""
     try:
         return _loads(line.decode())
     except (ValueError, RecursionError) as error:
@@ -157,13 +153,12 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
-    """Return the object that `plain` was given; `strict` refuses unknown keys; raises CodecError for all else."""
+    """Return the object that `plain` converted; `strict` rejects unknown keys. Raises CodecError."""
     return _reader(kind, strict)(value)
 
 
 @functools.cache
 def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a union or an alias; cached
-    """Return the function that reads values of a type."""
     if kind is str:
         return functools.partial(_read_text, LONGEST_TEXT if strict else LONGEST_MESSAGE_TEXT)
     if kind in _SCALARS:
@@ -221,9 +216,9 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
-    """Read dataclasses by their `type`, scalars by theirs, the rest by the first kind that takes it.
+    """Return a reader that selects dataclasses by `type`, scalars by their type, or else the first matching kind.
 
-    Where text is possible, "nan" is text.
+    If text is allowed, "nan" is text.
     """
     readers = {one: _reader(one, strict) for one in arguments}
     named = {one.__name__: readers[one] for one in arguments if isinstance(one, type) and is_dataclass(one)}
@@ -283,7 +278,7 @@ def _limits(kind: Any) -> tuple[float, float] | None:  # noqa: ANN401 - a type; 
 def _read_counts(
     keys: tuple[float, float], items: tuple[float, float], read_pairs: _Reader, value: object
 ) -> object:
-    """Read pairs of limited whole numbers, a histogram, in one go; `read_pairs` says what is wrong with others."""
+    """Read pairs of bounded integers (a histogram) in one step; `read_pairs` reports the error for other data."""
     if type(value) is list:
         try:
             counts = {key: item for key, item in value}

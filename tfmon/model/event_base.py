@@ -1,6 +1,6 @@
-"""What all events of a lane have: which lane's it is, and when it was.
+"""The base class of all events of a lane.
 
-The child does not know its lane's name, so the reader fills in `lane`. Stamps (`at_ns`) are those of
+The child does not know its lane's name, so the reader sets `lane`. Stamps (`at_ns`) are those of
 `time.monotonic_ns`, which all processes of one machine share.
 """
 
@@ -12,12 +12,12 @@ from typing import Annotated, TypeAlias
 from tfmon.model.readings import Range
 
 Stamp: TypeAlias = Annotated[int, Range(-(10**17), 10**17)]
-"""A stamp; one of a machine whose clock is behind may lie before this machine was started."""
+"""A stamp; it can be before the start of this machine, if another machine's clock is behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEvent:
-    """What all events of a lane have."""
+    """Fields of all events of a lane."""
 
     lane: str = ""
     at_ns: Stamp

@@ -1,7 +1,7 @@
-"""Everything that can happen in a race: what lanes say, what is sampled, and what the monitor adds to it.
+"""All events of a race: events of lanes, samples, and events of the monitor.
 
-Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine, which all its processes share; those of
-other machines are turned into these where they come in.
+Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine. Stamps of other machines are converted
+when they arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfmon.model.views import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorEvent:
-    """What all events of the monitor about a lane have."""
+    """Fields of all events of the monitor about a lane."""
 
     lane: str
     at_ns: int
@@ -29,80 +29,80 @@ class MonitorEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStarted(MonitorEvent):
-    """A child was started for a lane; it replaces an earlier child of that lane."""
+    """A process was started for a lane; it replaces the lane's earlier process."""
 
     pid: int
     settings: dict[str, KnobValue]
-    """Every knob and the value it starts with."""
+    """All knobs with their initial values."""
     source: str = ""
-    """Digest of the scenario file, to tell whether an earlier child trained the same."""
+    """Digest of the scenario file, to compare it with that of an earlier child."""
     command: str = ""
-    """The user's own command that was started; empty for a scenario."""
+    """The user's command; empty for a scenario."""
     renewed: bool = False
-    """Whether it goes on with the measurement of the child before it, as a fresh process of the same lane."""
+    """Whether this fresh process continues the measurement of the previous one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRequested(MonitorEvent):
-    """A user's command got SIGINT, as Ctrl+C sends it, and some time to end."""
+    """A user's command received SIGINT, as from Ctrl+C, and time to end."""
 
     grace_s: float
-    """After this time it gets SIGTERM, then SIGKILL."""
+    """Time until SIGTERM and then SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEnded(MonitorEvent):
-    """A lane's child is gone and reaped."""
+    """A lane's process has ended and was reaped."""
 
     exit_code: int | None
-    """What it returned; None when a signal ended it."""
+    """`None` if a signal ended it."""
     signal: str | None
-    """Name of the signal that ended it, such as "SIGKILL"."""
+    """Such as "SIGKILL"."""
     requested: bool
-    """True when the monitor had told it to end."""
+    """Whether the monitor requested the end."""
     output_tail: tuple[str, ...] = ()
-    """The last lines it wrote to stdout and stderr."""
+    """The last lines on stdout and stderr."""
     memory_kills: str = ""
-    """What the kernel tells of processes that it killed for lack of memory just before; empty for none."""
+    """The kernel's recent out-of-memory kills, in words; empty if there were none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePrinted(MonitorEvent):
-    """What a lane wrote to stdout and stderr since the last such event, in whole lines, safe to show."""
+    """Complete lines that a lane wrote to stdout and stderr since the last such event, without control codes."""
 
     at_ns: int
-    """Half a second after it was printed at most."""
+    """At most half a second after the output."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
-    """How much was dropped before these lines, because the lane printed too fast."""
+    """Bytes dropped before these lines, because the lane printed too fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine(MonitorEvent):
-    """A line on the metric pipe that could not be read, or several that came together."""
+    """One or more lines on the metric pipe could not be read."""
 
     problem: str
-    """What was wrong with the last of them."""
+    """The problem of the last line."""
     lines: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStalled(MonitorEvent):
-    """A lane that should train has said nothing for too long; the next thing it says ends that."""
+    """A lane that should train has sent nothing for too long; its next event ends the stall."""
 
     since_ns: int
-    """Its last sign of life, or when it should have begun."""
+    """Its last sign of life, or the time when it should have started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended(MonitorEvent):
-    """tfmon was stopped, or the machine slept; what a lane measured over that time is discarded."""
+    """tfmon was stopped, or the machine slept; measurements of that time are discarded."""
 
     at_ns: int
-    """When it continued."""
+    """When tfmon continued."""
     since_ns: int
     lasted_s: float
-    """On a clock that runs while the machine sleeps, unlike that of the stamps."""
+    """Uses CLOCK_BOOTTIME, which includes suspend time, unlike the stamps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class KnobRequested(MonitorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceEvent:
-    """What all events about the race have."""
+    """Fields of all events about the race."""
 
     lane: str = ""
     at_ns: int
@@ -124,65 +124,63 @@ class RaceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceBegan(RaceEvent):
-    """A race begins; the lanes of an earlier one are dropped."""
+    """A race begins; lanes of an earlier race are dropped."""
 
     race: Race
     specs: tuple[LaneSpec, ...]
-    """Its lanes; none while that is not known yet."""
+    """Empty while the lanes are not known."""
     source: str = ""
     """Digest of the scenario file; empty while the lanes are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineKnown(RaceEvent):
-    """More is known of a machine."""
+    """New facts about a machine."""
 
     machine: Machine
     host: str = ""
-    """Which one, as `LaneSpec.host` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockStarted(RaceEvent):
-    """The lanes got the start signal."""
+    """The lanes received the start signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged(RaceEvent):
-    """The lanes share the machine in another way from now on; see `race.MODES`."""
+    """The mode of the race changed; see `race.MODES`."""
 
     mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted(MonitorEvent):
-    """A lane's slice began; with an empty `lane`, one has ended and none begins."""
+    """A lane's slice began; with an empty `lane`, a slice ended and none begins."""
 
     beside: tuple[str, ...] = ()
-    """Lanes of other machines whose slices run on."""
+    """Lanes of other machines whose slices continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveChanged(RaceEvent):
-    """A lane got the machine for itself, in slices, or all train again as the mode says."""
+    """A lane got the machine for itself, in slices, or (empty) all lanes train again."""
 
     exclusive: str
-    """Name of that lane; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentChanged(RaceEvent):
-    """An experiment began, or got further."""
+    """An experiment began or made progress."""
 
     experiment: Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChanged(RaceEvent):
-    """A sweep got further."""
+    """A sweep made progress."""
 
     combinations: tuple[Combination, ...]
-    """Those about which more is known than before."""
+    """The combinations that changed."""
     running: dict[int, str]
     visits_s: tuple[float, ...]
     lost: dict[str, str]
@@ -190,7 +188,7 @@ class SweepChanged(RaceEvent):
     ended: str
 
     def after(self, sweep: SweepState) -> SweepState:
-        """Return the sweep with what is known now, and with the same objects for what did not change."""
+        """Return the sweep after this event; unchanged combinations stay the same objects."""
         combinations = list(sweep.combinations)
         for one in self.combinations:
             combinations[one.number] = one
@@ -199,7 +197,7 @@ class SweepChanged(RaceEvent):
 
 
 def change_of(before: SweepState, now: SweepState, at_ns: int) -> SweepChanged:
-    """Return what changed from one state of a sweep to another."""
+    """Return the change between two states of a sweep."""
     pairs = zip(before.combinations, now.combinations, strict=True)
     return SweepChanged(
         at_ns=at_ns,
@@ -210,79 +208,76 @@ def change_of(before: SweepState, now: SweepState, at_ns: int) -> SweepChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested(RaceEvent):
-    """The user or an experiment requested something besides a knob; other events say what came of it."""
+    """A request of the user or of an experiment other than a knob; other events report the result."""
 
     action: str
     """`pause`, `resume`, `restart`, `profile`, `end` or `race`."""
     lanes: tuple[str, ...] = ()
     scenario: str = ""
-    """Which one to race instead."""
+    """The new scenario of `race`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted(RaceEvent):
-    """The race was broken off."""
+    """The race was interrupted."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesWritten(RaceEvent):
-    """The lanes have ended, and it is known what they wrote in their views of the working folder."""
+    """The lanes have ended, and the files that they wrote in their views of the working folder are known."""
 
     views: dict[str, View]
-    """As in `Race`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingChanged(RaceEvent):
-    """The recording of the race began, moved or stopped. Not part of a recording itself."""
+    """The recording of the race began, moved or stopped. Not part of a recording."""
 
     recording: RecordingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvent(RaceEvent):
-    """What all events about the connection to another machine have."""
+    """Fields of all events about the connection to another machine."""
 
     host: str
-    """Its name, as `LaneSpec.host` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConnecting(HostEvent):
-    """A connection is being made."""
+    """tfmon connects to a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConnected(HostEvent):
-    """The agent there answers, and it is known what machine it is."""
+    """The agent on a machine answers."""
 
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkMeasured(HostEvent):
-    """What the connection and the agent are like, measured every few seconds."""
+    """Measurements of the connection and the agent, every few seconds."""
 
     round_trip_ns: int
-    """From the monitor to the agent and back: the quickest tenth."""
+    """From the monitor to the agent and back: the 10 % quantile."""
     offset_ns: int
-    """What is added to the stamps of that machine."""
+    """Added to the stamps of that machine."""
     error_ns: int
-    """How far from the truth `offset_ns` is at most."""
+    """Largest error of `offset_ns`."""
     agent_cpu_pct: Reading = NOT_READ
-    """CPU of the agent's own process, probes included; 100 is one core kept busy."""
+    """CPU of the agent process, with probes; 100 is one busy core."""
     agent_bytes: Reading = NOT_READ
-    """Memory of the agent's own process."""
+    """Memory of the agent process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLost(HostEvent):
-    """The connection is gone, and with it every lane there."""
+    """The connection was lost, and with it every lane on that machine."""
 
     reason: str
-    """In one line."""
 
 
 Event: TypeAlias = (

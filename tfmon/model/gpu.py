@@ -1,6 +1,6 @@
-"""What is sampled of a GPU, in groups that are read together: by the probe that fills them and by who shows them.
+"""Samples of a GPU, in groups that are read together.
 
-The name of a reading is the same in every place, and is told once: no two groups have one of the same name.
+The name of a reading is unique over all groups.
 """
 
 from __future__ import annotations
@@ -16,75 +16,76 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """How busy a GPU is."""
+    """The load of a GPU."""
 
     busy_pct: Reading = NOT_READ
-    """Share of time in which at least one kernel ran, averaged over the tick."""
+    """Share of time in which at least one kernel ran, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
-    """The busiest sample within the tick."""
+    """The largest sample within the tick."""
     source: str = ""
-    """`samples` (true average over our tick), `gpm` (the same, of a MIG instance), `driver window` (its last
-    1/6 to 1 s), `sysfs` or `ioreg`."""
+    """`samples` (mean over our tick), `gpm` (the same for a MIG instance), `driver window` (mean over 1/6 to
+    1 s), `sysfs` or `ioreg`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """The memory of a GPU, as all its processes use it."""
+    """The memory of a GPU, used by all processes."""
 
     used_bytes: Reading = NOT_READ
     total_bytes: Reading = NOT_READ
     reserved_bytes: Reading = NOT_READ
-    """What the driver reserves; not in `used_bytes`."""
+    """Reserved by the driver; not part of `used_bytes`."""
     unified: bool = False
-    """True where the memory is the machine's own, shared with the CPU."""
+    """Whether the GPU uses the machine's memory, shared with the CPU."""
 
     @property
     def free_bytes(self) -> float | None:
-        """The memory that is not used; None where that is not known."""
+        """The unused memory; `None` if unknown."""
         used, total, reserved = known(self.used_bytes), known(self.total_bytes), known(self.reserved_bytes)
         return None if used is None or total is None else max(0.0, total - used - (reserved or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessName:
-    """Who runs what, of a process on a GPU, without control characters."""
+    """User and command of a process on a GPU, without control characters."""
 
     user: str
-    """Empty where the system does not say."""
+    """Empty if unknown."""
     command: str
-    """Its command line, at most `probes.names.LONGEST` characters; empty where the system does not say."""
+    """Command line, at most `probes.names.LONGEST` characters; empty if unknown."""
     ours: bool = False
-    """True for a process that this tfmon, or its agent there, has started."""
+    """Whether this tfmon or its agent started the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcesses:
-    """Who uses a GPU and how much of it, by the number that the driver gives each process."""
+    """The processes on a GPU and their use of it, by the process number of the driver."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
-    """Memory of each process; None where the driver gives no amount."""
+    """Memory of each process; `None` if the driver reports no amount."""
     no_list_reason: str = ""
-    """Why the driver lists no processes; empty where it does."""
+    """Why the driver lists no processes; otherwise empty."""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
-    """Share of the GPU's time in percent, by process; those that used none may be missing."""
+    """Share of the GPU's time in percent, by process; idle processes may be missing."""
     since_ns: int | None = None
-    """Beginning of the time that `busy_by_pid` is the mean of; None where that is not known."""
+    """Start of the averaging time of `busy_by_pid`; `None` if unknown."""
     until_ns: int | None = None
-    """Its end: the shares are read less often than the rest."""
+    """End of the averaging time: the shares are read less often than other values."""
     names: dict[int, ProcessName] = field(default_factory=dict)
-    """Who runs them; those that cannot be told are missing."""
+    """Names of the processes, as far as they are known."""
     no_names_reason: str = ""
-    """Why none can be told; empty where they can."""
+    """Why no name is known; otherwise empty."""
     foreign_pids: bool = False
-    """True in a container, where the driver may number processes as the host does."""
+    """Whether the driver may use the host's process numbers (in a container)."""
 
     @property
     def shares(self) -> Mapping[int, float]:
-        """The shares of the GPU's time that are known."""
+        """The known shares of the GPU's time."""
         return {} if isinstance(self.busy_by_pid, Missing) else self.busy_by_pid
 
     def pids(self, without: Collection[int] = ()) -> list[int]:
-        """Return the processes that are listed or took any time, other than these."""
+        """Return the processes that are listed or used time, except `without`."""
         took = (pid for pid, share in self.shares.items() if share)
         return sorted({*self.used_by_pid, *took}.difference(without))
 
@@ -95,14 +96,14 @@ class GpuProcesses:
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """What a GPU draws; of a MIG instance what the whole GPU does."""
+    """The power of a GPU; for a MIG instance that of the whole GPU."""
 
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
     energy_j: Reading = NOT_READ
-    """Used since the driver was loaded."""
+    """Energy since the driver was loaded."""
     source: str = ""
-    """`energy counter` (true average over the last second or more) or `driver` (its own average)."""
+    """`energy counter` (mean over at least the last second) or `driver` (the driver's own average)."""
 
 
 INFO, WARNING, ALARM = "info", "warning", "alarm"
@@ -119,104 +120,103 @@ class ClockReason:
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """How fast a GPU runs; of a MIG instance how fast the whole GPU does."""
+    """The clocks of a GPU; for a MIG instance those of the whole GPU."""
 
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
     reasons: tuple[ClockReason, ...] | Missing = NOT_READ
-    """What lowers the clocks; empty at full clocks."""
+    """Reasons for lowered clocks; empty at full clocks."""
 
     def lowered_by(self, *levels: str) -> list[str]:
-        """Return the reasons of these levels, in words; none where they are not known."""
+        """Return the texts of the reasons of these levels; empty if unknown."""
         reasons = () if isinstance(self.reasons, Missing) else self.reasons
         return [one.text for one in reasons if one.level in levels]
 
 
 @dataclass(frozen=True, slots=True)
 class PcieLink:
-    """The link between a GPU and its host."""
+    """The PCIe link of a GPU."""
 
     pcie_generation: Reading = NOT_READ
     pcie_generation_max: Reading = NOT_READ
-    """What both GPU and slot support."""
+    """The maximum of GPU and slot."""
     pcie_width: Reading = NOT_READ
     pcie_width_max: Reading = NOT_READ
     warning: str = ""
-    """What is wrong with the link, such as "4 of 16 lanes"; empty if nothing is."""
+    """Such as "4 of 16 lanes"; empty if the link is fine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PcieTraffic:
-    """What goes over the link."""
+    """The traffic on the PCIe link."""
 
     pcie_sent_bytes_per_s: Reading = NOT_READ
     """From the GPU to the host."""
     pcie_received_bytes_per_s: Reading = NOT_READ
     """From the host to the GPU."""
     source: str = ""
-    """`gpm` or `counter` (true average over the tick), or `20 ms peek` (every 5 s)."""
+    """`gpm` or `counter` (mean over the tick), or `20 ms peek` (every 5 s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """How the parts of a GPU are used, each on average since the sample before.
+    """The use of the GPU's units, mean since the previous sample.
 
-    Units: percent of what each can do.
+    Units: percent of the maximum.
     """
 
     kernels_pct: Reading
-    """Share of the time in which a kernel ran; copies alone do not count, other than in `GpuLoad.busy_pct`."""
+    """Share of time in which a kernel ran; unlike `GpuLoad.busy_pct` without copies."""
     sm_pct: Reading
-    """Share of the multiprocessors that had work."""
+    """Share of the busy multiprocessors."""
     occupancy_pct: Reading
-    """Warps that were there, of those that there is room for."""
+    """Resident warps, relative to the maximum."""
     tensor_pct: Reading
     """Share of the cycles in which the tensor cores computed, in any precision."""
     memory_pct: Reading
-    """Bandwidth of the GPU's own memory."""
+    """Bandwidth of the GPU's memory."""
     fp64_pct: Reading
     fp32_pct: Reading
     fp16_pct: Reading
-    """Share of the cycles in which the units for 64, 32 and 16 bits computed, tensor cores not included."""
+    """Share of the cycles in which the units for 64, 32 and 16 bits computed, without tensor cores."""
     nvlink_sent_bytes_per_s: Reading
     nvlink_received_bytes_per_s: Reading
-    """From the GPU to others, and from others to it; 0 without NVLink."""
+    """Received from and sent to other GPUs; 0 without NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowReading:
-    """What a driver takes so long to answer that it is asked less often; a sample repeats what it said."""
+    """A reading that the driver answers so slowly that it is read less often; samples repeat the last value."""
 
     name: str
     """`load`, `activity`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
-    `messages`."""
+    `messages`.
+    """
     took_ms: float
-    """How long reading it took the last time."""
+    """Duration of the last reading."""
     every_s: float
-    """How often it is read now."""
+    """Present interval between readings."""
     at_ns: int
-    """When it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFault:
-    """Something that went wrong in a GPU, as its driver reported it."""
+    """A fault of a GPU that its driver reported."""
 
     at_ns: int
     code: int | None
-    """Number of the XID message; None where the driver gives none."""
+    """Number of the XID message; `None` if the driver reports none."""
     text: str
     by_program: bool = False
-    """True for what most likely a program did wrong, not the GPU."""
+    """Whether a program probably caused it, not the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One GPU, or one instance of a GPU that is split up (MIG), as its driver sees it."""
+    """A GPU, or a MIG instance, as reported by the driver."""
 
     lane: str = ""
     host: str = ""
-    """On which machine, as `LaneSpec.host` says."""
     at_ns: int
     key: str
     """The device's UUID."""
@@ -225,12 +225,11 @@ class GpuSample:
     part_of: str = ""
     """UUID of the physical GPU of a MIG instance."""
     hidden: bool = False
-    """True for a GPU that no lane can use, because CUDA_VISIBLE_DEVICES or TensorFlow does not show it."""
+    """Whether no lane can use the GPU, because CUDA_VISIBLE_DEVICES or TensorFlow hides it."""
     every_s: float = 1.0
-    """How often it is sampled."""
     load: GpuLoad = GpuLoad()
     activity: GpuActivity | Missing = NOT_READ
-    """What its parts did; from the driver's performance monitoring (GPM)."""
+    """From the driver's performance monitoring (GPM)."""
     memory: GpuMemory = GpuMemory()
     processes: GpuProcesses = GpuProcesses()
     power: GpuPower = GpuPower()
@@ -239,18 +238,18 @@ class GpuSample:
     link: PcieLink = PcieLink()
     traffic: PcieTraffic = PcieTraffic()
     ecc_errors: Reading = NOT_READ
-    """Memory errors that could not be corrected, since the driver was loaded."""
+    """Uncorrected memory errors since the driver was loaded."""
     slow: tuple[SlowReading, ...] = ()
-    """What the driver is slow to answer, and so is older than the sample."""
+    """Readings that are older than the sample."""
     faults: tuple[GpuFault, ...] = ()
-    """What went wrong while tfmon watched; the latest last."""
+    """Faults since tfmon started; the latest last."""
 
     def age_s(self, name: str) -> float:
-        """Return how much older than the sample a reading is, by its name in `slow`; 0 for one read with it."""
+        """Return by how much the reading `name` is older than the sample; 0 if it is not in `slow`."""
         return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
 
     def on_clock(self, here: Callable[[int], int]) -> GpuSample:
-        """Return the sample with the stamps that `here` returns for those of another machine."""
+        """Return the sample with stamps converted by `here`, for another machine."""
         on_it = self.processes
         since_ns, until_ns = (None if one is None else here(one) for one in (on_it.since_ns, on_it.until_ns))
         return replace(
@@ -263,7 +262,7 @@ class GpuSample:
 
 
 def unread(part: Part, why: Missing) -> Part:
-    """Return a sample, or a group of one, in which every reading is missing for one reason."""
+    """Return a sample or group in which every reading is missing for the same reason."""
     kind: Any = type(part)
     readings: dict[str, object] = {}
     for one in fields(kind):

@@ -1,4 +1,4 @@
-"""Who else is on a GPU besides tfmon and its lanes, and what they take of it. Pure."""
+"""Other users of a GPU besides tfmon and its lanes. Pure."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.readings import Missing, known
 
 TAKEN_PCT = 5.0
-"""Share of a GPU's time from which on what others take is counted."""
+"""From this share of a GPU's time on, use by others counts."""
 HELD = 0.1
-"""Share of a GPU's memory from which on what others hold explains that none is left."""
+"""From this share of a GPU's memory on, use by others explains a lack of memory."""
 MOST_TAKEN = 900
-"""Readings that are kept: half an hour at one in two seconds."""
+"""Readings that are kept: half an hour at one every two seconds."""
 MOST_NAMES = 512
 UNTOLD = "a process that the system does not name"
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What others took of a lane's GPU, over some time."""
+    """Use of a lane's GPU by others over some time."""
 
     since_ns: int
     until_ns: int
     pct: float
-    """Share of the GPU's time, of all of them together."""
+    """Share of the GPU's time of all other processes."""
     processes: int = 0
-    """How many took any."""
+    """Number of processes that used time."""
     first: ProcessName | None = None
-    """Who took the most; None where nobody did, or that cannot be told."""
+    """The process with the largest share; `None` if there is none or its name is unknown."""
 
     @property
     def counts(self) -> bool:
-        """Whether it is enough to be reported."""
+        """Whether the share is large enough to report."""
         return self.pct >= TAKEN_PCT
 
 
 def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
-    """Return the use of a GPU by others since its shares were read before; None where that is not known."""
+    """Return the use of a GPU by others since the previous reading of its shares; `None` if unknown."""
     since_ns, until_ns, shares = on_it.since_ns, on_it.until_ns, on_it.busy_by_pid
     if isinstance(shares, Missing) or since_ns is None or until_ns is None:
         return None
@@ -51,7 +51,7 @@ def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
 
 
 def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ...]:
-    """Return the readings with one more; one that stands in a second sample, too, is counted once."""
+    """Return the readings with one added; a reading that a second sample repeats is not added."""
     if more is None or (before and more.until_ns <= before[-1].until_ns):
         return before
     return (*before[1 - MOST_TAKEN :], more)
@@ -59,7 +59,7 @@ def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ..
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds memory of a GPU."""
+    """A process with memory on a GPU."""
 
     pid: int
     used_bytes: int
@@ -67,14 +67,14 @@ class Holder:
 
 
 def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
-    """Return the others that hold memory of a GPU, the largest first."""
+    """Return the other processes with memory on a GPU, the largest first."""
     of_others = on_it.of_others(own)
     result = [Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))]
     return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
-    """Say who else holds the memory of a GPU, where that explains that none is left; else ""."""
+    """Return a text about other processes in the GPU's memory if they explain a lack of it; otherwise ""."""
     result, total = holders(sample.processes, own), known(sample.memory.total_bytes)
     held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:
@@ -91,7 +91,7 @@ def _gib(value: float) -> str:
 
 
 def process_text(name: ProcessName | None) -> str:
-    """Name a process in a sentence: "ana: python train.py"."""
+    """Return a process for a sentence: "ana: python train.py"."""
     if name is None or not (name.user or name.command):
         return UNTOLD
     return ": ".join(filter(None, (name.user, name.command)))
@@ -100,11 +100,11 @@ def process_text(name: ProcessName | None) -> str:
 def with_names(
     before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
-    """Return the names with those of the others on a GPU; what is handed on must not tell them."""
+    """Return the names with those of other processes on a GPU; shared reports must not contain them."""
     new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 
 
 def names_in(samples: Iterable[GpuSample]) -> set[ProcessName]:
-    """Return who is on GPUs, tfmon's own processes without."""
+    """Return the processes on GPUs, except tfmon's."""
     return {replace(name, ours=False) for one in samples for name in one.processes.names.values() if not name.ours}

@@ -1,4 +1,4 @@
-"""The signs of life of a lane, and why a window is not measured: a stall, or a suspension. Pure."""
+"""The signs of life of a lane, and why a window is not measured: a stall or a suspension. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tfmon.model.lane_events import FromLane, PhaseEntered, Window
 from tfmon.model.script_events import PathsUsed, StackReported
 
 IN_A_STEP = "suspended in a step"
-"""Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
+"""Mark of windows in which the lane was suspended outside of steps or while it waited."""
 STALL = "stall"
 """Mark of the first window after a stall."""
 SUSPENDED = "suspended"
-"""Mark of windows that overlap a time in which tfmon or the machine was suspended."""
+"""Mark of windows that overlap a suspension of tfmon or the machine."""
 MOST_SUSPENSIONS = 16
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
-uses are seen from outside, too."""
+"""Events that are signs of life. Stacks are reported on request, even by a lane that hangs, and used files are
+seen from outside.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,18 @@ class Heartbeat:
     """The signs of life of a lane."""
 
     heard_ns: int = 0
-    """When it said something last, by its own clock."""
+    """Stamp of its last event, on its own clock."""
     longest_window_ns: int = 0
-    """The longest window yet; of those that show how long its steps take."""
+    """Only of windows that show the duration of steps."""
     warm_up_ns: int = 0
-    """How long it warmed up, tracing and compiling included; 0 before that is over."""
+    """Duration of the warm-up, with tracing and compiling; 0 before its end."""
     stalled_since_ns: int | None = None
-    """Its last sign of life, if it has said nothing for too long; None while all is well."""
+    """Its last sign of life, if a stall is under way; otherwise `None`."""
     suspensions: tuple[tuple[int, int], ...] = ()
-    """When tfmon or the machine was suspended, and until when."""
+    """Start and end of each suspension of tfmon or the machine."""
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
-        """Return the signs of life after an event; `phase_since_ns` is when the phase before it began."""
+        """Return the signs of life after an event; `phase_since_ns` is the start of the previous phase."""
         match event:
             case LaneStarted():
                 return Heartbeat(heard_ns=event.at_ns, suspensions=self.suspensions)
@@ -59,7 +60,7 @@ class Heartbeat:
         return self
 
     def marks(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that comes now is not measured; empty if it is."""
+        """Return the reasons to discard a window that arrives now; empty if it counts."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended

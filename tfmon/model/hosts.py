@@ -1,6 +1,6 @@
-"""What is known of each machine of a race, and how samples and the news of connections change it. Pure.
+"""The known facts about each machine of a race, and their change by samples and connection events. Pure.
 
-A machine goes by the host name that the user gave its lanes; "" is the monitor's own. Two names may mean one.
+The key of a machine is the host name that the user gave; "" is the monitor's machine. Two names can mean the same.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, known
 
 HISTORY_SAMPLES = 60
-"""Samples of a GPU or of a machine that are kept: a minute at one a second."""
+"""Samples kept for a GPU or a machine: a minute at one a second."""
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
 
 OTHERS_MARK = "others "
-"""Beginning of a mark in the charts: others use the lane's GPU from here on."""
+"""Start of a mark in the charts: from here on others use the lane's GPU."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
 
 SWAP_BYTES_PER_S = 1e6
@@ -33,30 +33,28 @@ THROTTLED_PCT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """What is known of one machine."""
+    """The known facts about one machine."""
 
     machine: Machine = field(default_factory=Machine)
-    """Empty until another machine is connected."""
+    """Empty before another machine is connected."""
     sample: HostSample | None = None
     history: tuple[HostSample, ...] = ()
-    """The last samples, oldest first."""
     gpus: tuple[GpuSample, ...] = ()
-    """The latest sample of each GPU, by its index."""
+    """By index."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
-    """The last samples of each GPU by its key, oldest first."""
     gpu_users: tuple[ProcessName, ...] = ()
-    """Who else was on the GPUs of lanes while they raced: what is handed on must not tell them."""
+    """Other users of the lanes' GPUs during the race; shared reports must not contain them."""
     connected_ns: int | None = None
-    """When another machine was connected last; None before, and for the monitor's own."""
+    """Last connection to another machine; `None` before it and for the monitor's machine."""
     link: LinkMeasured | None = None
-    """The connection as it was measured last; None before that, and for the monitor's own machine."""
+    """`None` before the first measurement and for the monitor's machine."""
     lost: str = ""
-    """Why the connection is gone; empty while it is there, is being made, or none is needed."""
+    """Why the connection is lost; otherwise empty."""
     lost_ns: int | None = None
 
     @property
     def connecting(self) -> bool:
-        """True while another machine is being connected to; the monitor's own never is."""
+        """Whether a connection to another machine is under way."""
         return self.connected_ns is None and not self.lost
 
 
@@ -65,18 +63,18 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
-    """Return the key of a host's machine: its boot id, else the name of the host."""
+    """Return the key of a host's machine: its boot id, or else the host name."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
 
 
 def with_machine(hosts: Hosts, machine: Machine, host: str = "") -> Hosts:
-    """Return the hosts with what is known of one machine."""
+    """Return the hosts with new facts about one machine."""
     return {**hosts, host: replace(hosts.get(host, HostState()), machine=machine)}
 
 
 def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
-    """Return the hosts after news of a connection."""
+    """Return the hosts after a connection event."""
     state = hosts.get(event.host, HostState())
     match event:
         case HostConnecting():
@@ -92,7 +90,7 @@ def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Return a machine that is connected again, with what was known of its devices, unless it was rebooted."""
+    """Return a reconnected machine with the known facts about its devices, unless it was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -107,7 +105,7 @@ def _same_start(before: Machine, now: Machine) -> Machine:
 
 
 def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and the lanes after a sample of a GPU, or of a machine, which disturbs its own lanes."""
+    """Return the hosts and lanes after a sample of a GPU, or of a machine, which can disturb its lanes."""
     if isinstance(sample, GpuSample):
         return _after_gpu_sample(hosts, lanes, sample)
     state = hosts.get(sample.host, HostState())
@@ -125,7 +123,6 @@ def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> 
 
 
 def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and the lanes after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     key = machine_key(hosts, sample.host)
@@ -152,14 +149,14 @@ def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Ho
 
 
 def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
-    """Return the processes of all lanes that train on the machine of a host."""
+    """Return the processes of all lanes on a host's machine."""
     key = machine_key(hosts, host)
     here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
     return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
 
 
 def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
-    """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
+    """Return the lane's state after a sample of a GPU; `only_lane` is False if other lanes train on it."""
     if state.over or not trains_on(state, sample):
         return state
     racing, count, use = state.phase == RACING, state.spec.devices, state.gpu_use
@@ -186,7 +183,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
 
 
 def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
-    """Return the lane's state after a reading of what others took of one of its GPUs; such windows are marked."""
+    """Return the lane's state after a reading of the use of a GPU by others; affected windows are marked."""
     if state.phase != RACING:
         return state
     before = state.gpu_use.taken.get(index, ())
@@ -209,9 +206,9 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a GPU of a lane's machine is the lane's: by UUID, or by index until it has told its UUID.
+    """Return whether a GPU belongs to a lane: by UUID, or by index until the lane's UUID is known.
 
-    CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
+    For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
     """
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
@@ -229,16 +226,16 @@ def _is_uuid(key: str, uuid: str) -> bool:
 def _disturbed(
     lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
 ) -> LaneState:
-    """Discard what a lane measured between two samples, where the later one tells of a disturbance."""
+    """Discard measurements of a lane between two samples if the later one reports a disturbance."""
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return the disturbances of all lanes; a missing reading is not one.
+    """Return the disturbances of all lanes; a missing reading is not a disturbance.
 
-    Stolen time is none: it hits all lanes alike, and `analysis.others` reports it beside the figures.
+    Stolen time is not one: it affects all lanes equally, and `analysis.others` reports it.
     """
     limits = (
         (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),

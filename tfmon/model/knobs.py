@@ -1,7 +1,6 @@
-"""Knobs: the settings of a lane, what each may be, and whether it takes effect while the lane trains.
+"""Knobs: the settings of a lane, their allowed values, and whether they take effect during training.
 
-A knob is declared once, here or in a scenario; the command line, the keys, the help and the trainer read this
-one declaration.
+A knob is declared once, here or in a scenario, for the command line, the keys, the help and the trainer.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _OFF = ("off", "false", "no", "0")
 
 
 class KnobError(ValueError):
-    """A value that a knob cannot take; the text names the knob, the value and what is allowed."""
+    """A knob or value that is not allowed; the message contains the knob, the value and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
     """One setting of a lane.
 
-    A knob has `choices`, or is a number between `low` and `high`. A number stepped by a key moves through
-    powers of two. Numbers take words beside them where `words` lists some (`prefetch=auto`).
+    A knob has `choices`, or is a number between `low` and `high`; `words` lists words that it accepts
+    in place of a number (`prefetch=auto`). Keys step through powers of two.
     """
 
     name: str
@@ -40,15 +39,15 @@ class Knob:
     kind: Literal["live", "restart"] = "restart"
     """`live` takes effect in the running child with its weights kept; `restart` restarts the lane."""
     choices: tuple[KnobValue, ...] = ()
-    """All allowed values, or for a number those that a key steps through."""
+    """All allowed values, or for a number the values that a key steps through."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
     remedies: tuple[KnobValue, ...] = ()
-    """Choices that do the same work in another way, so that one may be advised."""
+    """Choices that do the same work differently, so that one can be advised."""
 
     def parse(self, text: str) -> KnobValue:
-        """Read a value as typed on the command line; raises KnobError for a value that is not allowed."""
+        """Parse a value from the command line; raises KnobError if it is not allowed."""
         word = text.strip().lower()
         if isinstance(self.default, bool):
             if word in _ON + _OFF:
@@ -68,7 +67,7 @@ class Knob:
         raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
-        """Return the value if it is allowed; raises KnobError for a value that is not allowed."""
+        """Return the value if it is allowed; otherwise raises KnobError."""
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
@@ -84,7 +83,7 @@ class Knob:
         raise self._error(value)
 
     def allowed(self) -> str:
-        """Say what values are allowed, for an error line or the help."""
+        """Return the allowed values as text, for an error message or the help."""
         if isinstance(self.default, bool):
             return "on or off"
         if self.low is None and self.high is None:
@@ -99,7 +98,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value that a key press leads to, or the same one at the end of the range."""
+        """Return the value after a key press, or the same value at the end of the range."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:
@@ -187,19 +186,17 @@ BATCH_SCOPE = Knob(
     kind="live",
     choices=(GLOBAL, PER_REPLICA),
 )
-"""The knob of a lane on several devices, whose scenario has a `batch_size`."""
+"""The knob of a lane on several devices, if the scenario has a `batch_size`."""
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
-"""The knob of a scenario with variants; they are its choices."""
+"""The knob of a scenario with variants, which are its choices."""
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
 """The knobs of every scenario that reads data."""
 PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
 """The knobs of every scenario with a `prepare`."""
 STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
-"""The knobs of the training step."""
 MACHINE: tuple[Knob, ...] = (THREADS,)
-"""The knobs of the runtime."""
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
-"""All the knobs that a scenario may have on one device without declaring them."""
+"""The knobs that every scenario has on one device without a declaration."""
 STEPS_PER_EXECUTION = Knob(
     "steps_per_execution",
     default=1,
@@ -224,17 +221,17 @@ ALLOCATOR = Knob(
     choices=("bfc", "cuda_malloc_async"),
 )
 PYTHON = "python"
-"""What a lane of a script calls the interpreter that it runs the script with."""
+"""Setting of a script's lane: the Python interpreter of the script."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
-"""What a lane of any script may be started with: applied as TensorFlow or Keras is loaded, or a model compiled."""
+"""Settings of any script's lane, applied when TensorFlow or Keras is loaded or a model is compiled."""
 
 
 BY_HAND = "in a loop of its own it is the function's: @tf.function(jit_compile=True), or several steps in one call"
-"""What to do about a lever that is `Model.compile`'s."""
+"""How to apply a lever of `Model.compile` in a script's own loop."""
 
 
 def show(value: object) -> str:
-    """Write a value as a user types it: `on`, `off`, `auto`, 32, 0.5."""
+    """Format a value as a user types it: `on`, `off`, `auto`, 32, 0.5."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -243,17 +240,17 @@ def show(value: object) -> str:
 
 
 def exact(value: KnobValue) -> str:
-    """Write a value so that the same is read: all digits of a float."""
+    """Format a value with all digits, so that parsing returns the same value."""
     return repr(value) if isinstance(value, float) else show(value)
 
 
 def short_name(knob: str) -> str:
-    """Return a knob's name as titles, panes and keys show it: "batch", "parallel calls"."""
+    """Return the short form of a knob's name for titles, panes and keys: "batch", "parallel calls"."""
     return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")
 
 
 def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
-    """Say that a script does not offer a knob that was requested, and what to do about it."""
+    """Return an error that a script does not offer a requested knob, and the remedy."""
     if name in (XLA.name, STEPS_PER_EXECUTION.name):
         return f"{name} was requested, and the script compiles no model of Keras before it trains", BY_HAND
     names = {*offered, *(knob.name for knob in (*COMMON, *LEVERS))} - {name}
@@ -263,7 +260,7 @@ def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
 
 
 def find(knobs: Sequence[Knob], name: str) -> Knob:
-    """Return the knob of that name; raises KnobError that lists the names there are."""
+    """Return the knob of that name; raises KnobError with the available names."""
     for knob in knobs:
         if knob.name == name:
             return knob
@@ -271,20 +268,19 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 
 
 def parse_settings(knobs: Sequence[Knob], assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Read `KNOB=VALUE` words, each knob once; raises KnobError for what is not allowed."""
+    """Parse `KNOB=VALUE` words, each knob once; raises KnobError for words that are not allowed."""
     return {knob.name: knob.parse(text) for name, text in _split(assignments) for knob in [find(knobs, name)]}
 
 
 def guess_settings(assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Read `KNOB=VALUE` words of a script: as a common knob of that name, else on or off, a number, or text.
+    """Parse `KNOB=VALUE` words of a script: as a common knob, otherwise as on or off, a number, or text.
 
-    Raises: KnobError for a word without `=`, and a knob named twice.
+    Raises: KnobError for a word without `=`, and for a repeated knob.
     """
     return {name: _guess(name, text) for name, text in _split(assignments)}
 
 
 def _split(assignments: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each name with its value, as text."""
     result: dict[str, str] = {}
     for word in assignments:
         name, equals, text = (part.strip() for part in word.partition("="))

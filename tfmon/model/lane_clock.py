@@ -1,7 +1,7 @@
-"""The time of a lane, which stands still while the lane is suspended or paused.
+"""The time of a lane, which stops while the lane is suspended or paused.
 
-A process does not notice that it is stopped. So whoever stops it writes that into a file which both have mapped,
-before it lets it go on. All durations that a lane reports are differences of this time.
+A process does not notice a suspension, so the process that suspends it writes the duration into a shared mapped
+file before it continues the lane. All durations that a lane reports use this time.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from array import array
 from collections.abc import Callable
 
 AT, SIZE = 64, 72
-"""Where the word is in the lane's file, behind its token, and the size of the file."""
+"""Offset of the word in the lane's file, after its token, and the size of the file."""
 
 
 class SuspendedTime:
-    """What the process that stops a lane writes: how long it was stopped, or when its time stands still.
+    """Written by the process that suspends a lane: its suspended time, or the time of its suspension.
 
-    The word is the time for which the lane was stopped. While it is stopped, it is its time, negative. One word is
-    written at once, so the lane never reads a part of it.
+    The word is the suspended time; during a suspension it is the lane's time, negative. A word is written at once,
+    so the lane never reads a part of it.
 
-    Thread: any; a stop that two notice counts once.
+    Thread: any; a suspension that two threads notice counts once.
     """
 
     def __init__(self, fd: int) -> None:
-        """Write into the lane's file, which may be closed then."""
+        """Write into the lane's file, which may be closed afterwards."""
         self._word = memoryview(mmap.mmap(fd, SIZE))[AT:].cast("q")
 
     def begins(self) -> None:
-        """Note that the lane has just been stopped."""
+        """Note that the lane has just been suspended."""
         if self._word[0] >= 0:
             self._word[0] -= time.monotonic_ns()
 
     def ends(self) -> None:
-        """Note that the lane is about to go on."""
+        """Note that the lane is about to continue."""
         if self._word[0] < 0:
             self._word[0] += time.monotonic_ns()
 
 
 class LaneClock:
-    """The time of the lane that this process is. Units: nanoseconds. Thread: any."""
+    """The time of the lane of this process. Units: nanoseconds. Thread: any."""
 
     def __init__(self) -> None:
-        """Be `time.monotonic_ns` until `follow`."""
+        """Equals `time.monotonic_ns` until `follow`."""
         self._word: memoryview | array[int] = array("q", [0])
         self._paused_ns = 0
 
     def follow(self, fd: int) -> None:
-        """Read from the lane's file for how long the lane is suspended."""
+        """Read the suspended time from the lane's file."""
         self._word = memoryview(mmap.mmap(fd, SIZE, prot=mmap.PROT_READ))[AT:].cast("q")
 
     def now_ns(self) -> int:
@@ -58,25 +58,24 @@ class LaneClock:
 
     @property
     def suspended_ns(self) -> int:
-        """For how long the lane has been suspended."""
+        """Return the suspended time."""
         word = self._word[0]
         return word if word >= 0 else time.monotonic_ns() + word
 
     @property
     def stopped_ns(self) -> int:
-        """For how long it has been suspended and paused."""
+        """Return the suspended and paused time."""
         return self.suspended_ns + self._paused_ns
 
     def stamp(self, at_ns: int) -> int:
-        """Return a moment of the lane's time, since which it was not stopped, on the machine's clock."""
+        """Convert a time of the lane, since which it was not stopped, to the machine's clock."""
         return at_ns + self.stopped_ns
 
     def pause(self, wait: Callable[[], object]) -> None:
-        """Stand still while `wait` runs."""
+        """Stop the clock while `wait` runs."""
         began_ns = self.now_ns()
         wait()
         self._paused_ns += self.now_ns() - began_ns
 
 
 lane_clock = LaneClock()
-"""The time of this process's lane."""

@@ -1,7 +1,7 @@
-"""How a process learns of its lane by environment variables: its pipes, and what ought to surround it.
+"""How a process finds its lane: pipes in environment variables, and the expected surroundings.
 
-A scenario's child is told its pipes as arguments; a script's arguments are its own, and the process that trains
-may be a child of the one that was started. So the descriptors are inherited, and a variable says which they are.
+A script keeps its own arguments, and the training process can be a child of the started one. So descriptors are
+inherited, and a variable contains their numbers.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from dataclasses import dataclass
 
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
-"""For the script's own use: the lane's id, such as A, its number from 0, and how many lanes there are."""
+"""For use by the script: the lane's id such as A, its number from 0, and the number of lanes."""
 PORTS = "TFMON_PORTS"
-"""Names the folder by which the lanes of a race tell each other their ports; see `script.uses`."""
+"""The folder in which the lanes of a race exchange their ports; see `script.uses`."""
 USES = "_tfmon_uses"
-"""What `script.uses` is called in the script's process: it is loaded before the script's own modules can be."""
+"""Name of `script.uses` in the script's process, which is loaded before the script's modules."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs that the command line sets for a lane, as a JSON object."""
 ANY = "any"
-"""The devices of a lane for which none was named: whatever the script finds."""
+"""Devices of a lane without a device: all that the script finds."""
 HOLDER = "TFMON_HOLDER"
-"""Process id of the first Python of a lane: a launcher may close the descriptors in its children."""
+"""Process id of a lane's first Python: a launcher can close the descriptors in its children."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanePipes:
-    """The lane that a process belongs to."""
+    """The lane of a process."""
 
     metric_fd: int
     knob_fd: int
     lock_fd: int
-    """A file with the token in it, and how long the lane was suspended. The process that locked it is the lane."""
+    """A file with the token and the suspended time. The process that locked it is the lane."""
     token: str
-    """Distinguishes these descriptors from others with their numbers."""
+    """Distinguishes these descriptors from others with the same numbers."""
     device: str
-    """`cpu`, `gpu` or `any`, or for several such as `2xcpu`."""
+    """`cpu`, `gpu` or `any`, or for several devices such as `2xcpu`."""
 
     @property
     def kind(self) -> str:
@@ -46,17 +46,17 @@ class LanePipes:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """The number of devices."""
         count = self.device.rpartition("x")[0]
         return int(count) if count.isdecimal() else 1
 
     def text(self) -> str:
-        """Write it as the variable's value."""
+        """Return the variable's value."""
         return f"{self.metric_fd}:{self.knob_fd}:{self.lock_fd}:{self.token}:{self.device}"
 
 
 def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
-    """Return the lane that an environment names, or None for none."""
+    """Return the lane in the environment, or `None`."""
     parts = environment.get(VARIABLE, "").split(":")
     if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
         return None
@@ -64,7 +64,7 @@ def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
 
 
 def is_open(pipes: LanePipes) -> bool:
-    """Return whether this process has inherited the descriptors, and they are still those of the lane."""
+    """Return whether this process has inherited the descriptors, and they still belong to the lane."""
     try:
         os.fstat(pipes.metric_fd)
         os.fstat(pipes.knob_fd)
@@ -74,7 +74,7 @@ def is_open(pipes: LanePipes) -> bool:
 
 
 def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
-    """Return the lane with descriptors opened again through the process that holds them, or None."""
+    """Return the lane with descriptors opened through the process that has them, or `None`."""
     opened: list[int] = []
     try:
         for fd, flags in (
@@ -95,13 +95,13 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
 SURROUNDINGS = "TFMON_SURROUNDINGS"
 """The surroundings that a lane's first process expects, as JSON: Ray for example starts processes with nice 15."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
-"""Variables that a lane has as the monitor has them."""
+"""Variables that a lane takes unchanged from the monitor."""
 _CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")
 _NICE = "nice"
 
 
 def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the variable by which a lane's process is told its surroundings."""
+    """Return the variable with a lane's expected surroundings."""
     values = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
     return {SURROUNDINGS: json.dumps(values)}
 

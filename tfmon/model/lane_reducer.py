@@ -1,4 +1,4 @@
-"""How each event changes what is known of a lane. Pure: no clock, no lock, no process."""
+"""The change of a lane's state by each event. Pure: no clock, no lock, no process."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ from tfmon.model.script_events import (
 from tfmon.model.speed import SpeedWatch
 
 MOST_PROFILES = 6
-"""A lane keeps so many, under one combination of settings."""
+"""Profiles kept of a lane, under one combination of settings."""
 MOST_PLACES = 100
-"""Phases of a script that are told from each other; more are taken for the last one."""
+"""Phases of a script that are distinguished; further phases count as the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
-    """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    """Return the lane's state after an event; an event about another lane changes nothing."""
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
     if isinstance(event, Window):
         if marks := state.heartbeat.marks(event):
@@ -252,7 +252,7 @@ def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
 
 
 def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
-    """Return the watch of the speed with an epoch that began, or something else that a script does now."""
+    """Return the speed watch after the start of an epoch or another activity of a script."""
     before = state.script.progress
     if before is None or (before.epoch, before.doing) == (now.epoch, now.doing):
         return state.speed
@@ -261,7 +261,7 @@ def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
 
 
 def _validated(script: ScriptFacts, now: Progressed) -> LossCurve:
-    """Return the losses of validation with that of an epoch that has ended; a new `fit` drops earlier ones."""
+    """Return the validation losses after a finished epoch; a new `fit` drops earlier losses."""
     done = script.progress.epochs_done if script.progress is not None else 0
     course = script.validation if now.epochs_done >= done else LossCurve()
     return course.plus(now.epochs_done, now.metrics.get("val_loss")) if now.epochs_done != done else course
@@ -272,7 +272,7 @@ def _not_measured(state: LaneState, reasons: dict[str, str]) -> LaneState:
 
 
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
-    """Forget figures that were told before it was known that they may be wrong."""
+    """Remove figures that were reported before they were known to be unreliable."""
     if event.what == "examples" and event.reason and state.totals.examples:
         return replace(restart_measurement(state), totals=replace(state.totals, examples=0), speed=state.speed)
     if event.what == "loss" and event.reason:

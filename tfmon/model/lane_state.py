@@ -1,4 +1,4 @@
-"""All that is known of one lane. Pure; `lane_reducer` says how events change it."""
+"""The state of one lane. Pure; `lane_reducer` changes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
     STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
 )  # fmt: skip
-"""The phases of a lane, in order. A `ready` lane waits for the start signal that all lanes get together."""
+"""The phases of a lane, in order. A `ready` lane waits for the common start signal."""
 STAGES = {
     STARTING: "starting Python",
     IMPORTING: "loading TensorFlow",
@@ -32,12 +32,12 @@ STAGES = {
     WARMING_UP: "warming up",
     READY: "ready, waiting for the start",
 }
-"""The stages of getting ready, in order, and what a lane does in each."""
+"""The stages of getting ready, in order, with their texts."""
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
 STOOD_STILL = "stood still until its end"
-"""Mark of the window in which a lane that stood still was ended."""
+"""Mark of the window in which a stalled lane was ended."""
 OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
 """Kinds of trouble."""
@@ -46,18 +46,18 @@ NO_STEPS_HINT = (
     "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
 )
-"""What to do about a script in which tfmon sees no step."""
+"""Remedy for a script in which tfmon sees no step."""
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
-"""A lane stands still if a step has run for so long, and for so many times its longest step."""
+"""A lane stalls if a step has run for this time, and for this multiple of its longest step."""
 RECENT_NS = 5_000_000_000
-"""How far back the throughput that is shown as current reaches."""
+"""Length of the current throughput's window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a lane cannot go on, in words."""
+    """Why a lane cannot continue, in words."""
 
     message: str
     hint: str = ""
@@ -66,76 +66,73 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line: what the lane printed, or in our words what happened to it."""
+    """A line that the lane printed, or a text of tfmon about the lane."""
 
     at_ns: int
     """For a printed line, when it was read."""
     kind: Literal["printed", "event", "trouble"]
     text: str
     dropped_bytes: int = 0
-    """How much of the output the log lacks, where the line tells that."""
+    """Bytes of output missing in the log before this line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """The present process of a lane, and what it told of itself."""
+    """The present process of a lane."""
 
     number: int = 0
-    """Which process of the lane this is, from 1; 0 before the first."""
+    """Number of the process in this lane, from 1; 0 before the first."""
     pid: int | None = None
     started_ns: int = 0
     source: str = ""
-    """Digest of the scenario file that it was started with."""
+    """Digest of its scenario file."""
     data_examples: int | None = None
     """Examples in its data: the largest possible batch."""
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
-    """What it loaded, by the names of `VERSIONS`; "" for unknown."""
+    """Versions by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
     bfloat16: bool = False
-    """Whether the CPU of its machine computes in bfloat16."""
+    """Whether the CPU computes in bfloat16."""
     gpu_uuids: tuple[str, ...] = ()
-    """Those of its GPUs, as CUDA tells them; empty while they are not known."""
+    """UUIDs of its GPUs, from CUDA; empty while unknown."""
     unlike: tuple[str, ...] = ()
-    """What disturbs it: in what its surroundings are not those of a lane of the monitor's own machine."""
+    """Differences between this process's environment and that of a local lane."""
     reports_stack: bool = False
-    """Whether it can report the stacks of its threads."""
     stack: StackReported | None = None
-    """The stacks that it reported last."""
     bad_lines: int = 0
-    """Lines that could not be read."""
     last_bad_line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """What is known of a user's script; nothing for a scenario."""
+    """Facts about a user's script; empty for a scenario."""
 
     command: str = ""
-    """The user's own command that the lane runs; empty for a scenario."""
+    """The user's command; empty for a scenario."""
     progress: Progressed | None = None
-    """How far it is in what Keras does for it; None before it says so."""
+    """The latest progress in Keras; `None` before the first report."""
     validation: LossCurve = field(default_factory=LossCurve)
-    """Losses of validation by the epochs that its last `fit` had done."""
+    """Validation losses by the number of epochs of the last `fit`."""
     not_measured: dict[str, str] = field(default_factory=dict)
-    """What cannot be known of it, such as `examples`, and why."""
+    """Figures that are unavailable, such as `examples`, with the reason."""
     step: str = ""
-    """What is counted as a step, by its file and line; empty where that was not told."""
+    """File and line of its step; empty if unknown."""
     step_traits: tuple[str, ...] = ()
-    """How its steps are made, as `StepDescribed` lists it."""
+    """As in `StepDescribed`."""
     input_traits: tuple[str, ...] = ()
-    """What it trains from, as `InputDescribed` lists it."""
+    """As in `InputDescribed`."""
     places: tuple[str, ...] = ()
-    """Where it has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
+    """Locations of its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
-    """What it does with files, folders and ports; see `script_events.PathsUsed`."""
+    """Uses of files, folders and ports; see `script_events.PathsUsed`."""
     resolved: dict[str, str] = field(default_factory=dict)
-    """What TensorFlow made of its defaults, such as TF32."""
+    """Defaults as TensorFlow resolved them, such as TF32."""
     causes: tuple[CauseSeen, ...] = ()
-    """What slows it down as its process observed it, the newest figures of each cause and place."""
+    """Observed causes of slowness, with the latest figures of each cause and place."""
 
     @property
     def between_steps(self) -> bool:
-        """Whether it does something else than steps: it validates, or an epoch has ended."""
+        """Whether it does something other than steps: it validates, or an epoch has ended."""
         progress = self.progress
         trains = ("fit", "training")
         return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
@@ -143,117 +140,112 @@ class ScriptFacts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a lane has trained since it was started, under all settings."""
+    """Training since the lane was started, under all settings."""
 
     steps: int = 0
     steps_before: int = 0
-    """Steps of the processes that the present one replaced; a part of `steps`."""
+    """Steps of earlier processes; a part of `steps`."""
     measured_steps: int = 0
-    """Steps of steady windows: what `--steps` counts."""
+    """Steps of steady windows, which `--steps` counts."""
     examples: int = 0
     trained_ns: int = 0
-    """Time of all its steps, the discarded ones included."""
     losses: LossCurve = field(default_factory=LossCurve)
-    """The loss by steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What is known of the steps of a lane besides their times."""
+    """Facts about the steps of a lane besides their times."""
 
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
     calling_share: float | None = None
-    """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
+    """Share of calls in a step of a script's own loop, without input; `None` before a profile."""
     profiles: tuple[Profile, ...] = ()
-    """The latest profiles under the settings in effect, the oldest first."""
+    """The latest profiles under the settings in effect, oldest first."""
     traced: str = ""
-    """Which function was traced last while the lane raced, and why; empty for none."""
+    """The function traced last during the race, and the reason; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is changed in a lane while it runs."""
+    """Changes of a running lane."""
 
     requested: dict[str, KnobRequested] = field(default_factory=dict)
-    """Knobs requested and not answered yet."""
+    """Knobs that were requested and not answered yet."""
     refused: str = ""
-    """Why the latest request was refused; empty when it was not."""
+    """Why the latest request was refused; otherwise empty."""
     refused_ns: int = 0
-    """When that was."""
     marks: tuple[KnobMark, ...] = ()
-    """Changes in effect, as the charts mark them; those of a mode and other events, too."""
+    """Changes in effect, marks of modes and other events for the charts."""
 
     def answered(self, knob: str, request: int) -> dict[str, KnobRequested]:
-        """Return the requests without one that was answered; a newer one for the same knob is still under way."""
+        """Return the requests without an answered one; a newer request for the same knob stays."""
         return {name: one for name, one in self.requested.items() if name != knob or one.request > request}
 
 
 @dataclass(frozen=True, slots=True)
 class LaneEnd:
-    """How a lane was ended, and how its process ended."""
+    """How a lane and its process ended."""
 
     requested: EndRequested | None = None
-    """Since when its command has been asked to end, and how long it has for that; None before."""
+    """When its command was asked to end, and its grace; `None` before."""
     stood_still_s: float | None = None
-    """For how long no step had ended when it was asked to end; None where that was right."""
+    """Time without a finished step when it was asked to end; `None` if there was no stall."""
     killed: bool = False
-    """Whether the user ended this lane, and not the race."""
+    """Whether the user ended this lane, not the race."""
     event: LaneEnded | None = None
-    """How its last process ended; None while it runs."""
+    """`None` while the process runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """All that is known of one lane."""
+    """The state of one lane."""
 
     spec: LaneSpec
     phase: str = STARTING
     phase_since_ns: int = 0
     phase_before: str = STARTING
     turn_since_ns: int = 0
-    """Since when it trains in its slice, or waits for the next one; 0 before the first."""
+    """Start of training in its slice, or of waiting for the next slice; 0 before the first."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
-    """Knobs in effect, as the child said."""
+    """Knobs in effect, as the child reported."""
     changes: Changes = field(default_factory=Changes)
     totals: Totals = field(default_factory=Totals)
     measurements: Measurements = field(default_factory=Measurements)
     speed: SpeedWatch = field(default_factory=SpeedWatch)
-    """Its step time since its settings last changed, and when that changed by itself."""
     step: StepFacts = field(default_factory=StepFacts)
     step_clock: SliceClock = field(default_factory=SliceClock)
-    """How long it has trained in slices since the end of its last window."""
+    """Time in slices since the end of its last window."""
     tree: TreeUse = field(default_factory=TreeUse)
-    """What its processes take of its machine."""
+    """CPU and memory of its processes."""
     gpu_use: GpuUse = field(default_factory=GpuUse)
-    """What it takes of its GPUs."""
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     trouble: Trouble | None = None
     end: LaneEnd = field(default_factory=LaneEnd)
     log: tuple[LogLine, ...] = ()
-    """What it printed and what happened to it, the children before this one included."""
+    """Printed lines and events, those of earlier processes included."""
     differs: tuple[str, ...] | None = None
-    """Knobs in which the lanes of the race differ now; None where no session says so."""
+    """Knobs in which the lanes of the race differ now; `None` outside of a session."""
     mark: str = ""
-    """`#` and its id, where another lane has the same device and settings; otherwise empty."""
+    """`#` and its id, if another lane has the same device and settings; otherwise empty."""
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
-        """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
+        """All knobs with their values in effect, or those of the spec before the first report."""
         return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """The lane's name for people: its device, and every setting in which the lanes of the race differ now."""
+        """The lane's title: its device, and every setting in which the lanes of the race differ now."""
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
 
     @property
     def memory_bytes(self) -> Reading:
-        """Memory that its processes share with no other, in reports: the last sample before its last window.
+        """Private memory of its processes for reports: the last sample before its last window, or else the peak.
 
-        Later ones may be of a process that exits, so where there is none before, it is the peak.
+        Later samples may be of a process that exits.
         """
         if self.tree.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
             return self.tree.memory.latest[1] if self.tree.memory.latest is not None else self.tree.private_bytes
@@ -261,13 +253,13 @@ class LaneState:
 
     @property
     def short_title(self) -> str:
-        """The same for narrow places, such as "batch 256 · graph off"."""
+        """The short title for narrow places, such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The last windows of its process, the discarded ones included."""
+        """The last windows of its process, with discarded ones."""
         return self.measurements.points
 
     @property
@@ -277,39 +269,39 @@ class LaneState:
 
     @property
     def slices(self) -> tuple[SliceSpeed, ...]:
-        """Slices since then, oldest first; only what was steady in them."""
+        """Slices since the start of steady state, oldest first; only their steady parts."""
         return self.measurements.slices
 
     @property
     def discarded_shares(self) -> dict[str, float]:
-        """Share of its time from the first step to the last that is discarded, by reason, the largest first."""
+        """Discarded shares of its time from the first step to the last, by reason, largest first."""
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
         shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
     def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
-        """Return the slices that ran under these settings, also before a knob was changed; oldest first."""
+        """Return the slices under these settings, also from before a knob change; oldest first."""
         return self.measurements.slices_under(settings, self.settings)
 
     @property
     def over(self) -> bool:
-        """True when the lane cannot train on without a restart."""
+        """Whether the lane needs a restart to train."""
         return self.phase in OVER
 
     @property
     def to_change(self) -> dict[str, KnobValue]:
-        """The values that are requested and not in effect, by knob."""
+        """The requested values that are not in effect, by knob."""
         now = self.in_effect.items()
         return {name: one.value for name, one in self.changes.requested.items() if (name, one.value) not in now}
 
     @property
     def state(self) -> str:
-        """Its phase; of a lane that was ended before it was done, that."""
+        """Its phase, or the state of a lane that was ended before it was done."""
         ended = self.phase == DONE and (self.end.killed or self.end.requested is not None)
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return for how long the present or last step has run, without others' slices; 0 before it or paused."""
+        """Return the running time of the current step in seconds, without other lanes' slices; 0 without one."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:
@@ -320,9 +312,9 @@ class LaneState:
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return for how long no step has ended, or had when it was ended; None where that may be right.
+        """Return the time without a finished step, up to now or its end; `None` if that is normal.
 
-        A script that validates, or is between two epochs, may take its time; so may one that has ended by itself.
+        It is normal for a script that validates, is between two epochs, or has ended by itself.
         """
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
@@ -330,10 +322,9 @@ class LaneState:
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
-        """Return the sums over the steady windows of the last 5 s, and at least one, since the last knob change.
+        """Return the sums over the steady windows of the last 5 s, at least one, since the last knob change.
 
-        These make the throughput that is shown as current. Of a lane that has ended it is all of its steady state,
-        as in the table: the same figure everywhere.
+        This is the current throughput. For a lane that has ended, return its whole steady state, as in the table.
         """
         if self.over:
             return self.steady

@@ -1,6 +1,6 @@
-"""The windows of a lane: their sums, slices and last minutes, and which were discarded and why. Pure.
+"""The windows of a lane: sums, slices, last minutes, and the discarded ones with their reasons. Pure.
 
-This is the one store of them: recent throughput, slices, charts and statistics are read from it.
+All windows are stored here only: recent throughput, slices, charts and statistics read them here.
 """
 
 from __future__ import annotations
@@ -15,42 +15,41 @@ from tfmon.model.readings import Reading, SliceLoad
 from tfmon.model.window_sums import History, WindowSums, add
 
 SLICE_START = "after a switch"
-"""Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
+"""Mark of the windows at the start of a slice, just after the switch to the lane."""
 STOPPED = "suspended or paused"
-"""Reason of the time in which the lane did not run, which is in no share of its time."""
+"""Reason of time in which the lane did not run; it is in no share of its time."""
 HISTORY_WINDOWS = 1_500
-"""Windows kept one by one for the charts; at five a second these are five minutes."""
+"""Windows kept for the charts: five minutes at five a second."""
 SHORTEST_STRETCH_NS = 1_000_000_000
-"""A stretch in which concurrent lanes are compared holds about five windows of each."""
+"""Stretches for comparing concurrent lanes contain about five windows of each."""
 MOST_SLICES = 2_000
 """Slices kept under the settings in effect."""
 MOST_EARLIER = 96
-"""Settings whose slices are kept after a knob was changed."""
+"""Settings whose slices are kept after a knob change."""
 LATEST = 24
-"""Windows that a late reading may still discard; at five a second these are five seconds."""
+"""Windows that a late reading can still discard: five seconds at five a second."""
 RARE = 0.5
-"""A disturbance that hits a larger share of the windows is how this machine is: nothing is discarded for it."""
+"""Above this share of disturbed windows, no window is discarded."""
 MOST_POINTS = 256
-"""Losses of a lane that are kept."""
+"""Losses kept of a lane."""
 SETTLED_WINDOWS = 20
-"""That share is known from so many windows on."""
+"""From this number of windows on, that share is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One window in the history of a lane's throughput."""
+    """One window in the throughput history of a lane."""
 
     at_ns: int
-    """End of the window."""
     span_ns: int
     examples: int
     steps: int
     reason: str = ""
-    """Why it is discarded; empty for a window of steady state."""
+    """Why it is discarded; empty for steady state."""
     in_slice: bool = False
-    """True for a window of a slice: another lane trained in the gap before it."""
+    """Whether it lies in a slice: another lane trained in the gap before it."""
     others: bool = False
-    """True for a window in which others took a share of the lane's GPU; it counts all the same."""
+    """Whether others used the lane's GPU; the window counts nevertheless."""
 
     @property
     def steady(self) -> bool:
@@ -70,16 +69,16 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """What a lane did in the steady part of one slice, and what else used the CPU in all of the slice."""
+    """The steady part of one slice, and the CPU use of others in the whole slice."""
 
     round: int
     at_ns: int
     examples: int
     span_ns: int
     process: int = 0
-    """Which process of the lane ran it: 1 for the first of the race, one more for each that replaced it."""
+    """Number of the lane's process that ran it, from 1 for the first process of the race."""
     load: SliceLoad | None = None
-    """Who used the CPU; None before the slice has ended, and for a slice that was broken off."""
+    """`None` before the slice has ended, and for an interrupted slice."""
 
     @property
     def examples_per_s(self) -> float:
@@ -89,7 +88,7 @@ class SliceSpeed:
 
 @dataclass(frozen=True, slots=True)
 class EarlierSlices:
-    """Slices that ran under settings which a knob has changed since."""
+    """Slices under settings before a knob change."""
 
     settings: dict[str, KnobValue]
     slices: tuple[SliceSpeed, ...]
@@ -97,20 +96,20 @@ class EarlierSlices:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Losses that windows reported; when there are too many, every second one is dropped, and so on from then."""
+    """Losses reported by windows; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     """Steps and losses, in the order of the steps."""
     every: int = 1
-    """One of so many losses is kept."""
+    """One of this many losses is kept."""
     seen: int = 0
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step whose loss was read and is not a number, since the last one that was; 0 for none."""
+    """The first step with a loss that is not a number, after the last finite loss; 0 if there is none."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
-        """Return the curve with the loss of a step; the same one for None."""
+        """Return the curve with the loss of a step; unchanged for `None`."""
         if loss is None:
             return self
         first, points, every = loss if self.first is None else self.first, self.points, self.every
@@ -124,37 +123,36 @@ class LossCurve:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of one lane; a new steady state begins when a knob or the mode changes."""
+    """The measurements of a lane; a change of a knob or of the mode begins a new steady state."""
 
     steady: WindowSums = field(default_factory=WindowSums)
-    """Since the lane began to race, or a knob or the mode last changed."""
+    """Since the start of steady state."""
     slices: tuple[SliceSpeed, ...] = ()
-    """Slices since then, oldest first; only what was steady in them."""
+    """Slices since then, oldest first; only their steady parts."""
     earlier: tuple[EarlierSlices, ...] = ()
-    """Slices before that, by the settings they ran under; the latest last."""
+    """Slices before that, by their settings; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows discarded from steady state, by reason; one with two reasons is in both."""
+    """Windows discarded from steady state, by reason; a window with two reasons counts in both."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """Their time, by reason, and time in no window; a window with several reasons is counted once, see
-    `main_reason`."""
+    """Their time by reason, and time in no window; a window counts under its `main_reason`."""
     windows: int = 0
-    """All windows, the discarded ones included."""
+    """All windows, including discarded ones."""
     span_ns: int = 0
-    """All time from the first step to the last: that of steady windows and of `discarded_ns`."""
+    """All time from the first step to the last: steady windows and `discarded_ns`."""
     process: int = 0
-    """Which process of the lane the last window is from; 0 if another process has become the lane since."""
+    """Number of the last window's process; 0 if another process has become the lane since."""
     until_ns: int | None = None
-    """The end of the last one, also of the processes before this one; None before the first."""
+    """End of the last window, also of earlier processes; `None` before the first."""
     unaccounted_ns: int = 0
-    """Time between windows of one process that neither has, or that both have: 0 unless tfmon makes a mistake."""
+    """Time between windows of one process in no window, or in two: 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()
-    """Disturbances that are there most of the time, so that nothing is discarded for them."""
+    """Disturbances that are present most of the time, so that no window is discarded for them."""
     latest: tuple[Window, ...] = ()
-    """The last steady windows, which a late reading may still discard."""
+    """The last steady windows, which a late reading can still discard."""
     points: tuple[Point, ...] = ()
-    """The last windows of this process, the discarded ones included."""
+    """The last windows of this process, including discarded ones."""
     history: History = field(default_factory=History)
-    """Of the last half hour, for the charts; the processes before this one included."""
+    """The last half hour for the charts, with earlier processes."""
 
     def plus(self, window: Window, process: int = 0) -> Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
@@ -188,7 +186,7 @@ class Measurements:
         )
 
     def slice_ended(self, ended: SliceEnded) -> Measurements:
-        """Return the measurements with what used the CPU in a slice, unless nothing was steady in it."""
+        """Return the measurements with the CPU use in a slice, unless the slice had no steady part."""
         if ended.load is None or not self.slices or self.slices[-1].round != ended.round:
             return self
         return replace(self, slices=(*self.slices[:-1], replace(self.slices[-1], load=ended.load)))
@@ -196,8 +194,7 @@ class Measurements:
     def disturbed(self, since_ns: int, until_ns: int, reason: str) -> Measurements:
         """Return the measurements without the windows that overlap a disturbance, known after they ended.
 
-        A disturbance that is there most of the time is how the machine is: then all windows count, and `constant`
-        names it.
+        If a disturbance is present most of the time, all windows count, and `constant` contains it.
         """
         hit = tuple(one for one in self.latest if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns)
         if not hit:
@@ -220,7 +217,7 @@ class Measurements:
         )
 
     def restarted(self, settings: Settings) -> Measurements:
-        """Return the measurements with a new steady state; `settings` are those in effect until now."""
+        """Return the measurements with a new steady state; `settings` are the settings in effect until now."""
         earlier = self.earlier
         if self.slices:
             before = next((one for one in earlier if one.settings == settings), None)
@@ -230,11 +227,11 @@ class Measurements:
         return replace(self, steady=WindowSums(), slices=(), latest=(), earlier=earlier)
 
     def with_sample(self, at_ns: int, **readings: Reading) -> Measurements:
-        """Return the measurements with a sample of the lane's processes or of its GPU, for the charts."""
+        """Return the measurements with a chart sample of the lane's processes or of its GPU."""
         return replace(self, history=self.history.with_sample(at_ns, **readings))
 
     def with_others(self, since_ns: int, until_ns: int) -> Measurements:
-        """Return the measurements with the windows marked in which others took a share of the lane's GPU."""
+        """Return the measurements with marks on the windows in which others used the lane's GPU."""
         return replace(
             self,
             points=tuple(
@@ -244,7 +241,7 @@ class Measurements:
         )
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
-        """Return the sum of steady windows by the number of the stretch each ends in, as far as `points` go."""
+        """Return the sums of steady windows by stretch number, as far as `points` go."""
         result: dict[int, SliceSpeed] = {}
         for point in self.steady_points:
             number = point.at_ns // length_ns
@@ -255,28 +252,27 @@ class Measurements:
 
     @property
     def ran_ns(self) -> int:
-        """Its time from the first step to the last, without those in which it was suspended or paused."""
+        """Time from the first step to the last, without suspensions and pauses."""
         return self.span_ns - self.discarded_ns.get(STOPPED, 0)
 
     @property
     def steady_points(self) -> Sequence[Point]:
-        """The windows of steady state that are kept one by one."""
+        """The windows of steady state that are kept separately."""
         count = self.steady.windows
         return [point for point in self.points if point.steady][-count:] if count > 0 else ()
 
     def slices_under(self, settings: Settings, in_effect: Settings) -> tuple[SliceSpeed, ...]:
-        """Return every slice that ran under these settings, oldest first, given the settings in effect."""
+        """Return all slices under these settings, oldest first; `in_effect` are the settings in effect."""
         before = next((one.slices for one in self.earlier if one.settings == settings), ())
         return (*before, *self.slices) if settings == in_effect else before
 
 
 def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
-    """Return the length of a stretch in nanoseconds, and what each lane did in each stretch that all trained in.
+    """Return the length of a stretch in nanoseconds, and each lane's sums in each stretch in which all trained.
 
-    How lanes share the cores changes from second to second, so only what they did in the same second is compared.
-    The stretches are numbered, like rounds. One is as long as two of the longest windows: a lane whose steps take
-    seconds reports that rarely. The first and the last one of a lane may be cut off; it counts with the time that
-    the lane's windows have in it.
+    The lanes' shares of the cores change from second to second, so only the same seconds are compared.
+    Stretches are numbered like rounds. A stretch is as long as two of the longest windows, because lanes with
+    long steps report rarely. A lane's first and last stretch count with the time of the lane's windows in them.
     """
     longest_ns = max((point.span_ns for one in lanes for point in one.steady_points), default=0)
     length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
@@ -290,7 +286,7 @@ def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) ->
 
 
 def main_reason(marks: Iterable[str]) -> str:
-    """Return the reason that the time of a discarded window counts for: the switch to the lane comes last."""
+    """Return the reason that counts for a discarded window: the switch to the lane comes last."""
     return min(marks, key=lambda mark: (mark == SLICE_START, mark))
 
 
@@ -307,7 +303,7 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: Window, process: int) -
 
 
 def _without_window(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
-    """Take a window out of its slice; drop the slice if nothing else was steady in it."""
+    """Remove a window from its slice; drop the slice if no other window in it was steady."""
     left = []
     for one in slices:
         if one.round != window.round:
