@@ -1,7 +1,6 @@
-"""What a lane says over the event pipe, one frozen dataclass each; `script_events` has what only a script says.
+"""The events that a lane sends over the event pipe; `script_events` has the events of scripts.
 
-The types of the fields hold the limits that the codec checks: figures that are summed up and divided by must be
-possible.
+The field types contain the limits that the codec checks, so that sums and divisions are safe.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tfmon.model.script_events import (
 )
 
 PROTOCOL = 2
-"""Version of the pipe between a lane and the monitor; a child that says another one is refused."""
+"""Version of the pipe between a lane and the monitor; a child with another version is refused."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 """A bin of `window_sums`, up to 2^64 ns."""
 
@@ -39,10 +38,11 @@ class Hello(LaneEvent):
     pid: int
     python: str
     reports_stack: bool = False
-    """True for a child that can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's
-    answers ReportStack with StackReported."""
+    """Whether the child can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's answers
+    ReportStack with StackReported.
+    """
     unlike: tuple[str, ...] = ()
-    """In what its surroundings are not those of a lane of the monitor's own machine; see `model.surroundings`."""
+    """Differences between this process's environment and that of a local lane; see `model.surroundings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +59,19 @@ class PhaseEntered(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibrariesLoaded(LaneEvent):
-    """TensorFlow is loaded and the lane knows what it trains on."""
+    """TensorFlow is loaded and the lane's device is known."""
 
     tensorflow: str
     keras: str
     numpy: str
     device_name: str
-    """Model of the GPU that this lane computes on; empty for the CPU, which the monitor knows."""
+    """Model of the lane's GPU; empty for the CPU, which the monitor knows."""
     gpu_uuid: str | None = None
-    """UUID of the GPU that the lane really got, from the CUDA driver; None on a CPU or where it is unknown."""
+    """UUID of the GPU in use, from the CUDA driver; `None` on a CPU or if unknown."""
     gpu_uuids: tuple[str, ...] = ()
-    """Those of all its GPUs, in TensorFlow's order; empty where they are unknown, and in old recordings."""
+    """UUIDs of all its GPUs, in TensorFlow's order; empty if unknown and in old recordings."""
     bfloat16: bool = False
-    """Whether the CPU of its machine computes in bfloat16; false where that is unknown."""
+    """Whether the CPU computes in bfloat16; false if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,85 +79,81 @@ class Built(LaneEvent):
     """The model and the data are built."""
 
     parameters: Amount
-    """Trainable values of the model."""
+    """Number of trainable values."""
     examples: Amount | None
-    """Examples in the data, None where the pipeline does not know its length."""
+    """`None` if the pipeline does not know its length."""
     settings: dict[str, KnobValue]
-    """Every knob and its value in effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(LaneEvent):
-    """What a lane did between two synchronised points, up to the end of its latest step.
+    """The work of a lane between two synchronised points, up to the end of its latest step.
 
-    A window begins where the one before ended; after a pause it begins at the first step. The parts of the time
-    are summed over the window's steps and do not overlap.
+    A window begins at the end of the previous one; after a pause it begins at the first step. The parts of the
+    time are sums over the window's steps and do not overlap.
     """
 
     at_ns: Stamp
-    """End of the window."""
     span_ns: Annotated[int, Range(1, 10**17)]
-    """Wall time from its beginning to its end."""
     steps: Amount
     examples: Amount
-    """Examples whose training was completed in the window."""
     step: Amount
-    """Steps done since the lane started to race, including this window's."""
+    """Steps since the lane started to race, including this window's."""
     input_ns: Amount
-    """Waiting for the next batch."""
     call_ns: Amount
     """In the step call: dispatch and, on the CPU, compute."""
     sync_ns: Amount
     """Waiting for the device at the window's end, by reading the loss."""
     report_ns: Amount
-    """Spent by tfmon itself on measuring and reporting."""
+    """Time that tfmon used for measuring and reporting."""
     longest_ns: Amount
-    """The longest time from the end of one step to the end of the next."""
+    """Longest time between the ends of two steps."""
     histogram: dict[Bin, Amount]
     """Step times (end to end), counted in the bins of `tfmon.model.window_sums`."""
     loss: float | None
-    """Loss of the window's last step, where it has one."""
+    """Loss of the window's last step."""
     settings: dict[str, KnobValue]
-    """Every knob and its value while the window lasted (at its end, if one changed)."""
+    """All knobs with their values during the window (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
     """Why the window is discarded, such as "warm-up" or "knob change"; empty for steady state."""
     round: int | None = None
-    """Round of the slice that the window lies in; None while the lanes train concurrently."""
+    """Round of the window's slice; `None` if the lanes train concurrently."""
     gpu_memory_allocated_bytes: int | None = None
-    """Tensors alive now, from TensorFlow's allocator; None where it keeps no figures."""
+    """Live tensors, from TensorFlow's allocator; `None` without statistics."""
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
-    """Time between the end of the window before and this one's that is in neither, by reason."""
+    """Time between the previous window and this one that belongs to neither, by reason."""
     traced_steps: Amount = 0
     """Steps in which a tf.function was traced."""
     traced_ns: Amount = 0
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
-    """Which function was traced last, and the argument that caused it where that is known."""
+    """The function traced last, and the argument that caused the trace if known."""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Share of `call_ns` in which an operation of the step ran on the CPU, from a profile of a few steps under
-    these settings; None where none was taken."""
+    """Share of `call_ns` in which an operation of the step ran on the CPU, from a profile under these settings;
+    `None` without one.
+    """
     sampled: Amount = 0
-    """Steps trained before this window with a barrier around each part; no other figure includes them."""
+    """Steps before this window with a barrier around each part; they are in no other figure."""
     sampled_examples: Amount = 0
     sampled_input_ns: Amount = 0
-    """Waiting for the batch, summed over these steps as the next three are."""
+    """Waiting for the batch, summed over these steps like the next three fields."""
     sampled_copy_ns: Amount | None = None
-    """Copying the batch to the device; None where there is nothing to copy to."""
+    """Copying the batch to the device; `None` if there is no copy."""
     sampled_call_ns: Amount = 0
-    """In the step call; on a device that works asynchronously, only the launch."""
+    """In the step call; on an asynchronous device only the launch."""
     sampled_tail_ns: Amount = 0
-    """From the call's return until the device had done the step."""
+    """From the return of the call until the device had finished the step."""
     windows: Annotated[int, Range(1, 10**17)] = 1
-    """How many it was: old windows of a recording are added up."""
+    """Number of windows in it: old windows of a recording are added up."""
 
     @property
     def since_ns(self) -> int:
-        """The end of the window before; of the first one, the beginning of the first step."""
+        """Return the end of the previous window; for the first window the start of the first step."""
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
-        """Return why these figures cannot be; empty if they can."""
+        """Return why these figures are impossible; empty if they are possible."""
         parts_ns = self.input_ns + self.call_ns + self.sync_ns + self.report_ns
         return f"its parts take {parts_ns} ns of {self.span_ns}" if parts_ns > 2 * self.span_ns else ""
 
@@ -167,19 +163,19 @@ class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
     at_ns: Stamp
-    """End of the first step under the new value."""
+    """End of the first step with the new value."""
     request: int
     knob: str
     value: KnobValue
     step: Amount
-    """Number of that first step, counted since the lane started to race."""
+    """Number of that first step since the lane started to race."""
     gap_ns: Amount
     """Longest time between the ends of two steps around the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobRefused(LaneEvent):
-    """A requested knob could not be changed; the lane trains on as before."""
+    """A requested knob could not be changed; training continues unchanged."""
 
     request: int
     knob: str
@@ -189,37 +185,35 @@ class KnobRefused(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneFailed(LaneEvent):
-    """A lane says why it fails, before it ends."""
+    """A lane reports why it fails, before it ends."""
 
     kind: str
     """`device_absent`, `no_tensorflow`, `scenario`, `out_of_memory`, `protocol` or `error`."""
     message: str
-    """One line: what failed, with the last frame in the user's own file where there is one."""
+    """One line with the error, and the last frame in the user's file if there is one."""
     hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded(LaneEvent):
-    """A slice is over and its last step done; the lane pauses."""
+    """A slice has ended with its last step; the lane pauses."""
 
     round: int
     load: SliceLoad | None = None
-    """Who used the CPU in it."""
+    """Use of the CPU during the slice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled(LaneEvent):
-    """Some steps were trained under the profiler; no window includes them."""
+    """Some steps were trained under the profiler; they are in no window."""
 
     folder: str
-    """As in the request."""
     profile: Profile
-    """What the lane read in the trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFailed(LaneEvent):
-    """A requested profile could not be taken; the lane trains on."""
+    """A requested profile failed; training continues."""
 
     folder: str
     reason: str
@@ -227,12 +221,11 @@ class ProfileFailed(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(LaneEvent):
-    """A lane did all its steps, or was told to stop, and ends now."""
+    """A lane did all its steps, or was requested to stop, and ends now."""
 
     steps: Amount
-    """All that it trained since it began to race."""
     measured: Amount | None = None
-    """Those of steady windows; None where that is not said."""
+    """Steps of steady windows; `None` in recordings without it."""
 
 
 FromLane: TypeAlias = (

@@ -1,4 +1,4 @@
-"""What happened to a lane, in words: its log, and why its process ended. Pure."""
+"""The log of a lane, and why its process ended, in words. Pure."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ from tfmon.model.lane_state import (
 from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
-"""Lines of a lane's log that are kept; each has 500 characters at most."""
+"""Lines kept of a lane's log, at most 500 characters each."""
 _OF_A_PROFILE = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
     r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
 )
-"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
+"""TensorFlow's output about tfmon's short profiles: five lines every few seconds."""
 
 _CHATTER = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
     r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
 )
-"""What TensorFlow prints of itself when it is loaded."""
+"""TensorFlow's start-up messages."""
 
 
 def without_chatter(lines: Iterable[str]) -> list[str]:
-    """Return the lines of an output but for what TensorFlow tells of itself."""
+    """Return the lines of an output without TensorFlow's start-up messages."""
     return [line for line in lines if not _CHATTER.match(line)]
 
 
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
-    """Return a lane's log after an event; the same object if there is nothing to add."""
+    """Return a lane's log after an event; the same object if nothing is added."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
     if isinstance(event, LanePrinted) and event.dropped_bytes:
         dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
@@ -118,11 +118,11 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
 
 
 MOST_CHARACTERS = 300
-"""Of a script's own words in one line."""
+"""Longest text of a script in one line."""
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
-"""What a Python into which tfmon was loaded tells first, as not measured for no reason."""
+"""Reason of the NotMeasured that a Python with tfmon sends first."""
 HINTS = {
     "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
     "if it is the only one and there is no screen",
@@ -130,16 +130,16 @@ HINTS = {
         "only IPython has get_ipython: name the notebook itself (.ipynb), or remove such lines from its export"
     ),
 }
-"""What helps, by how the error of a script begins."""
+"""Remedies by the start of a script's error."""
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
-"""How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
+"""Messages of TensorFlow and CUDA about lack of memory, also in a script's last output."""
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended that did not say so itself; None for an end that was requested and went well.
+    """Return why a child ended that sent no error itself; `None` for a requested, clean end.
 
-    A lane that had stalled has failed, however it ended.
+    A stalled lane has failed in any case.
     """
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
@@ -162,7 +162,7 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
 
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
-    """Return how a script failed, why it had to be killed, or that no step was seen; None if all went well."""
+    """Return a script's failure, the reason of a kill, or that no step was seen; `None` if all went well."""
     if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
         took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
         hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
@@ -190,13 +190,13 @@ _FREE = {
     "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
     "used": re.compile(r"^\s*InUse:\s+(\d+)"),
 }
-"""What TensorFlow's allocator prints when it has no room: bytes of its pool, and those that are used."""
+"""Allocator output at lack of memory: bytes of TensorFlow's pool, and the used bytes."""
 _ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
 _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Say that a GPU was not full but its pool in fragments, where the last output shows that; else ""."""
+    """Return a text if the last output shows a fragmented pool on a GPU that was not full; otherwise ""."""
     found: dict[str, int] = {}
     asked_bytes = 0
     for line in output:
@@ -216,7 +216,7 @@ ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
-    """Say from which checkpoint a user's script went on; empty for none that is known."""
+    """Return a text about the checkpoint from which a script continued; empty if none is known."""
     progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
@@ -224,7 +224,7 @@ def went_on(lane: LaneState) -> str:
 
 
 def why_unseen(command: str, *, loaded: bool) -> str:
-    """Return why no step of a user's command was seen, as far as the command tells; `loaded`: tfmon was loaded."""
+    """Return why no step of a user's command was seen; `loaded`: tfmon was loaded into it."""
     try:
         argv = shlex.split(command)
     except ValueError:
@@ -243,7 +243,7 @@ def why_unseen(command: str, *, loaded: bool) -> str:
 
 
 def code_of_command(state: LaneState) -> int:
-    """Return the exit code of a user's command, as a shell has it; 0 while it is not known."""
+    """Return the exit code of a user's command like a shell; 0 while unknown."""
     end = state.end.event
     if end is None:
         return 0
@@ -252,9 +252,9 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback of a script's last output; empty where there is none.
+    """Return the error below the last traceback of a script's last output; empty if there is none.
 
-    TensorFlow writes its reason at the end of what follows, before the node of its graph.
+    TensorFlow writes its reason at the end of the following text, before the node of its graph.
     """
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
     begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
@@ -272,14 +272,14 @@ def reason_in(output: Sequence[str]) -> str:
 
 
 def last_line(output: Sequence[str]) -> str:
-    """Return the last line of a script's output that is not empty; "" for none."""
+    """Return the last non-empty line of a script's output, or ""."""
     return next((text[:MOST_CHARACTERS] for line in reversed(output) if (text := line.strip())), "")
 
 
 def explained(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> LaneState:
-    """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
+    """Return a lane that has just ended, with the owner of its GPU's memory or a knob never offered."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
         # Windows show what a library chose itself, too.

@@ -1,4 +1,4 @@
-"""What a lane uses of its machine: CPU and memory of its processes, and its GPUs. Pure.
+"""The use of the machine by a lane: CPU and memory of its processes, and its GPUs. Pure.
 
 CPU time counts over the slices that the lane had.
 """
@@ -18,25 +18,25 @@ from tfmon.model.window_sums import Mean
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000
-"""CPU time is counted in steps of 10 ms, which would make a shorter slice's share too coarse."""
+"""Shorter slices have no CPU share: CPU time is counted in steps of 10 ms."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is not a fault."""
+"""Signals by which a parent normally ends its children: SIGHUP, SIGINT, SIGPIPE, SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceClock:
-    """The time that a lane spent in slices since a moment: the last sample of its processes, or its last step."""
+    """The time of a lane in slices since a moment: the last sample of its processes, or its last step."""
 
     sampled_ns: int | None = None
-    """When that was; None before the first sample."""
+    """That moment; `None` before the first sample."""
     granted_ns: int | None = None
-    """Since when it has its slice, at the earliest since that sample; None while another lane has one."""
+    """Start of the present slice, at the earliest `sampled_ns`; `None` outside of a slice."""
     spent_ns: int = 0
-    """In slices that are over."""
+    """Time in finished slices."""
 
     def granted(self, at_ns: int, *, own: bool) -> SliceClock:
-        """Return the clock after a slice began: of this lane, or of another one or of none."""
+        """Return the clock after the start of a slice, this lane's or not."""
         if not own and self.granted_ns is None:
             return self
         return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
@@ -46,7 +46,7 @@ class SliceClock:
         return SliceClock(at_ns, None if self.granted_ns is None else at_ns)
 
     def in_slices(self, cpu_pct: Reading, at_ns: int) -> Reading:
-        """Return CPU per time in slices, given CPU per time since the last sample; `WAITS` for too little."""
+        """Convert CPU per time since the last sample to CPU per time in slices; `WAITS` if that is too short."""
         if isinstance(cpu_pct, Missing) or self.sampled_ns is None:
             return cpu_pct
         spent_ns = self.until(at_ns)
@@ -64,33 +64,31 @@ class Death:
     pid: int
     signal: int
     at_ns: int
-    """When it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeUse:
-    """What a lane's process and all that it started take: at the last sample, and on average while it raced."""
+    """The use of the machine by a lane's processes: at the last sample, and on average during the race."""
 
     cpu_pct: Reading = NOT_SAMPLED
-    """CPU over the last second; of a lane that trains in slices, while it has them."""
+    """CPU over the last second; for a lane in slices, during them."""
     private_bytes: Reading = NOT_SAMPLED
-    """Memory that they share with no other process."""
+    """Memory that no other process shares."""
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """The most of it that was sampled in each phase of the lane."""
+    """The largest sample in each phase of the lane."""
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
     clock: SliceClock = field(default_factory=SliceClock)
-    """Of the slices since the last sample."""
     memory: MemoryCourse = field(default_factory=MemoryCourse)
-    """The course of `private_bytes`, while the lane raced."""
+    """The course of `private_bytes` during the race."""
     deaths: tuple[Death, ...] = ()
     """Child processes that a signal ended."""
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
-        """Return a sample of a lane that trains in slices, with its CPU per time in these.
+        """Return a sample of a lane that trains in slices, with its CPU per time in these, at most all `cores`.
 
-        CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+        CPU time is counted in ticks, and slices by their grants.
         """
         cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
         if cores and not isinstance(cpu_pct, Missing):
@@ -99,11 +97,11 @@ class TreeUse:
 
     @property
     def peak_private_bytes(self) -> Reading:
-        """The most memory that they shared with no other, of all samples."""
+        """The largest private memory of all samples."""
         return max(self.peaks.values(), default=NOT_SAMPLED)
 
     def plus(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> TreeUse:
-        """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
+        """Return the use after a sample; while the lane waits for its slice, the last CPU figure stays."""
         seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
         deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))
@@ -124,7 +122,7 @@ class TreeUse:
         )
 
     def at_window(self) -> TreeUse:
-        """Return the use with its last sample in `memory`: a later one may be of a process that exits."""
+        """Return the use with its last sample in `memory`: a later sample may be of a process that exits."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
         if private is None or at_ns is None or at_ns == self.memory.latest_ns:
             return self
@@ -137,7 +135,7 @@ ALLOCATOR = "TensorFlow's allocator"
 DEVICE_CHANGE = "device change"
 
 ACTIVITY = tuple(one.name for one in fields(GpuActivity) if one.name.endswith("_pct"))
-"""The shares of what a GPU can do."""
+"""The field names of the shares."""
 NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
@@ -155,11 +153,11 @@ def used_bytes_of_lane(
 ) -> tuple[Reading, str]:
     """Return the GPU memory of a lane and the source of the figure, the first that applies.
 
-    `driver`: what it lists for the lane's processes. `only process`: in a container, where processes may have
-    the host's numbers, the one listed process, if no other lane is on this GPU (`only_lane`). `TensorFlow's
-    allocator`: its peak, a lower bound without the CUDA context. `device change`: what the whole GPU uses more
-    than before the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount
-    says nothing: newer drivers list a container's own numbers that way.
+    `driver`: the amounts of the lane's processes. `only process`: in a container with the host's process numbers,
+    the only listed process, if no other lane is on this GPU (`only_lane`). `TensorFlow's allocator`: its peak, a
+    lower bound without the CUDA context. `device change`: the increase of the whole GPU since the lane opened it
+    (`before_bytes`), if no other lane is on it. A listed process without an amount is ignored: newer drivers list
+    a container's own numbers that way.
     """
     used, on_it = sample.memory.used_bytes, sample.processes
     own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
@@ -178,7 +176,7 @@ def used_bytes_of_lane(
 
 
 def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
-    """Return the share of the GPU's time that a lane's processes took, in percent."""
+    """Return the share of the GPU's time of a lane's processes, in percent."""
     shares = on_it.busy_by_pid
     if isinstance(shares, Missing):
         return shares
@@ -192,19 +190,19 @@ def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class GpuPart:
-    """What a lane uses of one of its GPUs."""
+    """A lane's use of one of its GPUs."""
 
     busy_pct: Reading = NOT_SAMPLED
-    """How busy the GPU is, with the work of all processes."""
+    """Load of the GPU by all processes."""
     lane_busy_pct: Reading = NOT_SAMPLED
-    """Share of its time that the lane's own processes took."""
+    """Share of its time of the lane's processes."""
     used_bytes: Reading = NOT_SAMPLED
-    """Its memory that the lane uses, from `source`."""
+    """The lane's memory on it, from `source`."""
     source: str = ""
     used_before: float | None = None
     """Bytes used on the whole GPU before the lane opened it."""
     free_bytes: float | None = None
-    """Memory of the GPU that nobody uses; None where that is not known, and where it is the machine's own."""
+    """Unused memory; `None` if unknown or shared with the CPU."""
 
     def plus(
         self,
@@ -235,15 +233,15 @@ class GpuPart:
 class BatchPeaks:
     """The peak of the framework's allocator by batch size, in one process with otherwise equal settings.
 
-    The peak of a process never falls, so that of a size is known where it was the first, or exceeds all before it.
+    The peak of a process never falls, so the peak of a size is known if it was the first or exceeds all before it.
     """
 
     by_size: Mapping[int, int] = field(default_factory=dict)
     before: int = 0
-    """The peak before the size in effect."""
+    """The peak before the present size."""
 
     def plus(self, size: object, peak_bytes: int | None) -> BatchPeaks:
-        """Return them after a window of steady state."""
+        """Return the peaks after a window of steady state."""
         if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
             return self
         if size < max(self.by_size, default=0):
@@ -251,35 +249,34 @@ class BatchPeaks:
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
-        """Return them after a knob was changed: the batch size, or another, with which all may be different."""
+        """Return the peaks after a knob change; any knob but the batch size can change all peaks."""
         return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """What a lane uses of all its GPUs, and what others took of them."""
+    """A lane's use of all its GPUs, and the use of them by others."""
 
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
     """By the key of the GPU."""
     used_bytes: Reading = NO_GPU
-    """GPU memory on all of them, from `source`."""
     source: str = ""
     """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
-    """What the framework has allocated now, and at its peak."""
+    """Allocated by the framework: now, and the peak."""
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
     """The course of `allocated_bytes`."""
     racing_busy_pct: Mean = field(default_factory=Mean)
-    """How busy the GPUs were while the lane raced, with the work of all processes."""
+    """Load of the GPUs during the race, by all processes."""
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
-    """What their parts did while the lane raced, by the name in `ACTIVITY`."""
+    """Use of their units during the race, by the names in `ACTIVITY`."""
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """What others took of them while it raced, by index, since steady state began."""
+    """Use by others since the start of steady state, by index."""
 
     def at_window(self, window: Window) -> GpuUse:
-        """Return the use with what the framework has allocated at the end of a window, and at its peak."""
+        """Return the use with the framework's allocated memory at the end of a window."""
         now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
         if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes) == (None, None):
             return self
@@ -292,7 +289,7 @@ class GpuUse:
         )
 
     def with_activity(self, activity: GpuActivity | Missing) -> GpuUse:
-        """Return the use after a sample of what the parts of one of the GPUs did."""
+        """Return the use after a sample of the units of one of the GPUs."""
         if isinstance(activity, Missing):
             return self
         means = {name: self.racing_activity.get(name, Mean()).plus(getattr(activity, name)) for name in ACTIVITY}
@@ -314,6 +311,6 @@ class GpuUse:
 
 
 def counted(names: Sequence[str]) -> str:
-    """Return the names of GPUs in a row, such as "2x NVIDIA H200" for two alike."""
+    """Return the names of GPUs as a list with counts, such as "2x NVIDIA H200"."""
     result = ((names.count(name), name) for name in dict.fromkeys(names))
     return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

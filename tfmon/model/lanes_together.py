@@ -1,7 +1,7 @@
-"""What lanes of a race have in common: the names that tell them apart, and files and ports that several use. Pure.
+"""Relations between the lanes of a race: distinguishing names, and shared files and ports. Pure.
 
-A lane is called by its device and every setting in which the lanes differ now. The session keeps
-`LaneState.differs` and `LaneState.mark` up to date: title, table, verdict and JSON agree.
+A lane's title contains its device and every setting in which the lanes differ now. The session keeps
+`LaneState.differs` and `LaneState.mark` up to date, so that title, table, verdict and JSON agree.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tfmon.model.views import IN_PLACE, View
 
 
 def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
-    """Return the knobs in which the lanes were started to differ, by their specs."""
+    """Return the knobs in which the specs of the lanes differ."""
     knobs = {knob for spec in specs for knob in spec.settings}
     return frozenset(knob for knob in knobs if len({distinct(spec.settings.get(knob)) for spec in specs}) > 1)
 
 
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
-    """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast's first."""
+    """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast first."""
     started = contrast([lane.spec for lane in lanes])
     result = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
@@ -40,20 +40,20 @@ def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
 
 
 def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
-    """Return the knobs besides the contrast in which the lanes differ now; empty where the contrast is all."""
+    """Return the other knobs besides the contrast in which the lanes differ now."""
     started = contrast([lane.spec for lane in lanes])
     return tuple(knob for knob in (lanes[0].differs or () if lanes else ()) if knob not in started)
 
 
 def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
-    """Return the settings of a lane in effect as (knob, value, whether the lanes differ in it), those first."""
+    """Return (knob, value, whether the lanes differ in it) for the settings in effect, differing ones first."""
     values, differs = lane.in_effect, lane.differs or ()
     first = [(knob, values[knob], True) for knob in differs if knob in values]
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
 
 
 def named(lanes: tuple[LaneState, ...], race: Race) -> tuple[LaneState, ...]:
-    """Return the lanes with the names that tell them apart now; the same objects where no name changes."""
+    """Return the lanes with their present distinguishing names; the same objects if no name changes."""
     differs = differing(lanes, race)
     titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
     alike = Counter(titles)
@@ -65,7 +65,7 @@ def named(lanes: tuple[LaneState, ...], race: Race) -> tuple[LaneState, ...]:
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
-    """Return a key that differs for each value: Python takes 1 and True for equal."""
+    """Return a key that differs for each value: in Python, 1 equals True."""
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 
@@ -77,25 +77,24 @@ PORT, IN_USE = "port ", "address already in use"
 FULL = "No space left on device"
 ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
 MOST = 5
-"""Collisions that are told."""
+"""Collisions that are displayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """What two lanes are in each other's way with."""
+    """A file, folder or port with which two lanes disturb each other."""
 
     name: str
-    """A file or folder, or such as `port 8080`."""
+    """A path, or such as `port 8080`."""
     lanes: tuple[str, ...]
-    """The titles of those that it harms."""
+    """The titles of the disturbed lanes."""
     text: str
-    """In one line."""
     helps: str
-    """What to do."""
+    """The remedy."""
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
-    """Return the collisions of lanes of one machine, each once; not those inside a view."""
+    """Return each collision of lanes of one machine once, except inside a view."""
     result: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         view = views.get(one.spec.host)
@@ -114,7 +113,7 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
 
 
 def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
-    """Yield the ports that a lane with a view has in place of those that another lane has; they harm none."""
+    """Yield the ports that a lane with a view has in place of another lane's; they do no harm."""
     for port, use in lane.script.uses.items():
         if port.startswith(PORT) and (own := re.search(r"\d+", use)):
             beside = (one for one in lanes if one.spec.host == lane.spec.host)
@@ -124,14 +123,13 @@ def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collisio
 
 
 def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
-    """Return a line for each collision; a few of many."""
+    """Return a line for each collision, at most a few."""
     result = collisions(lanes, views)
     lines = [f"{one.text}: {one.helps}" for one in result[:MOST]]
     return lines + ([f"{len(result) - MOST} more are used by several lanes"] if len(result) > MOST else [])
 
 
 def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
-    """Yield paths with what two lanes do with them."""
     for first, second in permutations((one, other)):
         others = second.script.uses
         for path, use in first.script.uses.items():
@@ -150,7 +148,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
-    """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
+    """Return a lane whose script has just failed, with the collision or full disk that its reason contains."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
     if trouble is None or not lane.script.command or view is None:
         return lane

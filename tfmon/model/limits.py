@@ -1,4 +1,4 @@
-"""What a process may use of its machine: the limits of its control groups (versions 1, 2), and what they cost."""
+"""The limits of a process by its control groups (versions 1 and 2), and their effects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""A limit, the use, and the field of memory.stat with the files in it: of version 2, and of 1."""
+"""The limit, the use, and the field of memory.stat for files, for version 2 and version 1."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
-    """Return how many cores the process may keep busy on average, or None without a limit.
+    """Return how many cores the process may use on average, or `None` without a limit.
 
-    The tightest limit of its group and of every group above it counts.
+    The tightest limit of its group and all groups above counts.
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1), found through /proc/PID/cgroup
     and /proc/PID/mountinfo.
     """
@@ -30,7 +30,7 @@ def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None
 
 
 def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
-    """Return the folders of the process's group and of the groups above it that limit or count `cpu` or `memory`.
+    """Return the folders of the process's group and the groups above it that limit or count `cpu` or `memory`.
 
     Source: /proc/PID/cgroup and /proc/PID/mountinfo.
     """
@@ -38,10 +38,10 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
 
 
 def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
-    """Return how many periods each group had a quota and something to run, and in how many it used the quota up.
+    """Return the number of active quota periods of each group, and in how many it exhausted the quota.
 
-    Groups without such counts are omitted.
-    Source: `cpu.stat`: nr_periods and nr_throttled, since the group was made.
+    Groups without such counts are omitted. Source: nr_periods and nr_throttled in `cpu.stat`, since the group
+    exists.
     """
     read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
@@ -54,7 +54,7 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
-    """Return the machine's memory, and how much of it a program could get now, in bytes; None where it is unknown.
+    """Return the machine's memory and its available memory, in bytes; `None` if unknown.
 
     Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
     """
@@ -63,11 +63,10 @@ def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None
 
 
 def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
-    """Return how much of the machine's memory this process may use, and could get now; files count as free.
+    """Return how much of the machine's memory this process may use, and how much is free, with files.
 
-    The tightest limit of its group and of every group above it counts.
-    Source: memory.max, memory.current and memory.stat (control groups, version 2), or memory.limit_in_bytes,
-    memory.usage_in_bytes and memory.stat (version 1).
+    The tightest limit of its group and all groups above counts. Source: memory.max, memory.current and memory.stat
+    (v2), or memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (v1).
     """
     for folder in group_folders("memory", root):
         for limit, usage, files in _MEMORY_FILES:
@@ -79,7 +78,6 @@ def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[
 
 
 def _limit(folder: Path) -> float | None:
-    """Return the limit that one group sets, in cores."""
     fields = read_text(folder / "cpu.max").split()
     if not fields:
         fields = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
@@ -121,7 +119,7 @@ def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
 
 
 def _below(path: str, mounted: str) -> tuple[str, ...]:
-    """Return the group's path below the part of the hierarchy that is mounted."""
+    """Return the group's path below the mounted part of the hierarchy."""
     if ".." in PurePosixPath(path).parts:  # outside what this container can see
         return ()
     try:
@@ -131,7 +129,7 @@ def _below(path: str, mounted: str) -> tuple[str, ...]:
 
 
 def _unescaped(path: str) -> str:
-    """Undo the octal escapes that mountinfo writes for spaces and the like."""
+    """Decode the octal escapes of mountinfo."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
@@ -140,7 +138,7 @@ def _fields(file: Path) -> dict[str, str]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file, or "" if it cannot be read."""
+    """Return the text of a small file, or "" if it is unreadable."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -149,19 +147,18 @@ def read_text(path: Path) -> str:
 
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
 MOST_COUNTS = 60
-"""Counts that are remembered; the lanes are checked once a second."""
+"""Counts kept; the lanes are checked once a second."""
 UNLIMITED = 2**60
-"""What version 1 writes in place of no limit is more."""
+"""A larger value means no limit in version 1."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
 MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
 
 
 class MemoryKills:
-    """Counts the processes that the kernel kills for lack of memory: it sends SIGKILL, and reports it to nobody.
+    """Counts the processes that the kernel kills for lack of memory; the kernel sends SIGKILL without a report.
 
-    Source: `oom_kill` in the `memory.events` (control groups, version 2) or `memory.oom_control` (version 1) of
-    this process's group, which its children share, and in /proc/vmstat. Elsewhere nothing is known.
-    Thread: one at a time; the caller holds a lock.
+    Source: `oom_kill` in `memory.events` (v2) or `memory.oom_control` (v1) of this process's group, which its
+    children share, and in /proc/vmstat. Thread: one at a time; the caller holds a lock.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -176,13 +173,13 @@ class MemoryKills:
         self._counts = deque([(0, self._read())], MOST_COUNTS)
 
     def count(self, at_ns: int) -> None:
-        """Count, and remember it."""
+        """Read the count, and keep it."""
         self._counts.append((at_ns, self._read()))
 
     def since(self, at_ns: int) -> str:
-        """Return in words what is new since a lane's last sign of life, as far as it is remembered; or "".
+        """Return a text about kills since a lane's last sign of life, or "".
 
-        A process with much memory ends seconds after the kernel has killed it, so the last count may have it.
+        A process with much memory ends seconds after its kill, so the last count may include it.
         """
         before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
         before = before or self._counts[0][1]
@@ -196,10 +193,7 @@ class MemoryKills:
         return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
 
     def _record(self) -> str:
-        """Return the kernel's own record of the last kill; empty where its log cannot be read, or has none.
-
-        Source: /dev/kmsg.
-        """
+        """Return the kernel's record of the last kill from /dev/kmsg; empty if unavailable."""
         records: list[bytes] = []
         try:
             log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -232,7 +226,6 @@ def _processes(count: int) -> str:
 
 
 def _oom_kills(path: Path) -> int | None:
-    """Return the value of the line `oom_kill` of a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # quicker than a file object
         try:

@@ -1,4 +1,4 @@
-"""The periods of a race: what the lanes measured under one choice of settings, and what ended that. Pure."""
+"""The periods of a race: the measurements under one choice of settings, and the change that ended them. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tfmon.model.window_sums import History
 MOST_PERIODS = 100
 """Periods kept; the oldest are dropped first."""
 CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
-"""Events that may end a period."""
+"""Events that can end a period."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnobChange:
-    """A knob of a lane got another value."""
+    """A changed knob of a lane."""
 
     lane: str
     knob: str
@@ -37,20 +37,20 @@ class KnobChange:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What the lanes had measured when something changed, and what changed."""
+    """The lanes' measurements before a change, and the change."""
 
     until_ns: int
     lanes: tuple[LaneState, ...]
-    """The lanes just before, without what only charts and pages show."""
+    """The lanes just before, without data for charts and pages."""
     race: Race
     changes: tuple[KnobChange, ...] = ()
-    """Knobs that the user changed, each in one lane."""
+    """Knobs that the user changed."""
     event: str = ""
-    """What else ended it, such as "A restarted"."""
+    """Another event that ended it, such as "A restarted"."""
     phase_of: str = ""
-    """The lane whose script went on to another phase then."""
+    """The lane whose script entered another phase."""
     experiment: Experiment | None = None
-    """The experiment that began then, with what came of it."""
+    """The experiment that began then, with its result."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name."""
@@ -110,7 +110,7 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
-    """Return the place of the period that the same key press ended, by changing the knob of another lane."""
+    """Return the index of the period that the same key press ended, by changing the knob of another lane."""
     asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
     for place in reversed(range(len(periods))):
@@ -127,12 +127,12 @@ def _with(periods: Periods, place: int, period: Period) -> Periods:
 
 
 def in_slices(race: Race, lanes: Lanes) -> bool:
-    """Return whether the lanes train in slices, by which their throughput is then known."""
+    """Return whether the lanes train in slices, which then determine their throughput."""
     return race.mode == TURNS and len(lanes) > 1
 
 
 def why_mode_stays(lanes: Lanes) -> str:
-    """Return why the lanes cannot share the machine in another way; empty where they can."""
+    """Return why the mode cannot change; empty if it can."""
     if len(lanes) < 2:
         return "one lane has the machine for itself: turns need two lanes"
     if all(lane.over for lane in lanes):
@@ -144,7 +144,6 @@ def why_mode_stays(lanes: Lanes) -> str:
 
 
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
-    """Return a lane with its measurements alone."""
     points = () if sliced else lane.points
     measurements = replace(lane.measurements, points=points, history=History(kept=False))
     totals = replace(lane.totals, losses=replace(lane.totals.losses, points=()))

@@ -1,4 +1,4 @@
-"""What the screen requests from the rest of the program, so that it never sees a process."""
+"""The screen's requests to the rest of the program; the screen has no access to processes."""
 
 from __future__ import annotations
 
@@ -10,71 +10,71 @@ from tfmon.model.knobs import KnobValue
 
 
 class ExperimentError(ValueError):
-    """An experiment that is not possible; the text says why, and what is possible."""
+    """An experiment is not possible; the message contains the reason and the possible experiments."""
 
 
 class Controls(Protocol):
-    """Requests of the user. Every method returns at once; events in the session say what came of a request."""
+    """Requests of the user. Every method returns at once; events of the session report the results."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Request another setting of a lane; a knob that is not live restarts the lane with it."""
+        """Change a setting of a lane; a knob that is not live restarts the lane."""
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
 
     def resume(self, lanes: Sequence[str]) -> None:
-        """Let paused lanes train again."""
+        """Continue paused lanes."""
 
     def set_mode(self, mode: str) -> None:
-        """Set how the lanes share the machine; see `race.MODES`."""
+        """Set the mode of the race; see `race.MODES`."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices of `slice_s`, or the race's for None; "" ends that."""
+        """Train only one lane, in slices of `slice_s` (default: the race's); "" ends that."""
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings in effect."""
+        """Restart lanes with the settings in effect."""
 
     def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not respond; the others go on."""
+        """End one lane, by force if it does not respond; the others continue."""
 
     def ask_stack(self, lane: str) -> None:
-        """Request the stacks of a lane's threads; the answer, if any, comes as an event."""
+        """Request the stacks of a lane's threads; the answer, if any, is an event."""
 
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 
-        Raises: TfmonError when that scenario cannot be raced; this race then goes on.
+        Raises: TfmonError if that scenario cannot be raced; this race then continues.
         """
 
     def stop(self) -> None:
-        """End every lane and wait until all are gone: 3 s at most, and the grace of user's commands."""
+        """End every lane and wait for them: at most 3 s plus the grace of user's commands."""
 
     def end_now(self) -> None:
-        """Wait no longer for user's commands that are ending."""
+        """Do not wait any longer for user's commands that are ending."""
 
 
 class Experiments(Protocol):
-    """Experiments on the lanes of the race; the snapshot's `experiment` says how far one is."""
+    """Experiments on the lanes of the race; the snapshot's `experiment` has the progress."""
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two lanes over a knob's values, within bounds if any; raises ExperimentError."""
+        """Race the first two lanes over a knob's values, within optional bounds; raises ExperimentError."""
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try the most promising change on a lane, or with `everything` one after the other until nothing helps.
 
-        Raises: ExperimentError when that is not possible.
+        Raises: ExperimentError if that is not possible.
         """
 
     def undo(self) -> str:
-        """Take back the change that was kept last, and return its text; raises ExperimentError for none."""
+        """Undo the change that was kept last, and return its text; raises ExperimentError if there is none."""
 
     def stop(self) -> None:
-        """End the running experiment, if any; the lanes get their settings back."""
+        """End the running experiment, if any; the lanes return to their settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeMark:
-    """An event that is marked on the time line."""
+    """A marked event on the time line."""
 
     at_ns: int
     text: str
@@ -90,20 +90,18 @@ class ReplayState:
     from_ns: int
     to_ns: int
     event: int
-    """Events that have happened."""
     events: int
-    """Events of the recording."""
     playing: bool
     speed: int
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
-    """What is wrong with the recording; empty if nothing is."""
+    """The problem of the recording; empty if there is none."""
     started_ns: int | None = None
-    """When the lanes got the start signal, from which the race counts its time; None where they got none."""
+    """The start signal, from which the race counts its time; `None` without one."""
 
     @property
     def at_end(self) -> bool:
-        """True when nothing is left to happen."""
+        """Whether all events have happened."""
         return self.event >= self.events
 
 
@@ -114,40 +112,40 @@ class ReplayControls(Protocol):
         """Return the position."""
 
     def tick(self, seconds: float) -> None:
-        """Advance by so much time, where it plays."""
+        """Advance by this time, if it plays."""
 
     def toggle(self) -> None:
         """Pause or play; at the end, play from the beginning."""
 
     def step(self, direction: int) -> None:
-        """Pause, and go one event forward or back."""
+        """Pause, and move one event forward or back."""
 
     def skip(self, seconds: float) -> None:
-        """Go forward, or back for negative seconds."""
+        """Move forward, or back for negative seconds."""
 
     def go_to(self, at_ns: int) -> None:
-        """Show a moment of the race."""
+        """Move to a time of the race."""
 
     def go_to_mark(self, direction: int) -> None:
-        """Go to the next mark, or the one before."""
+        """Move to the next or previous mark."""
 
     def change_speed(self, direction: int) -> None:
-        """Play faster, or slower."""
+        """Play faster or slower."""
 
 
 NOT_CLOSED = "was not closed: tfmon was killed, or could not write on"
-"""What is known of a recording without its last line."""
+"""Problem of a recording without its last line."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a list says of one recording."""
+    """A recording in a list."""
 
     id: str
     """Its name on the command line, such as "20260102-030405-small-dense"; never changes."""
     path: str
     started: str = ""
-    """Local time with its offset from UTC, ISO 8601; empty where the recording cannot be read."""
+    """Local time with its offset from UTC, ISO 8601; empty if the recording is unreadable."""
     scenario: str = ""
     mode: str = ""
     lanes: tuple[str, ...] = ()
@@ -158,16 +156,16 @@ class RunInfo:
     failure: str = ""
     """Why a lane failed, such as "A failed: ValueError: …"; empty if none did."""
     seconds: float | None = None
-    """From the start signal to the end; None where that is not known."""
+    """From the start signal to the end; `None` if unknown."""
     bytes: int = 0
     running: bool = False
-    """True while it is written."""
+    """Whether it is being written."""
     problem: str = ""
-    """Why it cannot be read; empty for one that can."""
+    """Why it is unreadable; otherwise empty."""
 
     @property
     def outcome(self) -> str:
-        """One line on what came of it: the problem, the failure, the verdict, or that it has none yet."""
+        """One line about the result: the problem, the failure, the verdict, or that there is none yet."""
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else NOT_CLOSED)

@@ -1,6 +1,6 @@
-"""What a profile says: where the time of a step went, what ran, and what limits the lane.
+"""The result of a profile: the time of a step by parts, the operations, and the bottleneck.
 
-Units: times are means over the captured steps, in nanoseconds a step, unless a field says otherwise.
+Units: mean nanoseconds per captured step, unless a field has another unit.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ BottleneckKind: TypeAlias = Literal[
     "mixed",
     "all-reduce",
 ]
-"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
-where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
+"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute if
+they are not distinguished; `mixed` is two of them; `all-reduce` sums gradients over several devices.
+"""
 
 NAMELESS = "no operation named"
-"""What allocated memory where the trace tells no operation, as of what JAX runs."""
+"""Allocated memory without an operation in the trace, as for JAX."""
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
-"""How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
+"""How the step ran; `unknown` if the trace shows neither a tf.function nor single operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class Stage:
 
     name: str
     busy_ns: float
-    """Its own work without that of the stages before it, on all threads: it may exceed the step's time."""
+    """Its work without earlier stages, on all threads: can exceed the step's time."""
     elements: float
-    """What it made, a step."""
+    """Elements per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +51,29 @@ class Input:
     """The input pipeline."""
 
     wait_ns: Reading
-    """The loop waited for the next batch."""
+    """Time in which the loop waited for the next batch."""
     stages: tuple[Stage, ...]
-    """The busiest first. Without stages that only pass on what other threads made."""
+    """The busiest first, without stages that only pass elements on."""
     python_ns: Reading
     """Python functions in the pipeline, on all threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the loop's thread did in the step; the parts do not overlap and add up to `total_ns`."""
+    """The loop's thread during the step; the parts do not overlap and add up to `total_ns`."""
 
     total_ns: float
-    """The call of the step. In a trace that does not mark it: calls of a tf.function; eager: all but the input."""
+    """The call of the step. In a trace without its mark: calls of a tf.function; eager: all but the input."""
     dispatch_ns: float
-    """Nothing of the step was computed: Python, TensorFlow's runtime, launching. On a GPU this is all of it."""
+    """Time without computation of the step: Python, TensorFlow's runtime, launches. On a GPU this is all of it."""
     python_ns: Reading
-    """Of that, before and after TensorFlow's runtime was at work: binding arguments, making results."""
+    """Part of it before and after TensorFlow's runtime: binding arguments, making results."""
     compute_ns: Reading
-    """Operations of the step ran on the CPU meanwhile."""
+    """Part in which operations of the step ran on the CPU."""
     tracing_ns: float
-    """Calls that traced, without their operations: building a graph, and making it ready to run."""
+    """Calls that traced, without their operations: building and preparing a graph."""
     compile_ns: float
-    """Calls in which XLA compiled and that traced nothing, without their operations."""
+    """Calls in which XLA compiled without tracing, without their operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +82,15 @@ class GpuTime:
 
     name: str
     kernels_ns: float
-    """Kernels ran, or anything but a copy from or to the host."""
+    """Time with kernels or anything but a copy from or to the host."""
     all_reduce_ns: float
-    """Of that, only those that add values up over several GPUs; with the wait for the slowest of them."""
+    """Part with only kernels that sum values over several GPUs, including the wait for the slowest."""
     h2d_ns: float
     d2h_ns: float
-    """Copies from the host and to the host were under way."""
+    """Time with copies from the host and to the host."""
     h2d_exposed_ns: float
     d2h_exposed_ns: float
-    """Of that, nothing else ran; where both ways were under way, it counts as from the host."""
+    """Part in which nothing else ran; copies in both directions count as from the host."""
     h2d_bytes: Reading
     d2h_bytes: Reading
     idle_ns: float
@@ -97,7 +98,7 @@ class GpuTime:
     idle_launch_ns: float
     idle_tracing_ns: float
     idle_other_ns: float
-    """The device's idle time by what the loop's thread did meanwhile; `other` is reading results and Python."""
+    """Idle time by the activity of the loop's thread; `other` is reading results and Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,12 @@ class Op:
 
     name: str
     kind: str
-    """Its type, such as MatMul; the kernel's or XLA's own name where there is none."""
+    """Its type, such as MatMul; otherwise the name of the kernel or of XLA."""
     device: str
     count: int
     """Runs in the whole capture."""
     self_ns: float
-    """Without the operations that ran inside it."""
+    """Without operations that ran inside it."""
     share: float
     """Of the self time of all operations."""
 
@@ -120,18 +121,17 @@ class Op:
 class Part:
     """A part of the time of a step; the parts do not overlap and add up to it.
 
-    Operations that run at once share that time equally. Where none runs, copies have it, then what the loop does.
+    Concurrent operations share the time equally. Time without operations belongs to copies, then to the loop.
     """
 
     name: str
     kind: str
-    """The type of the operation; empty for a part in which no operation ran."""
+    """The type of the operation; empty for a part without one."""
     device: str
-    """Empty for the loop's thread."""
     step_ns: float
     """Its part of a step."""
     self_ns: float = 0.0
-    """Its own time a step on all threads or queues; more than `step_ns` where others ran beside it."""
+    """Own time per step on all threads or queues; more than `step_ns` if others ran beside it."""
     count: int = 0
     """Runs in the whole capture."""
 
@@ -143,18 +143,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """The operations of the step that the trace shows; TensorFlow does not record its cheapest ones."""
+    """The operations of the step in the trace; TensorFlow does not record its cheapest ones."""
 
     top: tuple[Op, ...]
-    """The ten that took most, by self time."""
+    """The ten with the largest self time."""
     runs: int
-    """Operations that ran in the whole capture."""
+    """Operations in the whole capture."""
     time_ns: float
-    """Their self time, added up."""
+    """Their total self time."""
     busy_ns: float
-    """At least one of them ran."""
+    """Time with at least one of them."""
     parallelism: Reading
-    """How many ran at once while any ran."""
+    """Mean number of concurrent operations while any ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +163,17 @@ class Repeat:
 
     function: str
     count: int
-    """In the whole capture."""
     cost_ns: Reading
-    """What it took each time: building the graph, or compiling it."""
+    """Each time: building the graph, or compiling it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuCounters:
-    """What the processor counted in all threads of a CPU lane while it trained, shortly before its profile."""
+    """Counters of the processor over all threads of a CPU lane, shortly before its profile."""
 
     instructions_per_cycle: float
     stalled_share: Reading
-    """Of the cycles, from 0 to 1: in these the next instruction waited for a result, as a rule for memory."""
+    """Share of cycles from 0 to 1 in which the next instruction waited for a result, usually for memory."""
 
 
 NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this machine, shortly before a profile")
@@ -182,65 +181,65 @@ NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this m
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """Memory of an operation that was not given back before the peak."""
+    """Memory of an operation that was not freed before the peak."""
 
     name: str
-    """Of the operation; or what else is known, such as the input pipeline."""
+    """The operation, or another owner such as the input pipeline."""
     allocated_bytes: int
-    """What the allocator took for it: up to twice what the tensors need."""
+    """Allocated bytes: up to twice the size of the tensors."""
     blocks: int
     shape: str = ""
-    """Of the largest, such as [64,128]; empty where the trace does not tell it."""
+    """Shape of the largest tensor, such as [64,128]; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The most that an allocator had handed out at once during the captured steps, and for what."""
+    """The peak of an allocator during the captured steps, and its content."""
 
     place: str
-    """The device, such as GPU:0, and which blocks unless all; TensorFlow's name of any other allocator."""
+    """The device, such as GPU:0, with a restriction to some blocks; TensorFlow's name of other allocators."""
     allocated_bytes: int
     before_bytes: int
-    """Of that, allocated before the capture: as a rule weights, and the state of the optimizer."""
+    """Part allocated before the capture: usually weights, and the state of the optimizer."""
     unknown_bytes: int
-    """Of that, not in the trace, whose profiler lost events; negative where memory was given back unseen."""
+    """Part missing in the trace, whose profiler lost events; negative if frees were lost."""
     operations: tuple[Allocated, ...]
-    """The rest, the most first."""
+    """The rest, largest first."""
     reached_in: str
-    """The operation whose block made it the peak; empty where memory was only given back."""
+    """The operation with the allocation that made the peak; empty if memory was only freed."""
     highest_bytes: int
     """The peak since the process began."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileBottleneck:
-    """What limits the lane."""
+    """The bottleneck of the lane."""
 
     kind: BottleneckKind
     text: str
-    """One sentence with the number behind it."""
+    """One sentence with its number."""
     shares: dict[str, float]
-    """Parts of step time, from 0 to 1, by the kinds of bottleneck. They add up to at most 1."""
+    """Parts of step time, from 0 to 1, by kind of bottleneck; they add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A capture of some training steps, read."""
+    """A capture of some training steps, analysed."""
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
-    """From the beginning of the first step to the end of the last one's work, over the number of steps."""
+    """From the start of the first step to the end of the last one's work, over the number of steps."""
     longest_ns: float
     """The longest step, on the loop's thread."""
     mode: Mode
     input: Input
     call: Call | Missing
     sync_ns: Reading
-    """The loop was outside of pipeline and step while the GPU worked: as a rule, it read a result."""
+    """Time outside of pipeline and step while the GPU worked: usually reading a result."""
     other_ns: float
-    """The loop was outside of pipeline and step otherwise."""
+    """Other time outside of pipeline and step."""
     drain_ns: float
-    """After the last step, until the GPU had done its work."""
+    """After the last step, until the GPU had finished."""
     devices: tuple[GpuTime, ...]
     ops: Ops | Missing
     retraced_steps: int
@@ -249,18 +248,18 @@ class Profile:
     compiles: tuple[Repeat, ...]
     bottleneck: ProfileBottleneck | Missing
     host_only: bool
-    """The lane's GPU left nothing in the trace, so that only what the host did is known."""
+    """Whether the trace has nothing of the lane's GPU, so that only the host is known."""
     notes: tuple[str, ...]
-    """What else has to be said, a sentence each."""
+    """Further remarks, a sentence each."""
     parts: tuple[Part, ...] = ()
     """The whole time of a step, the longest part first; empty in a recording of an older version."""
     counters: CpuCounters | Missing = NOT_COUNTED
     memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
-    """Of each allocator that did anything, that of the device that computes first."""
+    """Of each active allocator, the device's first."""
 
     @property
     def computing_share(self) -> float | None:
-        """Share of the calls' time in which an operation ran on the CPU, 0 to 1; None where it is not known."""
+        """Share of the calls' time in which an operation ran on the CPU, 0 to 1; `None` if unknown."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -268,7 +267,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Share of the loop's time without input and waits that step calls take, 0 to 1; None for unknown."""
+        """Share of step calls in the loop's time without input and waits, 0 to 1; `None` if unknown."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)
