@@ -151,7 +151,6 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
 
 
 def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
-    """Yield each part of step time that is worth an experiment, the largest first."""
     kinds: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute"]
     kinds += ["step"] if evidence.compute is None else []
     yield from (
@@ -160,7 +159,6 @@ def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Say what the lane's GPUs do while they are busy; nothing where others kept them busy, too."""
     others = gpu_others(lane)
     if others is not None and others.shown:
         return []

@@ -114,7 +114,6 @@ def explains(causes: Iterable[Cause], pct: float) -> bool:
 
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
-    """Return what is known of a script, and of what was observed in it, by which advice is chosen."""
     more = (
         () if seen is None else (f"of {seen.subject}", *(name for name, figure in seen.figures.items() if figure))
     )

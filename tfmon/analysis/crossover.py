@@ -313,7 +313,6 @@ def _unknown(state: CrossoverState, places: Sequence[CurvePoint]) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Write a value of the knob with two significant digits."""
     digits = max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 0
     rounded = round(value, -digits)
     return units.count(int(rounded)) if value >= 9.5 else f"{value:.2g}"

@@ -166,7 +166,6 @@ def _finite(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
 
 
 def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
-    """Return the loss at a step, between the two points around it."""
     place = bisect.bisect_left(steps, step)
     after, loss = points[place]
     if after == step:

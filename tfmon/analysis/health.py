@@ -119,7 +119,6 @@ def waits_of(lane: LaneState) -> Waits | None:
 
 
 def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
-    """Return how often a window takes longer than other steps take by half of a wait, if that is even."""
     windows = [one for one in lane.measurements.steady_points if one.at_ns > lane.points[-1].at_ns - LATELY_NS]
     long = [one for one in windows if one.span_ns - one.steps * others_ns > wait_ns / 2]
     gaps_ns = [after.at_ns - before.at_ns for before, after in itertools.pairwise(long)]
@@ -194,7 +193,6 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
 
 
 def _first_batches(lane: LaneState, waits: Waits | None) -> CauseSeen | None:
-    """Return the cause that most of the steps which waited are the first of an epoch; None if they are not."""
     if waits is None or waits.share < LEAST_SHARE:
         return None
     seen = (one for one in lane.script.causes if one.cause == "epoch_batch" and one.of_ns)
@@ -325,7 +323,6 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
 
 
 def _can_forecast(points: tuple[tuple[int, float], ...]) -> bool:
-    """Return whether the samples that count cover enough time to say how memory goes on."""
     return points[-1][0] - points[len(points) // 4][0] >= FORECAST_NS
 
 

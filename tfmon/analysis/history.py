@@ -181,7 +181,6 @@ def _effect(before: Center | None, after: Center | None, race: Race, *, same_pro
 
 
 def _reach_of_few(before: Center, after: Center) -> float:
-    """Return half the interval of a difference of a few slices, from the scatter of both."""
     scatters = [one.error**2 * one.count for one in (before, after)]
     degrees = before.degrees + after.degrees
     common = (scatters[0] * before.degrees + scatters[1] * after.degrees) / degrees

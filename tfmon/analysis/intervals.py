@@ -306,7 +306,6 @@ def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shif
 
 
 def _likelihood(values: Floats, centers: Floats, scales: Floats) -> Floats:
-    """Return how probable values are by scale and centre, over the most probable ones."""
     import numpy as np
 
     total: Any = -len(values) * np.log(scales)[:, None]

@@ -107,7 +107,6 @@ def others_notes(snapshot: Snapshot) -> list[str]:
 
 
 def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> list[Taken]:
-    """Return the use by others in each slice of a lane for which it is known."""
     if not any_counts:
         known = (one for one in lane.slices if one.at_ns > readings[0].since_ns)
         return [Taken(one.at_ns - one.span_ns, one.at_ns, 0.0) for one in known]
@@ -271,7 +270,6 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
 
 
 def _busy_cores(loads: Sequence[SliceLoad]) -> float:
-    """Return how many cores a lane keeps busy or waits for."""
     busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
     return busy_ns / max(1, sum(load.span_ns for load in loads))
 

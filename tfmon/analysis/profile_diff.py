@@ -222,7 +222,6 @@ _KEYS: dict[Grouping, _Key] = {
 
 
 def _grouped(profiles: Sequence[Profile], key: _Key) -> dict[tuple[str, str], list[list[Part]]]:
-    """Return the parts of each profile by their keys."""
     groups: dict[tuple[str, str], list[list[Part]]] = {}
     for place, profile in enumerate(profiles):
         for part in profile.parts:

@@ -173,7 +173,6 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
 
 
 def _scale(estimates: Sequence[Estimate]) -> tuple[float, float] | None:
-    """Return the logs of the lowest and the highest value of the scale; None while nothing is measured."""
     if not estimates:
         return None
     low, high = min(one.low for one in estimates), max(one.high for one in estimates)
@@ -217,13 +216,11 @@ def _draw(
 
 
 def _put(grid: _Grid, row: int, column: int, character: str, lane: int) -> None:
-    """Draw a cell that is still free, or over a dot."""
     if grid[row][column][0] in " ·":
         grid[row][column] = (character, lane)
 
 
 def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
-    """Write the scale beside the highest, the middle and the lowest row."""
     if at not in (0, rows // 2, rows - 1):
         return "│".rjust(LABEL_CELLS)
     low, high = scale

@@ -308,7 +308,6 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
 
 
 def _progress(analysis: Analysis, state: TuneState) -> str:
-    """Return how far a tuning is, or why it ended."""
     if not state.over:
         return news(analysis.snapshot)
     if state.ended:

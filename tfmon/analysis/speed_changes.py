@@ -108,7 +108,6 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
 
 
 def _pace_ns(blocks: Sequence[StepBlock]) -> float:
-    """Return the mean time of a step."""
     return sum(one.span_ns for one in blocks) / sum(one.steps for one in blocks)
 
 
@@ -123,7 +122,6 @@ def _change(lane: LaneState, before: Level, after: Level, began: Level) -> Speed
 
 
 def _difference(before: Sequence[StepBlock], after: Sequence[StepBlock], which: int) -> tuple[float, float]:
-    """Return how much larger the logarithm of the mean (0) or median (1) step time is, and half its interval."""
     first, second = (trimmed_in_time([one.logs[which] for one in blocks], few=True) for blocks in (before, after))
     if first is None or second is None:
         return math.log(_pace_ns(after) / _pace_ns(before)), math.inf
@@ -136,7 +134,6 @@ def _mean(blocks: Sequence[StepBlock], name: str) -> float | None:
 
 
 def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
-    """Return a share of the time, by its name in percent, as a time for each step."""
     share = _mean(blocks, name)
     return None if share is None else share / 100 * _pace_ns(blocks)
 

@@ -246,7 +246,6 @@ def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
 
 
 def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
-    """Return the scatter of equal processes over all combinations."""
     learnt = [row.learnt for row in rows if row.learnt is not None]
     if not learnt:
         return None

@@ -286,7 +286,6 @@ def outcome_text(attempt: Attempt) -> str:
 
 
 def _not_kept(attempt: Attempt) -> str:
-    """Return why an attempt that gained throughput was not kept; "" for any other one."""
     gains = attempt.outcome == REVERTED and attempt.gain is not None and attempt.gain.low > 1
     return f"not kept: {attempt.changes}" if gains and attempt.changes else ""
 

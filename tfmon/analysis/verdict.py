@@ -182,7 +182,6 @@ def _find_verdict(
 
 
 def _lost_ns(lane: LaneState) -> int:
-    """Return since when a lane has failed or hung."""
     return lane.heartbeat.stalled_since_ns or lane.phase_since_ns
 
 
@@ -357,7 +356,6 @@ def _interval_words(ratio: Estimate) -> tuple[str, str]:
 
 
 def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
-    """Return the text with the lanes' titles, and with their ids and no more than the interval."""
     factor, _ = units.ratio_in(ratio.value, ratio.low, ratio.high)
     more, interval = _interval_words(ratio)
     return (

@@ -155,7 +155,6 @@ def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _where(lanes: Sequence[LaneState], values: Sequence[str]) -> str:
-    """Write which value is in which lanes: "on in G, off in C"."""
     where: dict[str, list[str]] = {}
     for lane, value in zip(lanes, values, strict=True):
         where.setdefault(value, []).append(lane.spec.id)

@@ -91,7 +91,6 @@ def _named(spec: LaneSpec, listing: GpuSearch) -> tuple[Gpu, ...]:
 
 
 def _listed(spec: LaneSpec, listing: GpuSearch) -> str:
-    """Return the names that are allowed."""
     if not listing.whole:
         return listed(listing)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in listing.whole)

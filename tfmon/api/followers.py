@@ -239,7 +239,6 @@ class Followers:
 
 
 def _words(call: ViewerCall) -> str:
-    """Say what a viewer requested: `set knob cpu, batch_size, 64`."""
     values = [", ".join(one) if isinstance(one, tuple) else str(one) for one in call.arguments if one is not None]
     return f"{call.method.rpartition('.')[2].replace('_', ' ')} {', '.join(values)}".strip()
 
@@ -265,11 +264,9 @@ class _Follower:
 
     @property
     def who(self) -> str:
-        """What other viewers call it."""
         return f"process {self.pid}" + (f" on {self.terminal}" if self.terminal else "")
 
     def take(self, event: Event) -> None:
-        """Have an event sent; one that does not keep up is told what is known as soon as it reads again."""
         if self._behind:
             return
         self._events.append(event)
@@ -279,7 +276,6 @@ class _Follower:
         self._ready.set()
 
     def say(self, message: Answer | Told | Ended) -> None:
-        """Have a message sent."""
         if len(self._lines) < MOST_LINES:
             self._lines.append(message)
         else:
@@ -288,14 +284,12 @@ class _Follower:
         self._ready.set()
 
     def drop(self, reason: str = "") -> None:
-        """Disconnect it; a reason is a mistake in tfmon."""
         if reason:
             print(reason, file=sys.stderr, flush=True)  # noqa: T201 - into the log
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Send what waits, and no more."""
         self._ends = True
         self._urgent.set()
         self._ready.set()

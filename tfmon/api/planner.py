@@ -137,7 +137,6 @@ def plan_race(
 
 
 def _interval_kind(race_options: RaceOptions) -> IntervalKind:
-    """Return how the intervals of a race are looked at."""
     if race_options.until_ci is not None:
         return ALWAYS_VALID
     if not race_options.watched:

@@ -112,7 +112,6 @@ def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a trace that a lane wrote, which has an event in each line but the first and the last."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             text = line.rstrip(",\n")

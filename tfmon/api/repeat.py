@@ -42,7 +42,6 @@ def command_of(analysis: Analysis) -> str:
 
 
 def _with_settings(snapshot: Snapshot, lane: LaneState, settings: Settings) -> Snapshot:
-    """Return the race as if a lane had these settings."""
     changed = replace(lane, settings=dict(settings))
     return replace(snapshot, lanes=tuple(changed if one is lane else one for one in snapshot.lanes))
 
@@ -81,7 +80,6 @@ def command_line(
 
 
 def _scenario(name: str, path: Path | None) -> str:
-    """Return a scenario's name, or its path where the name means another file or none."""
     if path is None:
         return name
     try:

@@ -72,14 +72,12 @@ class _Printed:
     data: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that the command prints."""
         return dict(self.data)
 
     def __str__(self) -> str:
         return self.table
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
         return f"<pre>{html.escape(self.table)}</pre>"
 
 

@@ -95,7 +95,6 @@ def _key(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> 
 
 
 def _read_entry(value: object) -> BetweenProcesses | None:
-    """Return an entry of the file; None for one that is not what `remember` writes."""
     if not isinstance(value, Mapping):
         return None
     numbers = [value.get(name) for name in ("squares", "degrees", "races")]

@@ -171,7 +171,6 @@ def read_options(
 
 
 def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str]) -> ScenarioInfo:
-    """Return the scenario with what it has where it trains on several devices, if it does somewhere."""
     places = [word.partition("*")[0].strip() for one in options.places for word in one.split(",")]
     try:
         return devices.with_scope(info, ["2xcpu"] if {*swept} & {*KINDS} else places)
@@ -232,7 +231,6 @@ def _planned(
 
 
 def _name(info: ScenarioInfo) -> str:
-    """Return a name by which a scenario is found from any folder."""
     return str(info.path) if info.origin == "file" else info.name
 
 

@@ -226,7 +226,6 @@ def _is_uuid(key: str, uuid: str) -> bool:
 def _disturbed(
     lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
 ) -> LaneState:
-    """Discard measurements of a lane between two samples if the later one reports a disturbance."""
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane

@@ -252,7 +252,6 @@ def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
 
 
 def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
-    """Return the speed watch after the start of an epoch or another activity of a script."""
     before = state.script.progress
     if before is None or (before.epoch, before.doing) == (now.epoch, now.doing):
         return state.speed
@@ -261,7 +260,6 @@ def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
 
 
 def _validated(script: ScriptFacts, now: Progressed) -> LossCurve:
-    """Return the validation losses after a finished epoch; a new `fit` drops earlier losses."""
     done = script.progress.epochs_done if script.progress is not None else 0
     course = script.validation if now.epochs_done >= done else LossCurve()
     return course.plus(now.epochs_done, now.metrics.get("val_loss")) if now.epochs_done != done else course
@@ -272,7 +270,6 @@ def _not_measured(state: LaneState, reasons: dict[str, str]) -> LaneState:
 
 
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
-    """Remove figures that were reported before they were known to be unreliable."""
     if event.what == "examples" and event.reason and state.totals.examples:
         return replace(restart_measurement(state), totals=replace(state.totals, examples=0), speed=state.speed)
     if event.what == "loss" and event.reason:

@@ -113,7 +113,6 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
 
 
 def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
-    """Yield the ports that a lane with a view has in place of another lane's; they do no harm."""
     for port, use in lane.script.uses.items():
         if port.startswith(PORT) and (own := re.search(r"\d+", use)):
             beside = (one for one in lanes if one.spec.host == lane.spec.host)

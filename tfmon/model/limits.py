@@ -109,7 +109,6 @@ def _folders(root: Path, controller: str, pid: int | str) -> Iterator[Path]:
 
 
 def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
-    """Return the group's path by controller; version 2 has the controller ""."""
     paths: dict[str, str] = {}
     for line in read_text(root / "proc" / str(pid) / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -119,7 +118,6 @@ def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
 
 
 def _below(path: str, mounted: str) -> tuple[str, ...]:
-    """Return the group's path below the mounted part of the hierarchy."""
     if ".." in PurePosixPath(path).parts:  # outside what this container can see
         return ()
     try:
@@ -129,7 +127,6 @@ def _below(path: str, mounted: str) -> tuple[str, ...]:
 
 
 def _unescaped(path: str) -> str:
-    """Decode the octal escapes of mountinfo."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 

@@ -272,7 +272,6 @@ class MemoryCourse:
 
 
 def _rank(before: Sequence[float], now: float, sign: int) -> float:
-    """Return the share of values, with `now`, that are at least as large as it; with a sign of -1 as small."""
     beyond = [one >= now for one in before] if sign > 0 else [one <= now for one in before]
     return (1 + sum(beyond)) / (1 + len(before))
 

@@ -197,7 +197,6 @@ def _rows(series: Sequence[Series]) -> list[Spec]:
 
 
 def _digits(series: Sequence[Series]) -> Spec:
-    """Return how an axis is labelled: 12k from thousands on; below, 0.7 as it is, and not 700m."""
     values = [abs(value) for one in series for _, value, _, _ in one.points if value is not None]
     return {"format": "~s"} if max(values, default=0.0) >= 1_000 else {}
 

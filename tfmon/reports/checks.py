@@ -147,7 +147,6 @@ def _host_row(one: Surveyed) -> tuple[str, ...]:
 
 
 def _gpus(machine: Machine) -> str:
-    """Name the models, each once, such as "2 × NVIDIA H200"."""
     models = list(dict.fromkeys(machine.gpus))
     counts = [machine.gpus.count(model) for model in models]
     names = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]

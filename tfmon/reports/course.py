@@ -179,7 +179,6 @@ class _Drawer:
             yield at_s, *point
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
-        """Yield the middle of each interval in which something was measured, and that."""
 
         def place(one: Measured | Sample) -> int:
             return math.floor(self._course.seconds(one.at_ns) / every_s)
@@ -252,7 +251,6 @@ class _Drawer:
 
 
 def _idle(course: Course) -> Iterator[tuple[int, int]]:
-    """Yield the times in which no lane trained, from their beginning to their end."""
     windows = sorted((one.since_ns, one.at_ns) for of in course.windows.values() for one in of)
     latest_ns = windows[0][1] if windows else 0
     for begin_ns, end_ns in windows:

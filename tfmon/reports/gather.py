@@ -181,7 +181,6 @@ class _Keeper:
         )
 
     def _discard(self, known: Snapshot) -> None:
-        """Note which of the latest windows a reading has discarded after they had ended."""
         for lane in known.lanes:
             reasons = {point.at_ns: point.reason for point in lane.points[-LATEST:]}
             for one in self.windows.get(lane.spec.name, [])[-LATEST:]:
@@ -290,7 +289,6 @@ def _of_window(window: Window) -> Iterator[ExportedSample]:
 
 
 def _of_fields(parts: object, at_ns: int, subject: str) -> Iterator[ExportedSample]:
-    """Yield what is a number in a sample, or in one of its groups."""
     kind: type = type(parts)
     for name in _measured(kind):
         value = getattr(parts, name)

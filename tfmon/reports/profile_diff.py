@@ -161,7 +161,6 @@ def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
 
 
 def _memory(side: ProfiledSide) -> dict[str, Any]:
-    """Return the peaks of memory with their parts, or why they are not known."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
         return {"memory": None, "memory_missing": peaks.reason}

@@ -180,7 +180,6 @@ def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[s
 
 
 def _causes(analysis: Analysis) -> Iterator[Block]:
-    """Yield why each lane was seen to be slow, and the lines to write."""
     for one in analysis.lanes:
         for cause in (cause for cause in one.causes if cause.count):
             told = (cause.text, cause.advice, *([cause.effect] if cause.effect else []))

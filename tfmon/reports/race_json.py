@@ -241,7 +241,6 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
 
 
 def _batch_memory(lane: LaneState) -> tuple[dict[str, Any], str]:
-    """Return which batch sizes fit, and why that is not known; one of them is empty."""
     memory = batch_memory(lane)
     return (memory.to_json(), "") if isinstance(memory, BatchMemory) else ({}, memory.reason)
 
@@ -282,7 +281,6 @@ def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
 
 
 def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
-    """Return the slowest lane's CPU time per example over the fastest one's; None where that says nothing."""
     if not verdict.ranking or verdict.slowest is None:
         return None
     return cpu_ratio(snapshot.lane(verdict.ranking[0].lane).slices, snapshot.lane(verdict.slowest).slices)

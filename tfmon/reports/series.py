@@ -57,7 +57,6 @@ def table_of(table: SeriesTable, about: str = "") -> Table:
 
 
 def _number(value: object) -> float | None:
-    """Return the number that a page sorts by; None for words."""
     if isinstance(value, tuple):
         value = value[1] if value[0] == 0 else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -112,7 +111,6 @@ def tuning(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
-    """Yield the answer of a series, the code that does the same, and why it ended."""
     yield from (Note(line, kind) for line in table.answer)
     if table.code:
         yield Code("\n".join(table.code))

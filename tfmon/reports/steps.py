@@ -109,7 +109,6 @@ def _where_time_goes(analysis: Analysis) -> Chart | None:
 
 
 def _parts(shares: Shares) -> dict[str, float | None]:
-    """Return the parts, which add up to 100; None for what is not known."""
     split = not isinstance(shares.device_pct, Missing) and not isinstance(shares.dispatch_pct, Missing)
     values = (
         known(shares.input_pct), known(shares.copy_pct), known(shares.dispatch_pct) if split else None,

@@ -163,7 +163,6 @@ class _MarkdownWriter:
         return _SPECIAL.sub(r"\\\1", self._hide(" ".join(text.split())))
 
     def lines(self, report: Report) -> Iterator[str]:
-        """Yield the lines of a report."""
         for note in report.answer:
             yield from self._block(note)
         yield from (self._text(" · ".join(filter(None, (report.title, report.when)))), "")

@@ -223,7 +223,6 @@ class HtmlWriter:
 
 
 def _json(name: str, value: Any) -> Html:  # noqa: ANN401 - what JSON can hold
-    """Return JSON in an element that no text in it can end."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -312,7 +311,6 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
 
 
 def _without_key(word: re.Match[str]) -> str:
-    """Return a long word, hidden where letters and digits take turns as in a key, and not as in a name."""
     kinds = [(one.isdigit(), one.isupper()) for one in word[0]]
     changes = sum(one != other for one, other in itertools.pairwise(kinds))
     random = sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(kinds)

@@ -32,7 +32,6 @@ class _PanelWriter(HtmlWriter):
     """Makes the parts of one panel; its charts are drawn without a script."""
 
     def panel(self, lane: LaneState, doing: str, charts: Sequence[Chart], sections: Sequence[Section]) -> Html:
-        """Return the whole panel."""
         parts = [self._block(Note(doing, VERDICT)), *map(self._chart, charts), self._over_time(lane)]
         return self._tag("div", _style(), *parts, *map(self._section, sections), class_="tfmon")
 
