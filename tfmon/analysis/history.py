@@ -23,11 +23,11 @@ from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 
 TOO_WIDE = 4.0
-"""An effect that is not clear is not told where its interval ends at more than so many times where it begins."""
+"""Unclear effects with a larger ratio of the interval's ends are omitted."""
 LARGE = 2.0
-"""From this factor on, an effect has an interval from two slices, with the scatter before and after in common."""
+"""From this factor on, an effect has an interval from two slices, with a common scatter."""
 LOOKS = Looks(ALWAYS_VALID)
-"""Effects are looked at whenever the user likes."""
+"""Effects are looked at at any time."""
 HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
 
 
@@ -36,10 +36,9 @@ class MeasuredPeriod:
     """What one period came to."""
 
     period: Period | None
-    """None for the present one."""
+    """`None` for the present period."""
     verdict: Verdict
     centers: Mapping[str, Center | None]
-    """The mean logarithm of each lane's throughput in examples/s, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +46,17 @@ class HistoryRow:
     """One change, and what came of it."""
 
     at_s: float
-    """From the start signal on."""
     what: str
     lane: str = ""
-    """Id of the lane that was changed; empty where it is not one."""
+    """Id of the changed lane; empty if it is no single lane."""
     before: float | None = None
-    """Throughput of that lane in examples/s; None where too little was measured."""
+    """Throughput of that lane in examples/s; `None` if too little was measured."""
     after: float | None = None
     effect: Estimate | None = None
-    """The throughput after over that before."""
     verdict: Verdict | None = None
-    """The verdict under these settings; None where the next row has it."""
+    """The verdict under these settings; `None` if the next row has it."""
     early: bool = False
-    """Whether more time will tell the effect."""
+    """Whether the effect will become clearer."""
 
     @property
     def effect_text(self) -> str:

@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 
 ERROR = 0.05
-"""How often an interval may miss the truth."""
+"""Probability that an interval misses the truth."""
 EFFECT_VARIANCE = 0.2
-"""Variance of the differences that an always valid interval is made for, in units of the pairs' scatter."""
+"""Variance of the differences that always valid intervals are tuned for, in units of the pairs' scatter."""
 EARLY_ERROR = 0.2
-"""Share of the error that `spending` leaves to an always valid interval."""
+"""Share of the error that `spending` gives to an always valid interval."""
 FEW, MANY, FEW_ERROR = 3, 16, 0.05
-"""From so many pairs on and up to so many, an early interval is looked at, with this share of the error."""
+"""Early intervals cover this range of pairs, with this share of the error."""
 NONE = math.inf
-"""Number of standard errors where there is no interval yet."""
+"""Number of standard errors without an interval."""
 _FARTHEST = 37.0
-"""Standard errors of a normal distribution beyond which the tail is less than a float can hold."""
+"""Beyond this number of standard errors, the normal tail is below the smallest float."""
 _USELESS = 1e9
-"""An interval of so many standard errors says nothing."""
+"""An interval of this many standard errors is useless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Looks:
 
     kind: IntervalKind = FIXED
     share: float = 1.0
-    """Share of the known length that has passed; only `spending` needs it."""
+    """Elapsed share of the known length; only `spending` needs it."""
     choices: int = 1
-    """From how many comparisons one answer is chosen; each may err so much more rarely (Bonferroni)."""
+    """Number of comparisons behind one answer; each has a smaller error (Bonferroni)."""
 
     @property
     def error(self) -> float:
@@ -75,10 +75,10 @@ class Looks:
 
 
 def always_valid(pairs: int, error: float = ERROR) -> float:
-    """Return the factor of the standard error that holds at every number of pairs; `NONE` from too few.
+    """Return the factor of the standard error that is valid at every number of pairs; `NONE` from too few.
 
-    It is where the Bayes factor of a normal prior of the effect against no effect reaches 1/error; that is a
-    martingale, so it ever gets there in at most that share of cases.
+    At this factor the Bayes factor of a normal prior of the effect reaches 1/error; as a martingale it does so
+    with at most that probability.
     """
     if pairs < 2:
         return NONE
@@ -92,8 +92,7 @@ def always_valid(pairs: int, error: float = ERROR) -> float:
 def spending(share: float, degrees: float, error: float = ERROR) -> float:
     """Return the factor of the standard error after a share of the length: O'Brien and Fleming's boundary.
 
-    A Brownian motion leaves it with probability `error` until the end. What it allows at a time is taken from
-    Student's t distribution, as the scatter is estimated.
+    A Brownian motion leaves it with probability `error`. Student's t accounts for the estimated scatter.
     """
     reach = NormalDist().inv_cdf(1 - error / 4) / math.sqrt(share) if share > 0 else NONE
     return student(math.erfc(reach / math.sqrt(2)), degrees) if reach < _FARTHEST else NONE
@@ -122,10 +121,9 @@ def student(error: float, degrees: float) -> float:
 
 
 def _tail(t: float, degrees: float) -> float:
-    """Return the probability that Student's t is beyond t on either side, also where it is tiny.
+    """Return the two-sided tail probability of Student's t, accurate in the far tail.
 
-    It is the incomplete beta function, by its continued fraction.
-    Source: Abramowitz, Stegun (1964), 26.5.8 and 26.7.1; Lentz's method.
+    Source: Abramowitz, Stegun (1964), 26.5.8 and 26.7.1; Lentz's method for the continued fraction.
     """
     x = degrees / (degrees + t * t)
     a, b = degrees / 2, 0.5
@@ -161,15 +159,14 @@ def _beta(x: float, a: float, b: float) -> float:
 TRIM = 0.2
 """Share of the values cut off at each end."""
 LEAST_PAIRS = 5
-"""Fewer slices of a lane give no interval, and fewer pairs of a process nothing about it."""
+"""With fewer slices or pairs there is no interval."""
 FEWEST, UNTRIMMED = 2, 8
-"""Pairs of two lanes from which their ratio has an interval, and from which on some are cut off."""
+"""Pairs of two lanes from which on there is an interval, and from which on values are trimmed."""
 STRETCHES = 5
-"""Stretches of a race whose scatter tells of slow changes: batch means, with Student's t."""
+"""Stretches of a race whose scatter shows slow changes: batch means, with Student's t."""
 WIDEST = math.log(1_000)
-"""Half an interval from which on it says nothing, so that there is none."""
+"""A larger half width counts as no interval."""
 AT_THE_END = Looks()
-"""One look, at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +175,10 @@ class Center:
 
     value: float
     error: float
-    """Its standard error."""
     degrees: int
-    """Degrees of freedom of the standard error."""
     count: int
-    """Values behind it."""
     estimated: int = 0
-    """Figures besides the mean that were estimated from them."""
+    """Number of estimated figures besides the mean."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return half the 95 % interval; infinite where there is none yet."""
@@ -197,11 +191,11 @@ class Center:
 
 
 def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False) -> Center | None:
-    """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
+    """Return the trimmed mean of values; `None` for fewer than `LEAST_PAIRS`.
 
     Args:
-        estimated: How many figures besides the mean were estimated from them, and taken out.
-        few: Whether `FEWEST` values do; fewer than `UNTRIMMED` are then all kept.
+        estimated: How many figures besides the mean were estimated from them, and removed.
+        few: Whether `FEWEST` values suffice; fewer than `UNTRIMMED` are not trimmed.
     """
     count = len(values)
     if count < (FEWEST if few else LEAST_PAIRS):
@@ -221,10 +215,9 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
 
 
 def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | None:
-    """Return the trimmed mean of values in their order, as unsure as slow changes of the machine make it.
+    """Return the trimmed mean of values in their order, with the wider of two intervals; `None` as in `trimmed`.
 
-    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
-    stretches tells of slow changes, and the wider interval counts. None from too few values, see `trimmed`.
+    Successive slices are alike on shared hardware, so the scatter of a few long stretches includes slow changes.
     """
     center = trimmed(values, few=few)
     if center is None or len(values) < 2 * STRETCHES:
@@ -261,13 +254,12 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TAILS = 2.0
-"""Degrees of freedom of the races: the fewer, the less a race that is far off counts."""
+"""Degrees of freedom of the races: a smaller number reduces the weight of outliers."""
 SCALE = 0.01
-"""Median of the prior of the scale: what equal races differ by on a machine that has nothing else to do."""
+"""Median of the prior of the scale: the difference of equal races on an idle machine."""
 SCALES = (0.0005, 1.0, 30)
-"""Smallest and largest scale that is considered, and how many between them, in equal ratios."""
+"""Smallest and largest scale, and the number of steps between them, in equal ratios."""
 CENTERS = 1_000
-"""How many centres are considered."""
 CAUTION = 0.6
 """Share of the error that the interval is allowed: races of thinner tails than supposed are missed more often.
 
@@ -275,7 +267,7 @@ With it, 95 % intervals of 3 and 5 races on each side held the truth in 93 to 99
 scatter by 0.3 to 8 % as a normal or a t distribution, or where every seventh of them is up to 30 % slower.
 """
 LEAST_SPREAD = 0.02
-"""What races that are all alike are taken to be apart at least, for the range of the centres."""
+"""Least spread of the range of centres, for equal races."""
 
 
 class Shift(NamedTuple):

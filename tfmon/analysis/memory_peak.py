@@ -12,7 +12,7 @@ from tfmon.model.readings import Missing
 
 BEFORE, UNKNOWN, REST = "allocated before the profile", "not in the trace", "others"
 MOST_NAMED, LEAST_SHARE = 3, 0.05
-"""How many parts the sentence names at most, and the least share of one."""
+"""Most parts in the sentence, and the least share of a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class MemoryRow:
     """A part of the memory at the peak; the parts add up to it."""
 
     name: str
-    """A layer, whose gradients are part of it; or memory of no layer."""
+    """A layer with its gradients; or memory without a layer."""
     allocated_bytes: int
     share: float
     largest: str = ""
-    """The operation that allocated most of it, and the shape of its largest block."""
+    """The operation with the largest part, and the shape of its largest block."""
 
 
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:

@@ -1,8 +1,8 @@
-"""What others took from the lanes: programs and the hypervisor of the CPU, other processes of the GPUs. Pure.
+"""Use of the CPU by other programs and the hypervisor, and of the GPUs by other processes. Pure.
 
-It is reported, never corrected for. A lane that waits for a core, or shares a GPU, trains fewer examples a second,
-whichever lane it is and whatever its model is. What it computes for an example hardly changes, so the ratio of CPU
-time per example is shown beside that of wall time where both lanes are bound by the CPU.
+It is reported, never corrected: a lane that waits for a core or shares a GPU trains fewer examples a second. The
+CPU time per example hardly changes, so if both lanes are CPU-bound, its ratio is shown beside the ratio of wall
+times.
 """
 
 from __future__ import annotations
@@ -27,19 +27,17 @@ class GpuOthers:
     """What others took of one lane's GPU since steady state began."""
 
     place: str
-    """The GPU, such as `gpu:0`."""
     share_pct: float
-    """Share of the GPU's time that they took while they took any that counts."""
+    """Mean share of the GPU's time of other processes, while it was notable."""
     slices: int
-    """Slices of the lane in which they did; 0 for a lane that trains in none."""
+    """Slices of the lane with such use; 0 without slices."""
     of_slices: int
-    """Slices for which that is known."""
+    """Slices with known use."""
     time_share: float
-    """Share of the time in which they did."""
+    """Share of the time with such use."""
     processes: int
-    """How many there were at once, at most."""
     first: ProcessName | None
-    """Who took the most; None where that cannot be told."""
+    """The largest user; `None` if unknown."""
 
     @property
     def shown(self) -> bool:
@@ -66,9 +64,9 @@ class GpuOthers:
 
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
-    """Return the use of a lane's GPU by others; None where the driver does not say, and for a lane on the CPU.
+    """Return the use of a lane's GPU by others; `None` if unknown or for a lane on the CPU.
 
-    Of several GPUs it is that with `index`, or else the one of which they took the most: its lane waits for it.
+    Of several GPUs it is the GPU with `index`, or else the most used one: its lane waits for it.
     """
     result = [
         _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
@@ -134,11 +132,11 @@ def _span_ns(one: Taken) -> int:
 IDLE_PCT = 10.0
 """A GPU with less load and no process is free."""
 LOAD_STEP_PCT = 5.0
-"""Loads that differ by less are alike: then memory decides."""
+"""Smaller differences of load are ignored; then memory decides."""
 CROWDED = 0.1
-"""A GPU of whose memory less is left comes after those that have more."""
+"""A GPU with a smaller share of free memory comes last."""
 UNTOLD_BYTES = 2**30
-"""More used memory than this belongs to somebody, also where the driver lists no process."""
+"""More used memory belongs to a process, even an unlisted one."""
 
 
 def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
@@ -198,11 +196,11 @@ def _who(on_it: GpuProcesses, *, named: bool) -> str:
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice was measured")
 TOLD = 0.05
-"""Share of contended slices, and of stolen time, from which on the verdict says so."""
+"""From this share of contended slices or stolen time on, the verdict reports it."""
 BUSY_CORES = 0.8
-"""A lane that keeps so many cores busy, or waits for them, is bound by the CPU."""
+"""A lane with this number of busy or awaited cores is CPU-bound."""
 ALIKE_CORES = 1.5
-"""Lanes that keep numbers of cores busy which differ by more are not compared by their CPU time."""
+"""Lanes with a larger ratio of busy cores are not compared by CPU time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +208,13 @@ class Contention:
     """What took CPU time from some lanes that take turns."""
 
     slices_share: Reading
-    """Share of the slices in which other programs took CPU time, see `SliceLoad.contended`."""
+    """Share of contended slices, see `SliceLoad.contended`."""
     stolen_share: Reading
     """Share of one core's time in the slices that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
-    """CPU time per example of the second lane over that of the first; None where nothing is told."""
+    """CPU time per example of the second lane over that of the first; `None` if not comparable."""
     others_cores: Reading = NO_SLICES
-    """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
+    """Mean number of cores that other programs used in the slices, including tfmon."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
         """Return one line, or "" while others take too little to be mentioned."""
@@ -248,10 +246,9 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
-    """Return the second lane's CPU time per example over the first's, from the rounds that both ran in.
+    """Return the second lane's CPU time per example over the first's, from common rounds.
 
-    None from too few rounds, and unless both lanes are bound by the CPU and keep as many cores busy: a lane that
-    waits for a GPU or for input takes as long, however little it computes, and one on two cores half as long.
+    `None` from too few rounds, or unless both lanes are CPU-bound with similar numbers of cores.
     """
     loads = [{one.round: one.load for one in lane if one.load is not None} for lane in (first, second)]
     cores = sorted(_busy_cores(list(one.values())) for one in loads)

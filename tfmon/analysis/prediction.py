@@ -1,7 +1,7 @@
-"""How a race's intervals are looked at, and how much longer it takes until there is an answer. Pure.
+"""How a race's intervals are looked at, and the time until there is an answer. Pure.
 
-The scatter so far is taken to go on, and so is the ratio. What two equal processes differ by becomes no narrower
-with more pairs of the same processes, so there may be no end.
+The prediction continues the present scatter and ratio. Between-process variance does not shrink with more pairs of
+the same processes, so there may be no end.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ MOST_SLICES = 0.5
 Few such slices are alike where they follow each other. Of 40 races of equal lanes of a few seconds, on 2 cores
 with a load of 8 to 20, 5 named a winner by 3 to 7 pairs at one look; with an always valid interval none does."""
 MOST_PAIRS = 20_000
-"""Some five hours: what takes longer is not predicted."""
+"""About five hours: longer times are not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
-"""The slices of every lane that is compared."""
+"""The slices of all compared lanes."""
 
 
 def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
-    """Return how the intervals of a race are looked at.
+    """Return how the intervals of a race are looked at; each pair of lanes is one comparison.
 
-    An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
-    interrupted, an always valid one takes its place, and so it does for a few pairs of a busy machine. A known
-    length is that since the measurement began again. Each pair of lanes is one comparison.
+    An interval for the end of a race is valid only there, so during the race, after an interruption and for a few
+    pairs of a busy machine an always valid one replaces it. A known length counts from the last restart of the
+    measurement.
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
@@ -127,11 +127,10 @@ def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> fl
 
 
 LEAST = 1.5
-"""A lower bound of the ratio below this is not told."""
+"""Smaller lower bounds of the ratio are omitted."""
 LONG_ROUND_S = 5.0
-"""Where a round takes longer, the time that is left is told in rounds, too."""
+"""For longer rounds, the remaining time is also stated in rounds."""
 LONG_STEP_S = 1.0
-"""From so long steps on there is something to tell."""
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:

@@ -1,7 +1,7 @@
-"""Two profiles side by side: which operations, and which waiting, explain that a step takes longer. Pure.
+"""Compares two profiles: the operations and waits that explain a longer step. Pure.
 
-Each profile splits the whole time of a step into parts that do not overlap, so the differences of the parts add up
-to the difference of the step time. Several profiles of each side say how far each difference can be relied on.
+Each profile splits the step into parts that do not overlap, so the differences of the parts add up to that of the
+step time. Several profiles of each side give intervals.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Grouping: TypeAlias = Literal["operation", "kind", "layer"]
 GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
 DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
-"""The sentence names at most so many parts, and no more than explain this share of the difference."""
+"""The sentence contains at most this many parts, and stops at this share of the difference."""
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
-"""A function that a function calls; what is called belongs to the same step."""
+"""A function called by another function, in the same step."""
 _JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose|jvp|vmap)\(([^()]*)\)")
-"""What JAX writes into names: functions that it compiles, and transforms: `transpose(jvp(x))` is a gradient."""
+"""Name parts from JAX: compiled functions, and transforms (`transpose(jvp(x))` is a gradient)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TimeDifference:
 
     value_ns: float
     ci95_ns: tuple[float, float] | None
-    """Its 95 % interval; None where a side has a single profile."""
+    """95 % interval; `None` if a side has a single profile."""
 
     @property
     def certain(self) -> bool:
@@ -60,7 +60,7 @@ class Side:
     runs: float
     devices: tuple[str, ...]
     parallelism: float | None
-    """How many of it and of what ran beside it ran at once; None where nothing ran."""
+    """Mean number of concurrent operations beside it; `None` without operations."""
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
@@ -81,13 +81,13 @@ class DiffRow:
 
     name: str
     kind: str
-    """The type of the operation; empty for time in which none ran, and for a group of several types."""
+    """The type of the operation; empty for time without operations and for mixed groups."""
     first: Side | None
-    """None where the part is in no profile of that side."""
+    """`None` if the part is in no profile of that side."""
     second: Side | None
     difference: TimeDifference
     share: float | None
-    """Of the difference of the step time; None where that is not certain."""
+    """Of the difference of the step time; `None` if that is not certain."""
 
     def label(self, width: int) -> str:
         """Return its name, with both ends where it is cut in the middle: both are informative."""
@@ -131,15 +131,15 @@ class ProfileDiff:
     """Profiles of two sides, compared."""
 
     first_ns: float
-    """The step time, as a mean over the profiles."""
+    """The mean step time over the profiles."""
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]
-    """What explains most of the difference first; their differences add up to that of the step time."""
+    """Largest contribution first; the differences add up to that of the step time."""
     explained: Explained | None
-    """None where the step times are not certain to differ."""
+    """`None` unless the step times certainly differ."""
     incomplete: tuple[bool, ...]
-    """Whether a side's smaller operations are not told apart, so that one that it lacks may be among them."""
+    """Whether a side's smaller operations are grouped, so that missing operations may be among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ class ProfiledSide:
     id: str
     title: str
     profiles: tuple[Profile, ...]
-    """Only those that tell all parts of a step."""
+    """Only profiles with all parts of a step."""
     step_ns: float | None = None
-    """What a step takes by the clocks of the lane, without the profiler; None where not measured."""
+    """Step time without the profiler; `None` if not measured."""
     examples: float | None = None
-    """Of a step; None where not known."""
+    """Per step; `None` if unknown."""
 
 
 def side_of(lane: LaneState) -> ProfiledSide:
@@ -202,7 +202,7 @@ _Key: TypeAlias = Callable[[Part], tuple[str, str]]
 
 
 def layer(name: str) -> str:
-    """Return the layer that an operation belongs to, of its gradient as well: the name scope around it.
+    """Return the layer of an operation or its gradient: the surrounding name scope.
 
     `gradient_tape/sequential/dense_1/MatMul/MatMul_1` is of `sequential/dense_1`, and
     `jit(train)/transpose(jvp(Net))/Conv_0/conv` of `Net/Conv_0`.
@@ -253,9 +253,9 @@ def _explained(
     steps: Sequence[Sequence[float]],
     whole: float,
 ) -> Explained:
-    """Return how much the largest parts explain that differ in the direction of the step time.
+    """Return the share of the difference that the largest parts of the same sign explain.
 
-    The interval is that of the mean by which these parts miss their share of the step time in each profile.
+    The interval is that of the mean residual of the profiles.
     """
     named: list[DiffRow] = []
     share = 0.0

@@ -21,18 +21,18 @@ from typing import Any
 from tfmon.model.profile import BottleneckKind
 
 RETRACED_STEPS_PCT = 2.0
-"""Steps that trace, in percent of the steps; a loop whose arguments keep their types traces in none."""
+"""Percent of the steps that trace; 0 in a loop with constant argument types."""
 SATURATED_PCT = 80.0
-"""The device computes so much that hiding everything else would gain a quarter at most."""
+"""From here on, hiding everything else would gain at most a quarter."""
 INPUT_PCT = 40.0
 SYNC_PCT = 30.0
 COPY_PCT = 25.0
 ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
 DISPATCH_OF_STEP = 0.35
-"""Share of dispatch in the step itself: dispatch and compute."""
+"""Share of dispatch in dispatch plus compute."""
 MIXED_POINTS = 10.0
-"""A part that is smaller than the named one by less than this is named with it."""
+"""A part is reported too if it is smaller by less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +40,28 @@ class Evidence:
     """What the time of a step is made of, in percent of it but for `retraced_steps`; only `reading` overlaps."""
 
     retraced_steps: float
-    """Steps in which a function was traced or compiled. Units: percent of the steps."""
+    """Steps with a trace or compilation. Units: percent of the steps."""
     eager: bool
     input: float
-    """Waiting for the next batch, while the device is idle."""
+    """Waiting for the next batch with an idle device."""
     transfer: float
     """Copying between host and device while nothing else runs."""
     dispatch: float | None
-    """Starting the step while nothing computes; None where it is not told from compute."""
+    """Starting the step while nothing computes; `None` if not separable from compute."""
     compute: float | None
-    """None where it is not told from dispatch. With `dispatch` known, the device computes behind the launches."""
+    """`None` if not separable from dispatch. If `dispatch` is known, the device computes behind the launches."""
     step: float
-    """Dispatch and compute together."""
     reading: float
-    """The loop waits in each step to read a result, whether the device computes meanwhile or not."""
+    """Waiting in each step for a result, whether or not the device computes."""
     sync: float
-    """Part of `reading` in which the device does not compute."""
+    """Part of `reading` without computation."""
     other: float
     """Python between the steps."""
     retracing: float
     all_reduce: float = 0.0
-    """Adding values up over the devices while nothing computes, and waiting for the slowest of them."""
+    """Summing values over the devices while nothing computes, with the wait for the slowest."""
     split_error: float = 0.0
-    """What the difference of `dispatch` and `compute` is uncertain by. Units: percentage points."""
+    """Uncertainty of the difference of `dispatch` and `compute`. Units: percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
         """Return the share that a bottleneck is about; 0 where it is not known."""

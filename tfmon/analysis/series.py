@@ -1,8 +1,7 @@
-"""The table of a series, whichever it is: crossover, tuning or sweep; and its curves as characters. Pure.
+"""The table of a crossover, tuning or sweep, and its curves as characters. Pure.
 
-A row for each combination that was or will be measured, also for one that failed; the answer; and a curve for
-each knob that is a number. Screen, text, Markdown and HTML show this table. Both axes of a curve are logarithmic:
-values of the knob stand at even distances, and a factor is as high anywhere.
+Screen, text, Markdown and HTML show this table: a row for each combination, the answer, and a curve for each
+numeric knob. Both axes of a curve are logarithmic.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
 
 DASH = "–"
-"""Stands for a figure that is not known."""
+"""Text of an unknown figure."""
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
-"""How much a row matters, or what came of it."""
 Cell: TypeAlias = tuple[str, Any]
-"""A text, and what its column sorts by: None where that is not known."""
+"""A text, and its sort key; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,10 @@ class SeriesColumn:
 
     name: str
     right: int = 0
-    """Numbers are aligned to the right, in so many cells on a screen; 0 for words."""
+    """Width of a right-aligned column of numbers on a screen; 0 for words."""
     most: int = 40
-    """Cells that it takes at most."""
     optional: bool = False
-    """Whether a screen without room for all columns goes without it: the rightmost one leaves first."""
+    """Whether a narrow screen can omit the column; the rightmost is omitted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +41,14 @@ class SeriesRow:
 
     id: Hashable
     cells: tuple[Cell, ...]
-    """One for each column; the last one says what came of it."""
+    """One per column; the last one is the outcome."""
     level: Level = ""
     outcome: Level = ""
-    """The level of the last cell."""
     mark: str = " "
     whole: str = ""
-    """All that there is to say about it."""
+    """The complete description."""
     source: object = None
-    """What it was made from; the same as long as nothing has changed."""
+    """The source object, unchanged as long as nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +56,12 @@ class CurveLine:
     """One line of a curve."""
 
     id: str
-    """One character."""
     name: str
-    """What the line is of; empty for the only one."""
+    """The title; empty for a single line."""
     place: int
-    """Which colour it has."""
+    """Index of the colour."""
     points: tuple[Estimate | None, ...]
-    """What is known at each value of the knob."""
+    """One per value of the knob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +72,14 @@ class SeriesCurve:
     title: str
     about: str
     axis: str
-    """What is drawn upwards."""
+    """Title of the vertical axis."""
     values: tuple[KnobValue, ...]
-    """From the lowest."""
     lines: tuple[CurveLine, ...]
-    """The one that matters most first."""
+    """The most important first."""
     marks: tuple[float, ...] = ()
-    """Values of the knob that are marked: crossings."""
+    """Marked values of the knob: crossings."""
     ratios: bool = False
-    """Whether the points are ratios, and not examples/s."""
+    """Whether the points are ratios, not examples/s."""
 
     def texts(self, point: Estimate) -> tuple[str, str]:
         """Return a point and its interval as text."""
@@ -102,13 +96,10 @@ class SeriesTable:
     rows: tuple[SeriesRow, ...]
     curves: tuple[SeriesCurve, ...] = ()
     answer: tuple[str, ...] = ()
-    """The result in sentences."""
     notes: tuple[str, ...] = ()
-    """How far it is, or why it ended."""
+    """The progress, or why it ended."""
     code: tuple[str, ...] = ()
-    """The lines of TensorFlow that do the same."""
     troubles: tuple[str, ...] = ()
-    """What went wrong."""
 
 
 def rates(speed: Estimate) -> str:
@@ -122,9 +113,9 @@ def settings_text(settings: Settings) -> str:
 
 
 LABEL_CELLS = 8
-"""Cells before the chart: the scale and its axis."""
+"""Cells of the scale and its axis before the chart."""
 _BOTH = "*"
-"""Stands where both lanes are at the same height."""
+"""Character if both lanes are at the same height."""
 _Grid = list[list[tuple[str, int | None]]]
 
 
@@ -135,9 +126,9 @@ class CurveChart:
     labels: tuple[str, ...]
     """The scale beside each row of the grid."""
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Rows of characters, each with the place of the series that it belongs to, such as a lane; or None."""
+    """Rows of characters, each with the index of its series, or `None`."""
     foot: tuple[str, str]
-    """The axis, with a mark at each crossing, and the values below it."""
+    """The axis with a mark at each crossing, and its values."""
 
     @property
     def lines(self) -> list[str]:

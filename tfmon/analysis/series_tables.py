@@ -128,9 +128,9 @@ _MEASURED = (
     SeriesColumn("state", most=24),
 )
 _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
-"""By outcome, the level of the last cell."""
+"""Level of the last cell by outcome."""
 IDS = "ABCDEFGH"
-"""What lines of a curve are called; more are in the table."""
+"""Ids of the first lines of a curve."""
 
 
 def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:

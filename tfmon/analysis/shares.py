@@ -1,8 +1,8 @@
-"""Where the time of a step goes. Pure.
+"""The parts of a step's time. Pure.
 
-Clocks run on every step, and barriers around sampled ones. On an asynchronous device a step call returns before
-the work is done, and the host's waits hide behind the device. So the sampled steps, drained before and after, tell
-how long the device takes; the rest of a step's time is divided by what the host did.
+Clocks run on every step, and barriers around sampled steps. On an asynchronous device the step call returns early,
+so the drained sampled steps give the time of the device, and the rest of the step is divided by the host's
+activity.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.window_sums import WindowSums
 
 ASYNCHRONOUS = 0.25
-"""Work that is left after the call, as a share of the call, from which on the device runs behind the host."""
+"""From this share of the call on, remaining work after the call means that the device is asynchronous."""
 
 PAUSES = ("between epochs", "validation", "evaluate", "predict", "outside the steps")
-"""Reasons of discarded time that are the script's own: it lies between steps."""
+"""Reasons of discarded time between the steps of a script."""
 
 NO_COPY = Missing("the batch is in the host's memory already")
 COPY_IN_STEP = Missing("the step splits the batch over the devices and copies the parts itself")
@@ -30,39 +30,38 @@ NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of step time in percent of it; those that are known add up to 100.
+    """Shares of step time in percent; known shares add up to 100.
 
-    Source: `events.Window`: sums over all steady steps, and over sampled steps for what the device does.
+    Source: `events.Window`: sums over all steady steps, and over sampled steps for the device.
     """
 
     input_pct: Reading
-    """Waiting for the next batch while the device is idle; part of the step where it cannot be known."""
+    """Waiting for the next batch with an idle device; part of the step if unknown."""
     copy_pct: Reading
-    """Copying the batch to the device, at most: a step that is not sampled overlaps some of it."""
+    """Upper bound of copying the batch: other steps overlap some of it."""
     dispatch_pct: Reading
-    """Starting the step's operations; on the CPU the part of a call in which none of them ran."""
+    """Starting the step's operations; on the CPU the part of a call without operations."""
     device_pct: Reading
-    """The device computes."""
     step_pct: float
-    """Dispatch and compute together, without tracing; for a script's own loop also Python, before a profile."""
+    """Dispatch and compute without tracing; for a script's own loop with Python, before a profile."""
     sync_pct: float
     """Reading the loss while the device does not compute."""
     report_pct: float
-    """tfmon's own work in the lane."""
+    """tfmon's work in the lane."""
     other_pct: float
-    """The rest: Python between the steps."""
+    """Python between the steps."""
     reading_pct: float = 0.0
     """Reading the loss, also while the device computes: overlaps with `device_pct`."""
     retrace_pct: float = 0.0
-    """Calls in which a tf.function was traced, without their computing where that is known."""
+    """Calls with a trace of a tf.function, without known computing."""
     asynchronous: bool = False
-    """True where the device works while the host goes on."""
+    """Whether the device works while the host continues."""
 
 
 def steps_share(lane: LaneState) -> float:
-    """Return the share of a lane's time from its first step to its last that its steps take; the rest is pauses.
+    """Return the share of steps in a lane's time from its first step to its last; the rest is pauses.
 
-    Sentences state shares of all that time, so that they can be compared; `Shares` has those of the steps' time.
+    Sentences use shares of all that time; `Shares` has shares of the steps' time.
     """
     own = (one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback "))
     return max(0.01, 1 - sum(own))
@@ -124,10 +123,7 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Shares:
-    """Return the shares on an asynchronous device: its own first, the rest by what the host did.
-
-    `no_copy` is said of the copy where none is sampled, and `unsampled` of all where no step is.
-    """
+    """Return the shares on an asynchronous device; `no_copy` and `unsampled` explain missing shares."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {

@@ -1,6 +1,6 @@
-"""When the speed of a lane changed by itself, by how much, and what came with it. Pure.
+"""Spontaneous changes of a lane's speed: when, by how much, and with which other changes. Pure.
 
-`model.speed` finds the changes; here they are measured and explained.
+`model.speed` finds the changes; this module measures and explains them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.speed import Level, StepBlock
 
 NEAR_NS = 3_000_000_000
-"""What a lane did within this time of a change came with it."""
+"""Events within this time of a change are reported with it."""
 MOST_OF = 0.5
-"""What explains this share of a change is its cause."""
+"""A part with this share of a change is its cause."""
 CORES, CLOCK = 0.25, 0.93
-"""Cores that others take more, and the share of its clock that a GPU keeps, from which on they are told."""
+"""Cores of others, and the share of its clock that a GPU keeps, that are reported."""
 LEAST_RATIO = 1.04
-"""A lane is slower from this ratio on; smaller changes are not looked for."""
+"""Smaller slowdowns are not reported."""
 LOOKS = Looks(ALWAYS_VALID)
 
 
@@ -34,13 +34,13 @@ class SpeedChange:
 
     at_ns: int
     step: int
-    """The first step of the other speed, to within half a second."""
+    """The first step at the new speed, to within half a second."""
     ratio: Estimate
-    """The time after over that before."""
+    """The step time after over that before."""
     cause: str
-    """`input`, `step`, `cores` (others took them) or `waits`; empty where it is not known."""
+    """`input`, `step`, `cores` (used by others) or `waits`; empty if unknown."""
     beside: tuple[str, ...]
-    """What came with it; empty where nothing else is known to have changed."""
+    """Simultaneous changes; empty if none is known."""
     machine_known: bool
     """Whether the machine was read before and after."""
 

@@ -41,11 +41,10 @@ class LogSpeed(NamedTuple):
     """Natural logarithm of the throughput in examples/s."""
     at_ns: int
     process: int
-    """Which process of the lane ran it."""
 
 
 LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
-"""The speed of a lane in each slice, by its round."""
+"""The speed of a lane in each slice, by round."""
 
 BETWEEN_PROCESSES_SD = 0.008
 """Between-process standard deviation where nothing else is known: that of the log ratio of two equal processes.
@@ -62,11 +61,11 @@ no more than the noise of their 16 rounds explains. Of two machines of one model
 names.
 """
 SUPPOSED_DEGREES = 4
-"""Degrees of freedom that it counts for, beside what is measured."""
+"""Degrees of freedom of that prior."""
 MOST_DEGREES = 10
-"""Most degrees of freedom that earlier races count for: a machine may change."""
+"""Limit for earlier races: a machine can change."""
 DRIFT = 0.05
-"""Change of throughput within a race, or distance of a pair from the others, from which on it is reported."""
+"""From here on, drift within a race or an outlying pair is reported."""
 FAR = 3.5 / 0.6745
 """Median absolute deviations from which on a value is an outlier: a modified z-score over 3.5.
 
@@ -81,9 +80,7 @@ class Throughput:
     slices: tuple[SliceSpeed, ...]
     logs: LogSpeeds
     center: Center | None
-    """The mean logarithm; None from too few slices."""
     drift: float | None
-    """See `drift`."""
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the throughput in examples/s; None from too few slices."""
@@ -109,11 +106,10 @@ class Between:
     sd: float
     """Standard deviation of the log ratio of one process of each lane."""
     degrees: float
-    """Degrees of freedom behind it."""
     processes: float = 1.0
-    """How many processes of each lane the pairs come from; fewer where some ran for longer than others."""
+    """Effective number of processes of each lane; fewer if their times differ."""
     learnt: BetweenProcesses | None = None
-    """What this race alone tells; None for a race with one process of each lane."""
+    """From this race alone; `None` with one process of each lane."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return the part of half the interval that more pairs of the same processes do not narrow."""
@@ -126,7 +122,7 @@ class LogRatio:
 
     center: Center
     between: Between | None
-    """None where one process ran both."""
+    """`None` if one process ran both."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return half the 95 % interval; infinite where there is none yet."""
@@ -198,10 +194,10 @@ def gain(
     *,
     one_process: bool = True,
 ) -> Estimate | None:
-    """Return one lane's throughput under new settings over that under the old ones; None from too few pairs.
+    """Return one lane's throughput under new settings over that under the old ones; `None` from too few pairs.
 
-    A pair is a slice under the old settings and one under the new ones, soon after each other. Without
-    `one_process` each setting has its own process, and the interval includes what two equal processes differ by.
+    A pair is a slice under each setting, close in time. Without `one_process` each setting has its own process,
+    and the interval includes between-process variance.
     """
     trained = [(old, new) for old, new in pairs if old.examples * new.examples]
     logs = [math.log(new.examples_per_s / old.examples_per_s) for old, new in trained]
@@ -240,10 +236,10 @@ def between_processes(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> Between:
-    """Return by how much equal processes differ, from the pairs that each of them made and what is known before.
+    """Return the between-process variance, from the pairs of each process and the prior.
 
-    The squares of the processes' distances from their mean, less what the scatter of the pairs makes of them, are
-    added to those of the prior and to those of the standard deviation that is supposed.
+    The squared distances of the processes from their mean, less the scatter of the pairs, are added to those of
+    the prior and of the supposed standard deviation.
     """
     groups: dict[int, list[float]] = {}
     for value, process in zip(logs, processes, strict=True):

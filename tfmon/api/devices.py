@@ -19,22 +19,17 @@ from tfmon.probes.gpus import GpuSearch
 LOOK_EVERY_S = 5.0
 Search = Callable[[str], GpuSearch]
 Look = Callable[[str, Sequence[Gpu]], Sequence[GpuSample]]
-"""Returns one sample of each GPU of a host; "" is this machine."""
 Chosen = tuple[LaneSpec, tuple[Gpu, ...]]
-"""A lane, and the GPUs that it trains on, in that order; none for the CPU."""
+"""A lane and its GPUs, in order; empty for the CPU."""
 Wanted = tuple[str, tuple[Gpu, ...], int]
-"""A host, GPUs of it, and how many of them a lane needs."""
+"""A host, some of its GPUs, and the number that a lane needs."""
 
 EVERY = f"gpu:{ALL}"
 MOST_LISTED = 3
-"""More GPUs of one model are not listed one by one."""
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario as a race of these lanes has it: with `batch_scope` if one is on several devices.
-
-    Raises: SpecError for a device that cannot be.
-    """
+    """Return a scenario for these lanes: with `batch_scope` if a lane has several devices; raises SpecError."""
     if info.command or not any(map(_several, lanes)):
         return info
     names = [knob.name for knob in info.knobs]
@@ -50,11 +45,9 @@ def _several(lane: str) -> bool:
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the GPUs that a lane may train on, and on how many of them it does; none for one on the CPU.
+    """Return the GPUs that a lane can train on, and their required number; empty for a lane on the CPU.
 
-    Raises:
-        DeviceAbsentError: a GPU is not there, or is split up.
-        UsageError: the beginning of a UUID fits several instances.
+    Raises: DeviceAbsentError for a missing or split GPU; UsageError for an ambiguous UUID.
     """
     if spec.kind == "cpu":
         return (), 0
@@ -107,12 +100,7 @@ def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
 
 
 def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
-    """Return the instance that a lane names.
-
-    Raises:
-        DeviceAbsentError: there is no such instance.
-        UsageError: the beginning of a UUID fits several.
-    """
+    """Return the instance of a lane; raises DeviceAbsentError, or UsageError for an ambiguous UUID."""
     fitting = [one for one in listing.instances if one.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:
         return fitting[0]
@@ -147,13 +135,12 @@ class Idle:
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
-    """For how long to wait until a GPU is free; None for not at all."""
+    """Longest wait for a free GPU; `None` for no wait."""
     tell: Callable[[str], None] = lambda _: None
-    """Gets a progress line every few seconds; "" at the end."""
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
-    """The GPUs of each host that was looked at, the idlest first."""
+    """The GPUs of each host that was searched, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
         """Return the lanes with the devices that they train on, each with its GPUs; raises as `candidates`."""

@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
 
 SLOW = ("begun", "controls.race", "examine", "profile", "profile_pair", "watch_gpus")
-"""Requests that may block: each has a thread of its own."""
+"""Requests that can block: each runs in its own thread."""
 MOST_WAITING = 2_000
-"""Events that wait for a viewer; one that is further behind gets what is known instead."""
+"""Events queued for a viewer; a slower viewer gets a new snapshot instead."""
 TOGETHER_S = 1.0
-"""Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs CPU time."""
+"""Interval of sending events: a calm screen draws once a second, and each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""So long after a key, or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
+"""For this time after a key or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
 MOST_LINES = 500
-"""Answers and lines that wait for a viewer; one that does not read them is dropped."""
+"""Answers and lines queued for a viewer; a viewer that does not read them is disconnected."""
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
-"""How long the end waits for viewers that do not read, all together."""
+"""Total wait at the end for viewers that do not read."""
 
 
 class Followers:
-    """All who watch the run, and what they may request.
+    """The viewers of the run, and their possible requests.
 
-    Thread: any. Its lock is taken while the session is locked: who has it must not call the session.
+    Thread: any. The session can be locked when its lock is taken: do not call the session with this lock.
     """
 
     def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
@@ -64,12 +64,12 @@ class Followers:
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
         self._connected = 0
-        """How many are connected; the first one loads its screen before it watches."""
+        """Number of connections; the first viewer loads its screen before it watches."""
         self._listening: socket.socket | None = None
         self.lost = False
-        """Whether one that watched was lost, and has not left."""
+        """Whether a viewer was lost without leaving."""
         self.unreachable = ""
-        """Why no viewer can connect any more; empty where one can."""
+        """Why no viewer can connect any more; otherwise empty."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
         self._methods: dict[str, Callable[..., object]] = {
@@ -78,7 +78,7 @@ class Followers:
             **program.requests(),
         }
         self.known = program.session.keep_journal(self._take)
-        """What is known after the last event that the followers got."""
+        """The snapshot after the last event that was sent to followers."""
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self.lock:
@@ -254,11 +254,11 @@ class _Follower:
         self.written = threading.Event()
         self._ready, self._urgent, self._ends = threading.Event(), threading.Event(), False
         self.called_s = time.monotonic()
-        """When it made its latest request, or began to watch."""
+        """Time of its latest request, or of its start."""
         self._events: deque[Event] = deque()
         self._lines: deque[Answer | Told | Ended] = deque()
         self._behind = True
-        """Whether it gets what is known next, and none of the events before that."""
+        """Whether it gets a snapshot next, without the events before it."""
         self._urgent.set()
         self._ready.set()
 

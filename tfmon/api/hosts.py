@@ -39,12 +39,12 @@ class Hosts:
         self._searches: dict[str, GpuSearch] = {}
         self._differing: dict[str, tuple[str, ...]] = {}
         self._read: set[str] = set()
-        """Hosts whose readings come."""
+        """Hosts with running readings."""
 
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
-        """Connect to those hosts that are not connected, at the same time, and find out what they have.
+        """Connect to the missing hosts at the same time, and examine them.
 
-        Raises: TfmonError where a host cannot be used for this race; the message has a line for each such host.
+        Raises: TfmonError with a line for each host that cannot be used for this race.
         """
         for name in names:
             if name not in self._connections:
@@ -133,11 +133,9 @@ def command_paths(command: Sequence[str]) -> dict[str, Any]:
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
-    """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured.
+    """Return the doctor's report as text, without loading TensorFlow; with hosts, one report per machine.
 
-    With hosts, each machine has a report of its own, this one only if a lane trains on it.
-
-    Thread: any; blocks for about a second.
+    This machine has a report only if a lane trains on it. Thread: any; blocks for about a second.
     """
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 
@@ -163,10 +161,7 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
 
 
 def others_load(machine: HostState) -> OthersLoad:
-    """Return the load by others on a machine over the samples that the screen shows, too.
-
-    Units: cores, and a share of the CPU time of all cores; the samples have both in percent of one core.
-    """
+    """Return the load by other programs over the displayed samples, in cores and as a share of all CPU time."""
 
     def mean(readings: list[Reading]) -> float | None:
         values = [value for one in readings if (value := known(one)) is not None]

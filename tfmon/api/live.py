@@ -39,10 +39,9 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.source import Say, ScenarioRow, Source
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
-"""What tfmon says when it is started for the first time."""
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
-"""Time the app has to leave after a signal, once the lanes are gone."""
+"""Time for the app to close after a signal, once the lanes have ended."""
 
 
 def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: ScreenSettings) -> str:
@@ -83,10 +82,9 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
 def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str:
     """Show a run of another process until the user leaves or it ends; return why it was interrupted, or "".
 
-    A signal ends the run where this command began it (`began_here`); another viewer only leaves.
+    A signal ends the run if this command began it (`began_here`); another viewer only leaves.
 
-    Thread: the main thread, for the signals.
-    Raises: TfmonError where the screen failed; the run goes on.
+    Thread: the main thread, for the signals. Raises: TfmonError if the screen failed; the run continues.
     """
 
     def start(say: Say) -> None:
@@ -146,14 +144,12 @@ def _run(
     session: Session | None = None,
     end: Callable[[str], object] | None = str,
 ) -> str:
-    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
+    """Show lanes until the user leaves or a signal arrives, and end them; return why it was interrupted.
 
-    The terminal tells what happens in the session, if there is one, as the settings say.
-
-    A run of another process goes on where the user leaves it, and where the terminal or the screen is gone.
+    A run of another process continues if the user leaves it, and if the terminal or the screen is gone.
 
     Args:
-        end: Has the run end when a signal of that name comes; None where a signal ends the screen alone.
+        end: Ends the run on a signal of that name; `None` if a signal only closes the screen.
     """
     yield_to_lanes()
 
@@ -238,10 +234,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 
 
 def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False) -> bool:
-    """Show a recorded race, from its end or its beginning; return whether the user left, and not a signal came.
-
-    Raises: TfmonError if the screen fails.
-    """
+    """Show a recorded race; return whether the user left (not a signal). Raises TfmonError if the screen fails."""
     player = Player(recording)
     if at_end:
         player.go_to(player.state().to_ns)

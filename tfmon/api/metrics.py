@@ -1,6 +1,6 @@
-"""What is known of a race as OpenMetrics, for Prometheus: served on a port of this machine, or kept in a file.
+"""Figures of a race as OpenMetrics for Prometheus, on a port of this machine or in a file.
 
-A reading that is not known is absent, never 0.
+An unknown reading is absent, never 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 EVERY_S = 5.0
-"""How often a file is written."""
+"""Interval of writing a file."""
 HERE = "127.0.0.1"
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
 LANE = ("lane", "title")
@@ -39,7 +39,7 @@ OF_A_LANE: dict[str, tuple[str, Callable[[LaneState], Reading | None]]] = {
     "cpu_cores": ("CPU that its processes use, in cores", lambda lane: _part(lane.tree.cpu_pct)),
     "gpu_memory_bytes": ("GPU memory that it uses", lambda lane: lane.gpu_use.used_bytes),
 }
-"""Gauges of a lane, but for the first two, which are counters."""
+"""Metrics of a lane: the first two are counters, the rest gauges."""
 COUNTERS = ("steps", "examples")
 OF_A_GPU: dict[str, tuple[str, Callable[[GpuSample], Reading]]] = {
     "busy_ratio": ("Share of the time in which it is busy", lambda gpu: _part(gpu.load.busy_pct)),
@@ -125,13 +125,13 @@ def _metric(
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
-    """Serve the metrics of a race, or keep them in a file; return the function that ends it.
+    """Serve the metrics of a race, or write them into a file; return the function that ends it.
 
     Args:
-        where: `PORT` of this machine alone, `ADDRESS:PORT`, or the path of a file, which is written now and then.
-        snapshot: Returns what is known. Thread: any.
+        where: `PORT` of this machine, `ADDRESS:PORT`, or the path of a file, which is rewritten periodically.
+        snapshot: Returns the present snapshot. Thread: any.
 
-    Raises: UsageError where the client is not installed, the port cannot be served or the file not written.
+    Raises: UsageError if the client is not installed, or the port or the file cannot be used.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile

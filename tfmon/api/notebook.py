@@ -13,7 +13,6 @@ from tfmon.errors import UsageError
 SUFFIX = ".ipynb"
 NEEDS = "pip install nbformat ipython, or tfmon[notebook]"
 RUN = ("time", "capture", "tfmon")
-"""Magics whose code is run without them."""
 
 
 @dataclass(frozen=True, slots=True)

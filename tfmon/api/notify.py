@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tfmon.recordings.header import Header
 
 EVERY_S = 60.0
-"""A kind of notice is sent at most once in this time."""
+"""Least time between notices of one kind."""
 PATIENCE_S = 30.0
-"""A command that runs longer is killed."""
+"""Longest run time of a command before it is killed."""
 COMPARED_EVERY_S = 10.0
 AT_THE_END_S = 5.0
-"""How long the end of a race waits for the last command."""
+"""Longest wait for the last command at the end of a race."""
 LONGEST_TEXT = 300
 
 Act = Callable[["Notice"], object]
@@ -47,10 +47,9 @@ class Notice:
     """Something that happened to lanes or to a GPU."""
 
     kind: str
-    """A concern as `--fail-on` names it, `failed`, `ended`, `regression` or `gpu`."""
+    """A concern of `--fail-on`, `failed`, `ended`, `regression` or `gpu`."""
     text: str
     lanes: tuple[str, ...]
-    """Titles of the lanes that it is about."""
     scenario: str = ""
     recording: str = ""
 
@@ -118,17 +117,18 @@ def _why_failed(lane: LaneState) -> str:
 
 
 class Notifier:
-    """Finds once a second what has begun to hold, and acts on it; what ends and begins again counts again.
+    """Checks once a second for new events and reports them; an event that ends can be reported again.
 
-    Thread: it acts in one of its own, so that nothing waits for a slow command.
+    Thread: it acts in its own thread, so that nothing waits for a slow command.
     """
 
     def __init__(
         self, session: Session, act: Act, tell: Callable[[str], object], baseline: Baseline | None = None
     ) -> None:
-        """Follow a session from now on; `act` gets one notice of a kind at most every `EVERY_S`.
+        """Follow a session; `act` gets a notice of a kind at most every `EVERY_S`.
 
-        `tell` gets a line when `act` fails, once until it succeeds. What is slower than a baseline is told, too.
+        `tell` gets a line after a failure of `act`, once until it succeeds. A lane slower than the baseline is a
+        notice, too.
         """
         self._baseline = baseline
         self._session = session
@@ -138,7 +138,7 @@ class Notifier:
         self._told: set[tuple[str, str]] = set()
         self._latest_s: dict[str, float] = {}
         self._due: queue.Queue[bool] = queue.Queue()
-        """Requests to look; False for the last one."""
+        """Requests to check; False for the last one."""
         self._forget = session.listen(self._hear)
         self._thread = start_thread("tfmon-notify", self._work, lambda reason: tell(f"--notify: {reason}"))
 
@@ -219,10 +219,7 @@ def sequence(how: str, notice: Notice) -> str:
 
 
 def run_command(command: str, notice: Notice) -> None:
-    """Have a shell run a command, with the facts on its standard input and in `TFMON_NOTIFY_…`.
-
-    Raises: OSError where it cannot be started, fails, or takes too long; it is killed then.
-    """
+    """Run a shell command with the facts on standard input and in `TFMON_NOTIFY_…`; raises OSError."""
     facts = notice.facts()
     texts = {**facts, "lanes": ",".join(notice.lanes), "recording": notice.recording}
     more = {f"TFMON_NOTIFY_{name.upper()}": text for name, text in texts.items()}

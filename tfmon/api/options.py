@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tfmon.recordings.figures import RaceFigures
 
 HEADLESS_SECONDS = 30.0
-"""Length of a race without a screen for which no end is given."""
+"""Length of a race without a screen, if no end is set."""
 FRESH_FROM_S = 60.0
-"""Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
+"""Unwatched races of this length or more use fresh processes by default."""
 AS_BEFORE = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
-"""What a sweep that goes on keeps: options that exclude `resume`."""
+"""Options that a resumed sweep keeps, so that they exclude `resume`."""
 SLOWER_THAN = 0.05
-"""Share of its speed that a lane may lose against a baseline, if the user does not say otherwise."""
+"""Default share of its speed that a lane can lose against a baseline."""
 ALONE = "leave one of them out"
 
 
@@ -39,52 +39,47 @@ class RaceOptions:
     """The options of a race."""
 
     lanes: tuple[str, ...] = ()
-    """Specs of the lanes, such as `gpu:0,batch_size=256`; empty for the default lanes."""
+    """Such as `gpu:0,batch_size=256`; empty for the default lanes."""
     settings: tuple[str, ...] = ()
-    """Settings of every lane, such as `prefetch=auto`."""
+    """Such as `prefetch=auto`, for every lane."""
     python: Path = Path(sys.executable)
-    """The interpreter that trains."""
     seconds: float | None = None
-    """Length of the race; None for no limit."""
     steps: int | None = None
-    """Steps of each lane; None for no limit."""
     mode: str = TURNS
     """`turns` or `concurrent`."""
     slice_s: float = 0.5
-    """Length of a slice."""
     until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is as small as this."""
+    """The race ends when half the width of every interval over its ratio is at most this."""
     fail_on: tuple[str, ...] = ()
-    """The race ends, with an exit code of its own, as soon as a lane has one of these concerns."""
+    """Concerns that end the race, with their own exit code."""
     notify: str = ""
-    """A command that is run when something happens, or one of `tfmon.api.notify.TERMINAL`; empty for none."""
+    """A command for notices, or a name of `tfmon.api.notify.TERMINAL`; empty for none."""
     baseline: tuple[RaceFigures, float] | None = None
-    """The race whose speed a lane is held against, and the share of it that may be lost without a notice."""
+    """The baseline race, and the share of its speed that a lane can lose without a notice."""
     metrics: str = ""
-    """Where metrics are given: a port, an address with one, or the path of a file; empty for nowhere."""
+    """A port, an address with a port, or the path of a file; empty for none."""
     margin: float = MARGIN
-    """Lanes whose ratio differs from 1 by less are the same."""
+    """Ratios closer to 1 count as the same."""
     watched: bool = True
-    """Whether somebody sees the verdict before the end: it must hold then, too."""
+    """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
     varied_knob: str = ""
-    """The knob that a crossover varies; the default lanes do not differ by it."""
+    """The knob that a crossover varies; the default lanes have it in common."""
     one_lane: bool = False
-    """Whether there is one default lane, which trains on whatever the command finds."""
+    """Whether there is one default lane, on the device that the command finds."""
     fresh: bool | None = None
     """Whether fresh processes replace those of the lanes from time to time, not those of a user's script; None for
     long races that nobody watches."""
     spare: bool = False
-    """Whether a spare worker that has loaded TensorFlow is kept ready."""
+    """Whether a spare worker with TensorFlow is kept ready."""
     ray: RayCluster | None = None
-    """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
+    """The cluster of lanes such as `ray/gpu`; `None` for the default cluster."""
     in_place: bool | None = None
-    """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
+    """Whether a user's lanes share the working folder; `None`: only a single lane does."""
     record: bool = False
-    """Whether the race is recorded."""
     wait_idle_s: float | None = None
-    """For how long to wait until a GPU is free; None for not at all."""
+    """Longest wait for a free GPU; `None` for no wait."""
     record_file: Path | None = None
-    """The file of the recording; None for a new one among the user's recordings."""
+    """`None` for a new file among the user's recordings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +88,25 @@ class SweepOptions:
 
     over: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Devices as a lane names them, each with how often it is there, as in `ray/gpu*4`; none for the CPU."""
+    """Devices in the notation of lanes with their count, as in `ray/gpu*4`; empty for the CPU."""
     race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
-    """What every race has: the settings of the baseline, the slice, the interpreter."""
+    """Options in common with races: the baseline's settings, the slice, the interpreter."""
     until_ci: float = 0.03
     each_s: float = 60.0
     everything: bool = False
     file: Path | None = None
-    """The new file that keeps it; None for one among the user's."""
+    """The new file; `None` for one among the user's files."""
     resume: Path | None = None
-    """The file of a sweep to go on with, or `last`."""
+    """The file of a sweep to resume, or `last`."""
     scenario: str | None = None
-    """Its name or file; None for a command, or for that of a sweep that goes on."""
+    """Name or file; `None` for a command, or for that of a resumed sweep."""
     command: tuple[str, ...] = ()
-    """The user's own command; empty for a scenario."""
 
 
 def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
-    """Return the scenario that is named, or that of a user's command; to race, the one that is set for neither.
+    """Return the scenario of the arguments or of a user's command, or else the default scenario.
 
-    Raises: UsageError where both are named, or none, or there is no such scenario.
+    Raises: UsageError if both or neither are present, or the scenario does not exist.
     """
     check_one(scenario, command, verb)
     if command:
@@ -237,12 +231,12 @@ def find_python(text: str, option: str = "--python") -> Path:
 
 
 def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: the one that is named, else the one a command begins with, else this one.
+    """Return the Python that trains: the argument, else the Python of a command, else this Python.
 
     Args:
-        python: The one that the caller named; None for the one that is set, "" for none.
+        python: `None` for the setting, "" for none.
 
-    Raises: UsageError: `python` cannot be run.
+    Raises: UsageError if `python` cannot be run.
     """
     if named := str(resolve("python").value) if python is None else python:
         return find_python(named)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
-"""More lanes are rejected: none of them would get a share of the machine worth measuring."""
+"""More lanes are rejected: their share of the machine would be too small."""
 
 
 def plan_race(
@@ -163,7 +163,7 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
     """Return the spec of a lane of a user's script, whose knobs are not known before it runs.
 
-    Raises: KnobError for a Python that is not there, or cannot be put in the place of the command's own.
+    Raises: KnobError for a missing Python, or a command without a Python to replace.
     """
     device, *assignments = [part.strip() for part in text.split(",")]
     spec = parse_lane(device, ())
@@ -188,21 +188,16 @@ def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> No
 
 
 MOST = 3
-"""More interpreters than these are not named."""
 _BESIDE = (".venv", "venv", "env", ".env")
 _BELOW_HOME = (
     ".virtualenvs/*", ".venvs/*", "venvs/*", ".pyenv/versions/*", ".local/share/virtualenvs/*", ".conda/envs/*",
     "miniconda3", "miniconda3/envs/*", "anaconda3", "anaconda3/envs/*", "miniforge3", "miniforge3/envs/*",
     "mambaforge/envs/*", "micromamba/envs/*", "*/.venv", "*/venv",
 )  # fmt: skip
-"""Where environments usually are."""
 
 
 def need_tensorflow(python: Path) -> None:
-    """Do nothing if an interpreter has TensorFlow, or is another one than this, which says so itself.
-
-    Raises: TfmonError where it has none; the hint names interpreters that have.
-    """
+    """Raise TfmonError if this Python has no TensorFlow, with other Pythons as a hint; others check themselves."""
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return
     others = [shlex.quote(str(one)) for one in find_tensorflow()]

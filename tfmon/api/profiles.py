@@ -15,7 +15,7 @@ from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.probes.interpreter import NO_CWD, run_script
 
 MOST_TRACES = 10
-"""Of a folder with more traces the latest are read."""
+"""Of a folder with more traces, the latest are read."""
 READ_TIMEOUT_S = 300.0
 _ROOT = Path(__file__).resolve().parents[2]
 _READ = (
@@ -30,12 +30,10 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 
 
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
-    """Return the profiles of a recording, or of a folder with traces, read by a Python that has TensorFlow.
+    """Return the profiles of a recording, or of a folder with traces; raises TfmonError if there are none.
 
-    `last:B` is lane B of a recording; without a lane, the first that has profiles. The first trace of a folder is
-    also written to `chrome`, unless empty.
-
-    Raises: TfmonError where there are none, or they cannot be read.
+    `last:B` is lane B of a recording; without a lane, the first with profiles. The first trace of a folder is also
+    written to `chrome`, unless empty.
     """
     path = Path(word)
     if path.is_dir() or word.endswith(".xplane.pb"):
@@ -82,14 +80,11 @@ def _traces(path: Path, python: Path, chrome: str) -> Iterator[Any]:
 
 
 _MORE = 10_000
-"""Added to the numbers of the second trace's processes, which trace viewers take for processes of one machine."""
+"""Added to process numbers of the second trace, because trace viewers merge equal numbers."""
 
 
 def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
-    """Write traces, each with its title, as one in which their first steps begin at the same time.
-
-    Raises: TfmonError where one cannot be read, or the target cannot be written.
-    """
+    """Write traces, each with its title, into one file, with the same start; raises TfmonError if a file fails."""
     try:
         with target.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')

@@ -15,7 +15,7 @@ from tfmon.model.session import Session
 from tfmon.probes import cpu_counters
 
 STEPS, TIMES = 20, 3
-"""Steps of a profile, and profiles of each lane that is compared with another one."""
+"""Steps of a profile, and profiles of each compared lane."""
 
 
 class Profiling:
@@ -28,9 +28,9 @@ class Profiling:
     def take(
         self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "", *, count: bool = True
     ) -> Profile:
-        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError.
+        """Profile some steps of a lane into `folder`, and into `chrome` if set; raises TfmonError.
 
-        With `count`, the processor's counters are read first, of a CPU lane of this machine.
+        With `count`, read the processor's counters first, for a CPU lane of this machine.
         """
         state = self._session.snapshot().lane(lane)
         counters: CpuCounters | Missing = NOT_COUNTED
@@ -40,12 +40,10 @@ class Profiling:
         return self._lanes.take_profile(lane, request)
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
-        """Have lanes profile some steps, one after the other and several times, each lane alone.
+        """Profile some steps of each lane alone, alternately and several times; raises TfmonError.
 
-        The profiles are in the session, and below the folder: `A/1` has the first of lane A, and `A.json` the same
-        for trace viewers, but of lanes of other machines.
-
-        Raises: TfmonError where one cannot be taken.
+        The profiles are in the session and below the folder: `A/1` has the first of lane A, and `A.json` the same
+        for trace viewers, except for remote lanes.
         """
         snapshot = self._session.snapshot()
         contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))

@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
-"""A machine with less memory keeps no spare worker: one takes about 0.4 GiB."""
+"""A machine with less memory keeps no spare worker: a worker takes about 0.4 GiB."""
 SPARE_TAKES_BYTES = 2**30
-"""For each spare worker besides the first, a machine has so much more memory."""
+"""Additional memory for each further spare worker."""
 
 
 class Program:
     """One run of tfmon, from the first race to the last.
 
-    Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
+    Thread: `plan`, `begin` and `close` can block for seconds.
     """
 
     def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
@@ -73,7 +73,7 @@ class Program:
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.say: Callable[[str], object] = tell or say
-        """Takes a line for the user while lanes train."""
+        """Displays a line for the user while lanes train."""
         self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
@@ -87,7 +87,7 @@ class Program:
         self.profiles = Profiling(self.session, self.lanes)
         self.ending = Ending(self.session, self.lanes, race_options)
         self._outside = contextlib.ExitStack()
-        """Ends what tells others of the race."""
+        """Stops publishing the race."""
         if race_options.notify and race_options.notify not in TERMINAL:
             act = partial(run_command, race_options.notify)
             held = race_options.baseline and Baseline(*race_options.baseline, lambda: self.header)
@@ -99,7 +99,7 @@ class Program:
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
-        """UUIDs of the GPUs of this machine whose readings come."""
+        """UUIDs of this machine's GPUs with running readings."""
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
@@ -148,7 +148,7 @@ class Program:
     def repeat(self) -> str:
         """Return the command that repeats this race with the settings in effect; "" before it has lanes.
 
-        Raises: UsageError where no command line can say a setting.
+        Raises: UsageError for a setting that no command line can express.
         """
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
@@ -215,10 +215,7 @@ class Program:
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the probes and the recording.
-
-        It takes 3 s at most, and what a slow disk and a slow command of `--notify` add.
-        """
+        """End every lane, the probes and the recording: at most 3 s, plus slow disks and `--notify` commands."""
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -292,4 +289,4 @@ class Program:
 
 
 ENDING = ("controls.stop", "controls.end_now")
-"""In their place a viewer calls `end` and `end_now`, which also write the recording's end."""
+"""Viewers call `end` and `end_now` instead, which also finish the recording."""

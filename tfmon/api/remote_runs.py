@@ -24,7 +24,7 @@ from tfmon.recordings.library import RecordedRun
 from tfmon.recordings.runs_bridge import CHUNK_BYTES, Outline
 
 EXIT_S = 5.0
-"""How long ssh may take to end after its pipe."""
+"""Time for ssh to exit after its pipe."""
 
 
 def copies() -> Path:
@@ -51,7 +51,7 @@ class RemoteRuns:
         finally:
             theirs.close()
         self.runs = list(self._ask())
-        """Those under way, the oldest first."""
+        """Runs under way, oldest first."""
 
     def _ask(self) -> Sequence[LiveRun]:
         marker, printed = f"tfmon-{secrets.token_hex(8)}", b""

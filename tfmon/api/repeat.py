@@ -22,10 +22,7 @@ from tfmon.model.session import Snapshot
 
 
 def command_of(analysis: Analysis) -> str:
-    """Return the command that does again what was recorded: a race, a crossover or a tuning.
-
-    Raises: UsageError where no command line can say a setting.
-    """
+    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError if there is none."""
     snapshot = analysis.snapshot
     if not analysis.is_series:
         return command_line(snapshot)

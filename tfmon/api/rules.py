@@ -1,7 +1,7 @@
-"""What a value of an option, an argument or a setting may be: each rule stands here once, for every caller.
+"""Rules for the values of options, arguments and settings, for every caller.
 
-A rule is a type of Click, which reads text. Python's values go through `read`: numbers of NumPy are numbers, and
-text is not one. A wrong value is a UsageError that names it as its caller wrote it, and says what is allowed.
+A rule is a Click type, which parses text. Python values go through `read`: NumPy numbers are numbers, text is not.
+A wrong value is a UsageError with the name that its caller used and the allowed values.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 
 
 LEAST_CI = 0.025
-"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+"""No interval with one process of each lane is narrower: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
 """A narrower interval would take too many processes."""
 PYTHON = ValueRule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
@@ -251,10 +251,7 @@ SWEEP_RULES = {
 
 
 def read(rules: Mapping[str, ValueRule], /, **given: object) -> dict[str, Any]:
-    """Return those arguments of Python that have a rule as options; None stays None where it stands for a default.
-
-    Raises: UsageError where one is not allowed.
-    """
+    """Return the Python arguments that have a rule as options, None unchanged; raises UsageError."""
     read = {}
     for name, value in given.items():
         if name not in rules:
@@ -274,7 +271,7 @@ def refuse(name: str, value: object, allowed: str) -> NoReturn:
 
 
 FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}
-"""Flags that are not called as their argument."""
+"""Flags with a name other than their argument."""
 
 
 def flag(name: str) -> str:

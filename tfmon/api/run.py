@@ -28,7 +28,7 @@ from tfmon.model.threads import start_thread
 
 POLL_S = 0.2
 TERMINAL_S = 5
-"""How long the thread that watches the terminal stays after what it watched for."""
+"""Longest life of the thread that watches the terminal after the watched work."""
 HANGUP = signal.SIGHUP
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 
@@ -37,9 +37,9 @@ class AnyRun(ABC):
     """What has lanes: a race, a series of measurements on its lanes, or a sweep."""
 
     beside = ""
-    """What to say of another race that was under way when it began."""
+    """Warning about another race that was running at the start."""
     disturbs = True
-    """Whether it disturbs the figures of another race on this machine."""
+    """Whether it disturbs another race on this machine."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -114,19 +114,16 @@ YOUNG_OBJECTS = 10_000
 
 
 def collect_rarely() -> None:
-    """Have the garbage collector leave alone what is loaded by now, and wait for many new objects.
-
-    What is known of a race is immutable, and hardly ever in a cycle.
-    """
+    """Exclude already loaded objects from garbage collection, and collect rarely: the state is immutable."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
 
 
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
-    """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
+    """Follow a run until its end or a signal, and close it; return why it was interrupted, or "".
 
     Args:
-        quiet: Whether the output is that of one command, which then also gets standard input as it is.
+        quiet: Whether the output is that of one command, which then also gets standard input unchanged.
 
     Thread: the main thread, for the signals.
     """
@@ -145,9 +142,9 @@ class Interruption:
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
         """Call `react` at each signal, but at SIGHUP only where `hangup`, in a thread, does not return True."""
         self.signal = ""
-        """Name of the first signal that came; empty if none did."""
+        """Name of the first signal; empty if there was none."""
         self.count = 0
-        """How many have come."""
+        """Number of signals."""
         self._react, self._hangup, self._hung_up = react, hangup, False
         self._came = threading.Event()
 

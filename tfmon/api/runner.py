@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
 
 Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
-"""Returns the series to measure on the lanes of a race."""
+"""Returns the series to measure on a race's lanes."""
 LOOK_S = 2.0
-"""How often it is looked whether the race is over, and whether the socket is still there."""
+"""Interval of checking whether the race has finished and the socket exists."""
 
 
 def start(

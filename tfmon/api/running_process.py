@@ -1,6 +1,6 @@
-"""What can be known of a training that tfmon did not start: it is only looked at, never signalled or changed.
+"""Observes a training that tfmon did not start, without signals or changes.
 
-Source: psutil (/proc on Linux), the GPUs' drivers, and `py-spy dump --nonblocking` where py-spy is installed.
+Source: psutil (/proc on Linux), the GPUs' drivers, and `py-spy dump --nonblocking` if py-spy is installed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from tfmon.probes.machine import need_psutil, read_usable_cores
 
 EVERY_S = 1.0
 LOOKS = 5
-"""What limits it is supposed from the mean of so many looks."""
+"""Looks behind a supposed bottleneck."""
 LEAST_LOOKS = 3
-"""Looks before a process is described without a screen."""
+"""Looks before a description without a screen."""
 STACK_EVERY = 5
-"""The stack is read at each fifth look."""
+"""The stack is read at every fifth look."""
 STACK_TIMEOUT_S = 5.0
 BUSY, HALF, IDLE = 80.0, 50.0, 20.0
-"""Percent of a core, or of a GPU's time."""
 LONGEST_COMMAND = 200
 NOT_ALLOWED = Missing("not allowed for this user")
 
@@ -53,13 +52,12 @@ class ProcessLook:
     tree: TreeSample
     threads: int
     main_pct: Reading
-    """CPU of its main thread."""
     read_bytes_per_s: Reading
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
-    """Those on which one of its processes has memory."""
+    """GPUs with memory of its processes."""
     stack: str = ""
-    """Where its main thread is, innermost frame first; empty where that is not known."""
+    """Stack of its main thread, innermost frame first; empty if unknown."""
 
     @property
     def gpu_pct(self) -> Reading:
@@ -226,9 +224,9 @@ def stack_of(pid: int) -> str:
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show what is known of a process until it ends or Ctrl+C is pressed; without `live`, print it once.
+    """Show a process until it ends or Ctrl+C; without `live`, print it once.
 
-    Raises: UsageError where it cannot be read, TfmonError where it has ended before it was measured.
+    Raises: UsageError if it is unreadable, TfmonError if it ended before it was measured.
     """
     process = RunningProcess(pid)
     with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):

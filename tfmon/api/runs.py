@@ -36,14 +36,11 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 LEAST_WINDOWS = 5
-"""Windows that a lane trains before it is profiled."""
+"""Least windows of a lane before a profile."""
 
 
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
-    """Plan a race, and say on a terminal while it connects to other machines. What was begun is ended on an error.
-
-    Raises: TfmonError where it cannot be raced.
-    """
+    """Plan a race, with a progress line while it connects; on an error, undo it. Raises TfmonError."""
     try:
         with connecting(lanes):
             return program.plan(info)
@@ -71,7 +68,7 @@ class RaceRun(AnyRun):
     """A race, which is over when every lane has ended."""
 
     alone = False
-    """Whether a user's command trains on to its end, because its terminal is gone."""
+    """Whether a user's command continues without its lost terminal."""
 
     def __init__(self, program: Program, plan: RacePlan | None = None, info: ScenarioInfo | None = None) -> None:
         """Take the plan, or what is to be planned when it begins; neither where another one begins it."""
@@ -147,7 +144,7 @@ class SeriesRun(RaceRun):
     """A crossover or a tuning on the lanes of a race."""
 
     result: Snapshot
-    """How it ended: before the lanes got back their settings."""
+    """The state at the end, before the lanes got back their settings."""
 
     def __init__(
         self,
@@ -208,9 +205,9 @@ class ProfileRun(RaceRun):
     """A profile of the only lane of a race once it is steady, or several of each of two lanes."""
 
     result: Profile | None = None
-    """That of the only lane; None where a signal came before."""
+    """Profile of the only lane; `None` after a signal."""
     sides: tuple[ProfiledSide, ProfiledSide] | None = None
-    """Those of two lanes; None likewise."""
+    """Profiles of two lanes; `None` after a signal."""
 
     def __init__(
         self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = TIMES

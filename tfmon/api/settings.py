@@ -36,7 +36,7 @@ class Setting:
     """Something that can be set."""
 
     name: str
-    """Its key in the file; in the environment TFMON_ and the name in capitals."""
+    """Key in the file; the environment variable is TFMON_ and the name in capitals."""
     default: Value
     rule: ValueRule
     help: str
@@ -47,10 +47,7 @@ class Setting:
         return f"TFMON_{self.name.upper()}"
 
     def read(self, value: object, *, as_text: bool = True) -> Value:
-        """Return a value from a flag or a variable, or, where text is not to be read, from the file.
-
-        Raises: ValueError where it is not allowed; the message says what is.
-        """
+        """Return a value from a flag or a variable, or else from the file; raises ValueError."""
         try:
             said = self.rule.parse(value) if as_text and isinstance(value, str) else value
             return cast(Value, self.rule.read(said))
@@ -101,7 +98,7 @@ SETTINGS = (
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 HOSTS = "hosts"
-"""What else is in the file: other machines."""
+"""Key of other machines in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +115,11 @@ class ScreenSettings:
 
     theme: str
     charset: Charset | None
-    """What charts and frames are drawn with; None for what the locale allows."""
+    """Characters of charts and frames; `None` for the default of the locale."""
     mouse: bool
     readonly: bool
     notify: str = ""
-    """What the terminal does when something happens to a lane, as `tfmon.api.notify.TERMINAL` says."""
+    """Action of the terminal for notices, a name of `tfmon.api.notify.TERMINAL`."""
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
@@ -156,11 +153,9 @@ def screen_settings(
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
-    """Return how a host is reached: as the settings file says, else by Ray if it is called so, else by ssh.
+    """Return the connection to a host: from the settings file, else Ray by its name, else ssh.
 
-    Raises:
-        UsageError: the settings file has mistakes.
-        TfmonError: a Ray cluster of our own did not start.
+    Raises: UsageError for mistakes in the settings file; TfmonError if our own Ray cluster did not start.
     """
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
@@ -178,7 +173,6 @@ class ConfigFile:
     exists: bool = False
     values: Mapping[str, Value] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
-    """Other machines, by name."""
     mistakes: tuple[str, ...] = ()
 
 

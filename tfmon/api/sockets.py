@@ -28,17 +28,17 @@ from tfmon.recordings.header import SCHEMA, Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"
-"""Environment variable that names another folder for the sockets."""
+"""Environment variable for another folder of the sockets."""
 SUFFIX = ".sock"
 LOG = "runner.log"
-"""In the folder of `state_folder`: what runners write to stderr, which is nothing unless tfmon is broken."""
+"""In `state_folder`: the runners' stderr, empty unless tfmon has a bug."""
 LONGEST_PATH = 100
 """Of a socket. Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
 ANSWER_S = 3.0
-"""A runner says within this time who it is."""
+"""Longest wait for the runner's identification."""
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
-"""Of any other message: what is known of a lane after a day takes 5 MB, and a run has 16 lanes at most."""
+"""Limit of other messages: a lane's state after a day is 5 MB, and a run has at most 16 lanes."""
 
 Argument: TypeAlias = KnobValue | tuple[str, ...] | None
 
@@ -52,9 +52,9 @@ class RunnerGreeting:
     pid: int
     scenario: str
     recording: str = ""
-    """Path of the recording; empty for none, or while it has not begun."""
+    """Path; empty if there is no recording yet."""
     clock_ns: int = field(default=0, compare=False)
-    """What the clock of its machine shows, by which its events are stamped; 0 where it does not say."""
+    """The clock of its machine, for stamps of its events; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,6 @@ class Follow:
     """A viewer wants to know what is known, and each event from then on."""
 
     terminal: str
-    """Name of its terminal; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,7 @@ class ViewerCall:
 
     number: int
     method: str
-    """A name in `tfmon.api.followers.Followers`."""
+    """A method of `tfmon.api.followers.Followers`."""
     arguments: tuple[Argument, ...] = ()
     named: dict[str, Argument] = field(default_factory=dict)
 
@@ -100,10 +99,10 @@ class Ended:
 
     exit_code: int
     error: str = ""
-    """Why no race could begin; empty if one did."""
+    """Why no race could begin; otherwise empty."""
     hint: str = ""
     result: tuple[str, ...] = ()
-    """What is printed of a series, in lines; empty for a race."""
+    """Printed lines of a series; empty for a race."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event
@@ -114,10 +113,9 @@ class LiveRun(NamedTuple):
     """A run that is under way in a process of its own."""
 
     path: Path
-    """Of its socket."""
     greeting: RunnerGreeting
     host: str = ""
-    """The machine that it is on; empty for this one."""
+    """Its machine; empty for this machine."""
 
     @property
     def name(self) -> str:
@@ -245,10 +243,9 @@ def find(word: str) -> LiveRun | None:
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
-    """Return the run that a word names: its id or the beginning of that, its process, its recording.
+    """Return the run with this id (or its start), process or recording; `last` is the newest; or `None`.
 
-    `last` is the one that began last. None where no run has that name.
-    Raises: UsageError where several have.
+    Raises: UsageError if several fit.
     """
     named = runs[-1:] if word == "last" else [run for run in runs if run.is_named(word)]
     named = [run for run in named if word in (run.name, str(run.greeting.pid))] or named

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 FOLDER_VARIABLE = "TFMON_STATE"
-"""Environment variable that names another folder for what outlives a run of tfmon."""
+"""Environment variable for another folder of persistent data."""
 NOISY = 2 * BETWEEN_PROCESSES_SD
-"""Where the standard error of the speed of one process is larger, a race tells nothing of others."""
+"""With a larger standard error of one process's speed, a race teaches nothing about others."""
 MOST = 300
-"""Most scenarios that are remembered; those that were raced longest ago are dropped first."""
+"""Scenarios remembered; the oldest are dropped first."""
 
 
 def state_folder() -> Path:
@@ -127,10 +127,9 @@ def _write(table: Mapping[str, Any]) -> None:
 
 
 class Views:
-    """Finds the views of the lanes of a user's command, and settles what they wrote once a race is over.
+    """The views of a user's lanes, whose written files are settled after a race.
 
-    Thread: `plan` may block for some tenths of a second, and for as long as the files of an earlier race take, as
-    does `close`.
+    Thread: `plan` and `close` can block for tenths of a second, plus the time for the files of an earlier race.
     """
 
     def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
@@ -138,7 +137,7 @@ class Views:
         self._session, self._connection, self._kept = session, connection, kept
         self._found: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
-        """Views and start of the races that are not settled; the last one may be under way."""
+        """Views and start of the unsettled races; the last can be under way."""
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
@@ -199,10 +198,7 @@ _IN_THIS_PROCESS = threading.Lock()
 
 @contextlib.contextmanager
 def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
-    """Wait until no other race of this user that Python began is under way, in this process or another.
-
-    Raises: TfmonError where one is, and it is not to be waited for.
-    """
+    """Wait until this user has no other race that Python began; raises TfmonError instead, if not to wait."""
     since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
     with contextlib.ExitStack() as entered:
         while other := _enter(entered):

@@ -33,15 +33,13 @@ class SweepProgram:
     """One run of `tfmon sweep`. Thread: making it and `close` may block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
-        """Connect to all places, and make the file or read the one to go on with; nothing is measured yet.
+        """Connect to all places, and create or read the file; nothing is measured yet. Raises TfmonError.
 
-        Of the options of a sweep that goes on only the places count; those that are not given are as before.
-
-        Raises: TfmonError where it cannot be swept.
+        A resumed sweep takes only the places from the options; others stay as before.
         """
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
-        """Of no race: it has what a viewer needs to know; see `publish`."""
+        """A session without a race, for viewers; see `publish`."""
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
@@ -150,10 +148,7 @@ def _last() -> Path:
 def read_options(
     info: ScenarioInfo, options: SweepOptions
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
-    """Return the values of each knob, and the baseline's settings as far as they are known.
-
-    Raises: UsageError where what the options say is not possible.
-    """
+    """Return the values of each knob, and the known settings of the baseline; raises UsageError."""
     from tfmon.analysis.sweep import parse_over
 
     try:

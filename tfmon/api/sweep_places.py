@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 END_S = 10.0
-"""How long a place may take to end its lanes."""
+"""Longest time for a place to end its lanes."""
 POLL_S = 0.05
 MOST_WORKERS = 128
 AT_ONCE = 16
-"""So many places are opened or closed at the same time."""
+"""Places that are opened or closed at the same time."""
 
 
 class PlaceStation:
@@ -47,9 +47,9 @@ class PlaceStation:
         self._counts = counts
         self._word = word
         self.views: dict[str, View] = {}
-        """How its lanes see the working folder, by host; none for those of a scenario."""
+        """Its lanes' views of the working folder, by host; empty for a scenario."""
         self.absent: dict[int, str] = {}
-        """The numbers of devices that it does not have, and what it says of that."""
+        """Numbers of devices that it does not have, with the error."""
         try:
             spec = self._find(word)
         except BaseException:
@@ -123,12 +123,10 @@ def with_count(word: str, count: int) -> str:
 def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
     """Return each place with its number among those of the same name, from 1.
 
-    A word for Ray stands for as many places as there is room for on the cluster now, with `*N` for N.
-    `most` is how many devices each needs, where that is swept.
+    A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the number of devices of
+    each.
 
-    Raises:
-        UsageError: one is empty, has settings, or there are too many.
-        TfmonError: the cluster has no room, or cannot be asked.
+    Raises: UsageError for an empty place, settings, or too many places; TfmonError if the cluster has no room.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []
@@ -178,11 +176,9 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 def open_stations(
     info: ScenarioInfo, places_given: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
 ) -> list[PlaceStation]:
-    """Connect to the places; what was opened is closed where one of them cannot be used.
+    """Connect to the places; on an error close the opened ones.
 
-    Raises:
-        UsageError: a place is none, or has no number of devices that could be swept.
-        TfmonError: one cannot be used.
+    Raises: UsageError for an invalid place or no possible number of devices; TfmonError if a place is unusable.
     """
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]

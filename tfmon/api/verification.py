@@ -24,25 +24,24 @@ from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 
 NARROW = 0.1
-"""A race ends early when its claim is decided and half the width of the interval over the ratio is as small."""
+"""A decided race ends early at this half width of the interval over its ratio."""
 LONGEST_S, SHORTEST_S = 12.0, 6.0
-"""Length of a race, at most and at least, where the user does not say it."""
+"""Default longest and shortest length of a race."""
 ALL_S = 540.0
-"""All claims together take about so long, with what is left for the slowest starts of 10 minutes."""
+"""Approximate time for all claims, with the remainder of 10 minutes for slow starts."""
 START_S = 6.0
-"""Time that a claim takes besides its race before one was measured: TensorFlow is loaded twice."""
+"""Time of a claim besides its race, before the first was measured: TensorFlow is loaded twice."""
 
 
 def verify_claims(
     infos: Sequence[ScenarioInfo], python: Path, seconds: float | None = None
 ) -> tuple[list[ClaimResult], str]:
-    """Measure every claim of some scenarios that can be tested here, and tell on a terminal how far it is.
+    """Measure every testable claim of some scenarios, with progress on a terminal.
+
+    Returns a result for each claim, and why it was interrupted, or "".
 
     Args:
-        seconds: Length of a race at most; None for as long as 10 minutes for all of them allow, see `LONGEST_S`.
-
-    Returns:
-        A result for each claim, and why the verification was interrupted, or "".
+        seconds: Longest race; `None` for the limit of 10 minutes for all, see `LONGEST_S`.
 
     Thread: the main thread, for the signals.
     """

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tfmon.api.remote_runs import RemoteRuns
 
 ANSWER_S = 5.0
-"""A request that is answered at once is answered within this time."""
+"""Longest wait for the answer to a quick request."""
 
 
 class Viewer(AnyRun):
@@ -63,12 +63,10 @@ class Viewer(AnyRun):
         meanwhile: Callable[[], object] = int,
         remote: RemoteRuns | None = None,
     ) -> None:
-        """Wait for what is known, which takes a runner some tenths of a second after a day; `meanwhile` is called.
+        """Wait for the first snapshot, which takes tenths of a second after a day; `meanwhile` is called.
 
-        Args:
-            remote: The host that the run is on; None for this machine.
-
-        Raises: TfmonError where the runner says that there is no race, has ended, or is of another schema.
+        Raises: TfmonError if the runner has no race, has ended, or has another schema. `remote` is its host, if
+        any.
         """
         connection.settimeout(None)
         self._connection, self._lines = connection, connection.makefile("rb")
@@ -78,22 +76,21 @@ class Viewer(AnyRun):
         if self.greeting.schema != SCHEMA:
             raise self._other()
         self.session = Session(Machine(), lambda: time.monotonic_ns() - ahead_ns)
-        """What is known of the run, a moment later than there."""
+        """The state of the run, with a short delay."""
         self.ended: Ended | None = None
-        """How it ended; None while it is under way, and where its process died."""
+        """The end of the run; `None` before it, and if its process died."""
         self.over = threading.Event()
-        """Set when nothing comes any more."""
+        """Set when no more events follow."""
         self.tell: Callable[[str], object] = lambda _text: None
-        """Shows a line."""
         self.counted = False
-        """Whether what tfmon takes, as the samples of the machine say it, includes this process."""
+        """Whether tfmon's own use in the machine's samples includes this process."""
         self._own = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         self.left = False
-        """Whether the user has left, and the run goes on."""
+        """Whether the user has left, and the run continues."""
         self.died = False
-        """Whether the runner is gone without a word, or cannot be understood."""
+        """Whether the runner ended without a message, or sent an invalid one."""
         self._ending = False
         self._send(Follow(terminal=_terminal()))
         meanwhile()

@@ -1,7 +1,7 @@
-"""`tfmon.watch`: the training of the process that calls it, seen as that of a lane.
+"""`tfmon.watch`: observes the training of the calling process like that of a lane.
 
-The hooks are those of a lane with a user's script, and so are the pipes, which a thread of the same process reads
-into a session. `tfmon.script.watching` leaves TensorFlow, Keras and Python as they were.
+Hooks and pipes are those of a lane with a user's script; a thread of the same process reads the pipes.
+`tfmon.script.watching` restores TensorFlow, Keras and Python.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from tfmon.script import watching
 from tfmon.script.site.sitecustomize import Finder
 
 EVERY_S = 1.0
-"""How often the machine is read and the figures are shown."""
+"""Interval of reading the machine and showing the figures."""
 CHUNK_BYTES = 65_536
 END_S = 2.0
-"""How long the end waits for the thread that reads the pipe."""
+"""Longest wait at the end for the thread that reads the pipe."""
 LONGEST_ERROR = 200
 OUTSIDE = "tfmon runs this script, and measures it from outside"
 UNSEEN = "no training step was seen: define a tf.function that trains in the block, or use tfmon.report"
 Show: TypeAlias = Callable[[Analysis, bool], object]
-"""Shows how a training goes; with True, what came of it."""
+"""Shows the progress of a training; with True, its result."""
 
 
 class Watch:
     """What is seen of the training in a `with` block. Thread: that of the block; `result` any."""
 
     _pipes: ClassVar[str] = ""
-    """Those of the block that was entered last."""
+    """Pipes of the latest block."""
 
     def __init__(self, progress: bool | Tell) -> None:
         self._undo = contextlib.ExitStack()
@@ -99,10 +99,7 @@ class Watch:
         return self._analysis
 
     def __enter__(self) -> Watch:
-        """Watch what this process trains from now on; do nothing in a lane that tfmon watches from outside.
-
-        Raises: UsageError where a `tfmon.watch` is under way in this process.
-        """
+        """Watch this process from now on; does nothing in a lane. Raises UsageError if it is watched already."""
         pipes = os.environ.get(VARIABLE)
         if pipes and pipes == Watch._pipes:
             raise UsageError("this process is watched already, and cannot be twice", "leave the other block first")

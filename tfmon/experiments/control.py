@@ -15,7 +15,7 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 
 STOP_PATIENCE_S = 2.0
-"""How long `stop` waits for an experiment to give the lanes their settings back."""
+"""Longest wait of `stop` for the lanes to return to their settings."""
 
 
 class ExperimentControl:
@@ -28,7 +28,7 @@ class ExperimentControl:
         self._driver: LaneDriver | None = None
         self._thread: threading.Thread | None = None
         self.measured: Snapshot | None = None
-        """What was known when the last one had measured, before the lanes got back their settings."""
+        """The snapshot at the end of the last measurement, before the lanes got back their settings."""
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
         """Race the first two lanes that train over the values of a knob; raises ExperimentError."""

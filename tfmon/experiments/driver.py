@@ -16,9 +16,9 @@ from tfmon.model.series import STOPPED, Experiment
 from tfmon.model.session import Session, Snapshot
 
 PATIENCE_S = 120.0
-"""How long a knob may take to come into effect, or a measurement to get any further."""
+"""Longest wait for a knob to take effect, or for progress of a measurement."""
 TIMES_WINDOW = 10
-"""The same in windows, where steps take long: the next slice of a lane may be some steps of others away."""
+"""The same in windows, for long steps: the next slice of a lane can be some steps of others away."""
 POLL_S = 0.5
 
 
@@ -38,10 +38,9 @@ def why_ended(error: Exception) -> str:
 
 
 class LaneDriver:
-    """Drives the lanes of one race for one experiment.
+    """Drives the lanes of one race for one experiment; methods raise StoppedError after the start of another race.
 
-    Every method that reads a lane raises StoppedError when another race has begun.
-    Thread: the experiment's; `stop` may be called from any.
+    Thread: the experiment's; `stop` from any.
     """
 
     def __init__(self, session: Session, controls: Controls, patience_s: float = PATIENCE_S) -> None:

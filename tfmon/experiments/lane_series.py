@@ -27,20 +27,20 @@ from tfmon.model.race import TURNS
 from tfmon.model.series import KEPT, REFUSED, STOPPED, Attempt, Block, CrossoverState, TuneState
 
 SLICES = 2
-"""Slices in a row under one setting, where a change costs next to nothing."""
+"""Slices in a row under one setting, if a change is cheap."""
 SLICES_IN_A_BLOCK = LOOKS[0]
-"""The same where it costs a new process, or an epoch until a cache is full or a script obeys: one look a block."""
+"""The same if it costs a process, or an epoch until a cache is full or a script obeys: one look a block."""
 SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
 """A slice holds about so many steps, within these bounds: at least a quarter of it is warm-up, see the trainer,
 and shorter slices give more pairs in the same time."""
 STEADY_NS = 1_000_000_000
-"""How long a lane trains under its settings before its bottleneck is named."""
+"""Training time under the settings before the bottleneck is determined."""
 
 
 class Tuning:
     """One series of attempts. The lane ends under settings that were measured to be better.
 
-    Thread: one of its own; `measure`, then `give_back` whatever happened.
+    Thread: its own; `measure`, then `give_back` in any case.
     """
 
     def __init__(self, driver: LaneDriver, state: TuneState) -> None:
@@ -212,7 +212,7 @@ class Tuning:
 
 
 LONG_PAIR_S = 20.0
-"""Where a pair takes longer than this, higher values are not measured: they would take longer still."""
+"""After a longer pair, higher values are not measured: they would take longer still."""
 
 
 class Crossover:
@@ -223,7 +223,7 @@ class Crossover:
         self.state = state
         self._mode = driver.snapshot().race.mode
         self._before: dict[str, KnobValue] = {}
-        """The value of the knob in each lane, once they train."""
+        """The value of the knob in each lane before the series."""
         self._pair_s: list[float] = []
 
     def measure(self) -> None:

@@ -27,14 +27,14 @@ from tfmon.model.spec import KINDS
 from tfmon.model.threads import start_thread
 
 MOST_FAILURES = 3
-"""So often in a row the baseline may fail in a place before the place is given up."""
+"""Consecutive failures of the baseline before a place is given up."""
 LATEST_VISITS = 40
-"""Visits whose length the time left is estimated from."""
+"""Visits behind the estimate of the remaining time."""
 PATIENCE_S = 600.0
-"""How long the lanes may take to get ready, and from one pair to the next."""
+"""Longest wait for the lanes to get ready, and between pairs."""
 HANGS_S = 60.0
 OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
-"""Failures of either lane for which no setting is to blame."""
+"""Failures of a lane that no setting caused."""
 
 
 class Sweep:
@@ -46,17 +46,16 @@ class Sweep:
         self._keep = keep
         self._found = rank(state)
         self.state = state
-        """All that is known of it."""
         self._machines: dict[str, list[Station]] = {}
         for station in stations:
             self._machines.setdefault(station.machine, []).append(station)
         self._failures: dict[Station, int] = {}
-        """How often in a row what both lanes need was not there."""
+        """Consecutive failures that both lanes had in common."""
         self._worked: set[Station] = set()
-        """Where both lanes have fitted into the memory."""
+        """Places where both lanes have fitted into memory."""
         self._visits: set[Visit] = set()
         self._final: SweepState | None = None
-        """The state that all figures were made of again, before it counts as the end."""
+        """The final state, recomputed from all figures."""
         self.failure = ""
         self._stopped = ""
         self._working = 0
@@ -196,9 +195,9 @@ class Station(Protocol):
 
     place: str
     kind: str
-    """What places share that measure the same combinations, see `kind_of`."""
+    """The same for places that measure the same combinations, see `kind_of`."""
     machine: str
-    """What places share that are on one machine."""
+    """The same for places on one machine."""
     session: Session
 
     def begin(self, settings: Settings) -> tuple[str, str]:
@@ -235,10 +234,10 @@ class Visit:
         self._lanes = ("", "")
         self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._first: dict[int, str] = {}
-        """The lane that was the first to end its slice, by round."""
+        """The lane that ended its slice first, by round."""
         self._pairs = 0
         self._since_s = 0.0
-        """When the pair before ended, or the first slice; 0 before that."""
+        """End of the previous pair, or of the first slice; 0 before."""
 
     def stop(self) -> None:
         """End it soon."""

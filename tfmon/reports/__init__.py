@@ -62,7 +62,6 @@ class Item:
     text: str = ""
     details: tuple[str, ...] = ()
     status: str = ""
-    """By which a terminal may colour the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +76,18 @@ class Table:
     """Rows of cells."""
 
     rows: Sequence[Sequence[str]]
-    """The head first; one of empty texts is not shown."""
+    """The header first; a header of empty texts is not displayed."""
     about: str = ""
     left: Collection[int] = (0,)
-    """Places of the columns of words; those of the others are aligned to the right."""
+    """Indexes of the text columns; the others are aligned to the right."""
     values: Sequence[Sequence[float | None]] | None = None
-    """The numbers behind the cells of each row but the head; a page sorts by them."""
+    """Sort keys of the cells of each row except the header."""
     marked: Collection[int] = ()
-    """Places of the rows, from 1, that stand out."""
+    """Indexes of highlighted rows, from 1."""
     brief: Sequence[int] = ()
-    """Places of the columns that a terminal has room for; empty for all."""
+    """Indexes of the columns for a terminal; empty for all."""
     folded: str = ""
-    """The summary under which a page folds it away, and which other forms leave out; empty to show it."""
+    """Summary of a folded table, which only pages include; empty to display it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +97,11 @@ class Chart:
     title: str
     about: str
     spec: dict[str, Any]
-    """For Vega-Lite; see `charts`."""
     table: Table | None = None
     drawn: Sequence[str] = ()
-    """The same chart in characters, where there is one."""
+    """The same chart in characters, if available."""
     legend: Sequence[tuple[str, str]] = ()
-    """Colours of the style sheet with what they stand for."""
+    """Colours of the style sheet with their meanings."""
 
     @property
     def caption(self) -> str:
@@ -120,9 +118,9 @@ class Section:
 
     heading: str
     blocks: Sequence[Block | None]
-    """None for what this report does not have."""
+    """`None` for blocks without content."""
     long: bool = False
-    """Whether a brief form leaves it out."""
+    """Whether a brief form omits it."""
 
     @property
     def shown(self) -> list[Block]:
@@ -137,10 +135,10 @@ class Report:
     title: str
     sections: Sequence[Section]
     answer: Sequence[Note | Code] = ()
-    """What came of it, the most important first."""
+    """The results, the most important first."""
     when: str = ""
     keys: Sequence[tuple[str, str]] = ()
-    """Keys and names of the series that a reader of a page can hide in all charts."""
+    """Keys and names of the series that a page can hide in all charts."""
     hosts: Collection[str] = ()
     others: Collection[ProcessName] = ()
     data: dict[str, Any] = field(default_factory=dict)

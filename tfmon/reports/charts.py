@@ -11,7 +11,7 @@ from tfmon import units
 
 Spec = dict[str, Any]
 Point = tuple[float, float | None, str, str]
-"""Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
+"""Position on the axis, value (`None` ends a stretch), its text, and a note."""
 TALL, LOW = 300, 190
 COLOURS = 4
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -30,10 +30,10 @@ class Series:
     """One line of a chart."""
 
     key: str
-    """By which it is hidden, and what is written at its end."""
+    """Id for hiding, displayed at the line's end."""
     name: str
     place: int
-    """Which colour it has, and beyond these which dash."""
+    """Index of the colour, and then of the dash."""
     points: Sequence[Point]
 
 
@@ -169,7 +169,7 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
 
 
 Bar = tuple[str, float, tuple[float, float] | None, str]
-"""What it is about, its value, the interval of that, and the value in words."""
+"""Title, value, its interval, and its text."""
 
 
 def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:

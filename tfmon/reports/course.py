@@ -17,19 +17,19 @@ from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
 
 MOST_POINTS = 600
-"""Points of a series, about; in a longer race each stands for more than a second."""
+"""Approximate points of a series; in a longer race each covers more than a second."""
 TABLE_ROWS = 30
 LONGEST_REST_NS = 10_000_000_000
 """A longer time without a value is a gap in a line: in turns, lanes rest for less."""
 IDLE_NS = 2_000_000_000
-"""So is a time in which no lane trained, from this length on."""
+"""From this length on, a time without training is a gap, too."""
 MOST_SHADES = 600
 MOST_LABELS = 6
 MOST_MOMENTS = 200
 NOT_COUNTED = "not counted: "
 Items: TypeAlias = Sequence[Measured] | Sequence[Sample]
 Values: TypeAlias = Mapping[str, Sequence[Measured]] | Mapping[str, Sequence[Sample]]
-"""What was measured, by the name of a lane or of what it was sampled of."""
+"""Measurements by the name of a lane or source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Quantity:
     unit: str
     about: str
     fold: Callable[[Sequence[Any]], float | None]
-    """Returns the figure of an interval from what was measured in it."""
+    """Returns the figure of an interval."""
     write: Callable[[float], str]
     note: Callable[[Sequence[Any]], str] = lambda _: ""
     scale: float = 1.0
-    """How many of what was measured the unit of the axis has."""
+    """Number of units of the measurement in a unit of the axis."""
     zero: bool = True
 
 
@@ -103,7 +103,7 @@ class _Drawer:
         self._idle = list(_idle(course))
         rare = (round(2e9 * every_s) for age_s, every_s in writer.STAGES if age_s < self._total_s)
         self._unsampled_ns = max([LONGEST_REST_NS, *rare])
-        """How far apart two samples of a race so long may lie."""
+        """Largest distance of two samples in a race of this length."""
 
     def throughput(self) -> list[Chart | Table | None]:
         """Return the throughput of all lanes, with the marks of what was changed and a table of them."""

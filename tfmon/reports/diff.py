@@ -15,7 +15,7 @@ from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, ho
 
 
 def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the comparison as plain values, with what gates say of it.
+    """Return the comparison as JSON values, with the results of gates.
 
     Units: throughput in examples/s; a ratio is the second race over the first.
     """

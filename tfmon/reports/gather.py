@@ -29,13 +29,13 @@ from tfmon.recordings.header import Header, mark_of
 from tfmon.recordings.reader import Recording, guard
 
 CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
-"""What is sampled: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
+"""Samples: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
 _QUANTITIES = {
     "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
     "temperature_c": HEAT,
 }  # fmt: skip
 LEAD_NS = 10_000_000_000
-"""How long before the start signal samples are shown; a recording begins with those of a minute."""
+"""Display time before the start signal; a recording begins with samples of a minute."""
 
 
 @dataclass(slots=True)
@@ -43,11 +43,11 @@ class Measured:
     """One window of a lane."""
 
     since_ns: int
-    """Its beginning; where windows were added up that of the stretch, as rests between them are not known."""
+    """Start; for summed windows that of the stretch, because their gaps are unknown."""
     at_ns: int
     span_ns: int
     examples: int | None
-    """None where the lane reports steps and no examples."""
+    """`None` if the lane reports no examples."""
     loss: float | None
     reason: str
     """Why it is discarded; empty for steady state."""
@@ -72,7 +72,7 @@ class Moment:
     at_ns: int
     text: str
     lane: str = ""
-    """Name of the lane whose knob it is; empty where it is about no single lane."""
+    """The changed lane; empty if it is no single lane."""
     gap_ns: int = 0
 
 
@@ -84,9 +84,8 @@ class Course:
     torn: bool
     end: Snapshot
     windows: dict[str, list[Measured]]
-    """By the name of the lane, oldest first."""
+    """By lane, oldest first."""
     samples: dict[str, dict[str, list[Sample]]]
-    """What was sampled, by what it is and of whom: a lane's name, a GPU, the machine."""
     moments: list[Moment]
 
     @property
@@ -203,7 +202,7 @@ def _lane(known: Snapshot, name: str) -> LaneState | None:
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
     """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
 
-    Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit that `name` ends in.
+    Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit at the end of `name`.
     """
     encode, between = json.JSONEncoder(allow_nan=False).encode, "\n"
     target.write('{\n"header": ' + encode(codec.plain(recording.header)))
@@ -233,7 +232,6 @@ def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
 
 
 WITHOUT_NUMBERS = (Progressed, LanePrinted)
-"""Events that come often and have none."""
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "since_ns", "until_ns")
 
 
@@ -243,11 +241,11 @@ class ExportedSample:
 
     at_ns: int
     subject: str
-    """The lane, `machine`, or a GPU such as `gpu:0`; of another machine, with its host: `gpu2/machine`."""
+    """The lane, `machine`, or a GPU such as `gpu:0`; with its host for another machine: `gpu2/machine`."""
     name: str
     value: KnobValue
     step: int | None = None
-    """Steps that the lane had done; None for numbers that are not about its steps."""
+    """Finished steps of the lane; `None` for numbers without steps."""
     note: str = ""
     """Why a window is discarded; empty for steady state."""
 

@@ -22,7 +22,6 @@ _MODES = {
     "unknown": "how they ran is not known",
 }
 _NAME, _OPERATION = 40, 50
-"""Most characters of the names of what took time."""
 MOST_LAYERS = 10
 
 
@@ -100,7 +99,7 @@ def counted(profile: Profile) -> Iterator[str]:
 
 
 Share = tuple[str, Reading, str]
-"""What took time, how much a step in nanoseconds, and a note."""
+"""The operation or part, its nanoseconds per step, and a note."""
 
 
 def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:

@@ -28,7 +28,7 @@ from tfmon.reports.profile import counted, memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
-"""Rows of a table; those of smaller differences are one row."""
+"""Rows of a table; smaller differences are summed in one row."""
 MOST_BARS = 12
 _NAME = 34
 HEADINGS: dict[Grouping, str] = {

@@ -50,7 +50,7 @@ from tfmon.reports.steps import full_name
 from tfmon.version import __version__
 
 NOTABLE_PEAK = 1.05
-"""A peak of a lane's memory is told from this many times its mean on."""
+"""From this multiple of its mean on, a lane's memory peak is reported."""
 _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(script|trainer|lanes|hosts)/\w+\.py", line ')
 OUTPUT_LINES = 12
 
@@ -67,9 +67,9 @@ def report(
     again: str = "",
     examination: Sequence[Block] = (),
 ) -> Report:
-    """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time.
+    """Return the report of a race; of a recorded one with its `header`, and its `course` over time.
 
-    `examination` is what the doctor finds on its machine.
+    `examination` is the doctor's report on its machine.
     """
     snapshot = analysis.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
@@ -225,9 +225,9 @@ _COLUMNS = (
     _column("GPU busy", lambda lane: lane.gpu_use.racing_busy_pct.value, units.percent),
     _column("GPU memory", lambda lane: known(lane.gpu_use.used_bytes), units.memory),
 )
-"""Of the table of lanes: the title, the number to sort by (None where it is not known), and how it is written."""
+"""Columns of the table of lanes: title, sort key (`None` if unknown), text."""
 _LONG = ("95 % CI", "p99", "GPU memory")
-"""Columns that a terminal has no room for."""
+"""Columns that a terminal omits."""
 
 
 def _history(analysis: Analysis) -> Table | None:

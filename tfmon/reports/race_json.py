@@ -42,14 +42,14 @@ FEW_SLICES = "too few slices were measured in turns"
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 BESIDES = {"processes": "other_processes", "threads": "other_threads", "stdin": "stdin", "end": "end"}
-"""What else may be missing of a script, with its name in `missing`."""
+"""Further figures of a script that can be missing, with their names in `missing`."""
 
 
 def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
-    """Return the result as plain values; with the header of the race, also when and under what it was raced.
+    """Return the result as JSON values; with the race's header also its time and conditions.
 
-    Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
-    `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
+    Units are in the names. Unknown figures are None, with the reason under the lane's `missing`. The `id` of a
+    lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = analysis.snapshot, analysis.verdict, analysis.snapshot.machine
     profiled = profiled_pair(snapshot.lanes)

@@ -118,7 +118,6 @@ def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
 
 
 LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
-"""Stands below a table in which a row is marked."""
 
 
 def to_text(ranking: Ranking, file: str = "") -> str:

@@ -20,7 +20,7 @@ def series_to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the curve of the crossover of a race; None where the last series is none.
+    """Return the curve of a race's crossover; None if the last series is not a crossover.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """

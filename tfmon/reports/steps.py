@@ -23,9 +23,9 @@ PARTS = (
     "tfmon itself",
     "other Python",
 )
-"""Parts of the time of a step, in the order of the bars; `page.css` has their colours."""
+"""Parts of a step in the order of the bars; `page.css` has their colours."""
 BOTH = "compute"
-"""Stands for dispatch and compute together where nothing tells them apart."""
+"""Dispatch and compute together, if they are not distinguished."""
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 

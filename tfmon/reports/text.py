@@ -147,7 +147,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 
 MOST_ROWS = 40
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
-"""What Markdown would take for markup; not `_` within a word."""
+"""Markup characters of Markdown; not `_` within a word."""
 
 
 def to_markdown(report: Report, hide: Callable[[str], str]) -> str:

@@ -1,8 +1,7 @@
-"""Writes a report as one HTML file that opens anywhere, without network.
+"""Writes a report as one HTML file that needs no network.
 
-All text passes through here: secrets are hidden, and the rest is escaped. The charts are drawn by Vega-Lite with
-Vega, in one script of 877 KiB that is written into the file. Bokeh was tried, too: its script takes 1,239 KiB, and
-it draws on a canvas, which prints as pixels and tells screen readers nothing.
+All text passes through here: secrets are hidden, the rest is escaped. Vega-Lite with Vega (877 KiB, included)
+draws the charts. Bokeh's script takes 1,239 KiB, and its canvas prints as pixels and is opaque to screen readers.
 """
 
 from __future__ import annotations
@@ -231,11 +230,11 @@ def _json(name: str, value: Any) -> Html:  # noqa: ANN401 - what JSON can hold
 
 HIDDEN = "•••"
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
-"""A name that contains this names a secret, also outside of a command line."""
+"""A name that contains this is the name of a secret."""
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
-"""So does an option or a variable whose last word is this."""
+"""Last word of an option or variable with a secret."""
 _LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
-"""Options of one dash that begin with -p and do not hold a password."""
+"""Options with one dash that begin with -p and have no password."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
     # --api-key=…, --token …, PASSWORD=…, "secret": "…"; a small number of tokens is none
@@ -268,7 +267,7 @@ LEAST_DIGITS = 3
 LEAST_CHANGES = 0.3
 """Of a random text of letters and digits, how many change from one kind to another: 0.4 to 0.6 is usual."""
 _WORDS = {"cpu", "gpu", "localhost", "root"}
-"""Names that say nothing about anyone."""
+"""Ordinary words in names."""
 
 
 def keep(text: str) -> str:

@@ -14,11 +14,11 @@ from tfmon.reports import VERDICT, Chart, Note, Section, race, steps
 from tfmon.reports.html import NOTHING, Html, HtmlWriter, keep
 
 SHOWN = ("Result", "What limits the lanes")
-"""The sections of a race's report that are shown below the charts."""
+"""Sections of a race's report below the charts."""
 LONG_S = 60
-"""A longer training is drawn by seconds, and one of more than five minutes by five seconds."""
+"""Longer trainings are drawn by seconds, and above five minutes by five seconds."""
 GAP_NS = 2_000_000_000
-"""Where it did something else for longer than that, the line is broken."""
+"""A longer gap between steps breaks the line."""
 
 
 def panel(analysis: Analysis, doing: str) -> str:
