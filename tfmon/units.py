@@ -163,8 +163,16 @@ Charset: TypeAlias = Literal["braille", "block", "ascii"]
 def charset(encoding: str, environ: Mapping[str, str]) -> Charset:
     """Return the richest set of characters that is safe: braille, block elements, or ASCII.
 
+    Python writes UTF-8 also in the locale C, which has ASCII only.
+
     A text console of the kernel has block elements in its font but no braille.
     """
-    if encoding.lower().replace("-", "").replace("_", "") not in ("utf8", "utf8sig", "utf16", "utf32"):
+    locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    if locale in ("C", "POSIX") or encoding.lower().replace("-", "").replace("_", "") not in (
+        "utf8",
+        "utf8sig",
+        "utf16",
+        "utf32",
+    ):
         return "ascii"
     return "block" if environ.get("TERM") == "linux" else "braille"

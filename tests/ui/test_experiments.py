@@ -12,6 +12,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import Cause
 from tfmon.analysis.series_tables import crossover_table
 from tfmon.analysis.tuning import plan_attempt
+from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.spec import LaneSpec
@@ -235,3 +236,13 @@ async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
     demo.session.set_experiment(TuneState("gpu:0", attempts=(running,)))
     (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
     assert " batch 20 " in row and "+28 % (CI +2" in row and row.split()[-3].isdigit()
+
+
+async def test_enter_says_why_the_only_knob_cannot_be_crossed_and_names_no_other():
+    lanes = [LaneSpec("cpu", {"batch_size": size}) for size in (8, 16)]
+    demo = Demo(lanes, knobs=(BATCH_SIZE,)).go()
+    app = app_of(demo)
+    async with app.run_test(size=(160, 36)) as pilot:
+        await press(pilot, "c", "enter")
+        assert "differ only in this knob" in app.monitor.view.message and "another knob" not in shown(pilot)
+        assert demo.experiments.calls == []

@@ -18,6 +18,7 @@ from tfmon.model.lane_state import ProcessInfo
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.reports.race import to_text
+from tfmon.ui.render import lifecycle
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import _of_lane, lane_rows
@@ -176,6 +177,18 @@ def test_the_pane_of_a_hung_lane_says_since_when_and_which_keys_help_until_its_n
     assert "stalled 0:25" in text and "Enter, then S shows its stacks, K ends it" in text
     demo.enter("gpu:0", "racing")
     assert "stalled" not in race(demo)
+
+
+def test_a_stack_shows_each_file_with_its_line_however_narrow_it_is():
+    demo = stalled_demo()
+    path = "/home/user/.venv/lib/python3.11/site-packages/keras/src/backend/tensorflow/trainer.py"
+    lines = ("Thread 0x01 [] (most recent call first):", f'  File "{path}", line 377 in fit')
+    demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=lines))
+    lane = demo.session.snapshot().lane("gpu:0")
+    for width in (60, 80, 100, 160):
+        *_, thread, call = plain(lifecycle.stack_rows(lane, demo.clock(), width))
+        assert call.endswith('tensorflow/trainer.py", line 377 in fit') and "[]" not in thread
+        assert len(call) <= width and (path in call) == (width == 160)
 
 
 async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():

@@ -186,8 +186,12 @@ def test_only_changed_cells_are_runs_and_near_ones_are_merged():
 def test_the_locale_settles_the_characters_and_ascii_keeps_every_cell_in_place():
     assert charset("utf-8", {"TERM": "xterm-256color"}) == charset("UTF8", {}) == "braille"
     assert charset("utf-8", {"TERM": "linux"}) == "block"
+    assert charset("utf-8", {"LC_ALL": "C"}) == charset("utf-8", {"LC_ALL": "", "LANG": "POSIX"}) == "ascii"
+    assert charset("utf-8", {"LC_ALL": "C.UTF-8", "LANG": "C"}) == "braille"
+    parts = to_ascii((("█▚▓▒▞═", "text"),))[0][0]
+    assert len(set(parts)) == len(parts), "the parts of the time of a step differ"
     assert charset("ascii", {"TERM": "xterm"}) == charset("iso-8859-1", {}) == charset("", {}) == "ascii"
-    assert to_ascii((("╭─ 3.2× → … ▓░ é日", "text"),)) == (("+- 3.2x > ~ #. ???", "text"),)
+    assert to_ascii((("╭─ 3.2× → … ▓░ é日", "text"),)) == (("+- 3.2x > ~ @. ???", "text"),)
 
 
 def test_large_figures_are_three_rows_of_one_width_and_digits_differ():

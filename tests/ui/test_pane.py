@@ -13,6 +13,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.script_events import Progressed
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts, readings
+from tfmon.ui.render.bars import refusal_line
 from tfmon.ui.render.pane import common_of, pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale
@@ -97,8 +98,12 @@ def test_a_refused_request_and_unreadable_lines_are_said():
         KnobRefused(lane="cpu", at_ns=demo.clock(), request=9, knob="batch_size", value=2000, reason="too large")
     )
     assert line(drawn(demo, "cpu"), "refused") == "refused too large"
+    assert refusal_line(demo.session.snapshot()) == "cpu refused: too large", "on the pages"
     demo.clock.ahead(21)
     assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line skipped: not JSON", "a refusal goes away"
+    assert refusal_line(demo.session.snapshot()) == ""
+    demo.sample()
+    assert line(drawn(demo, "cpu"), "memory") == "memory  301 MiB private"
 
 
 def test_a_paused_lane_keeps_its_last_figure_and_dims_it():

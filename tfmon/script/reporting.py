@@ -67,7 +67,7 @@ def stacks(first: int) -> StackReported:
     frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []
     for ident in sorted(frames, key=lambda ident: ident != first)[:MOST_THREADS]:
-        lines.append(f"Thread 0x{ident:016x} [{names.get(ident, '')}] (most recent call first):")
+        lines.append(f"Thread 0x{ident:016x} [{names.get(ident, 'without a name')}] (most recent call first):")
         calls = itertools.islice(traceback.walk_stack(frames[ident]), MOST_FRAMES)
         lines += [
             f'  File "{frame.f_code.co_filename}", line {at} in {frame.f_code.co_name}' for frame, at in calls

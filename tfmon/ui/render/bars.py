@@ -10,6 +10,7 @@ from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts
+from tfmon.ui.render.readings import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit, meter, spread
 from tfmon.ui.render.style import KEY, STRONG, WARN, strong
 from tfmon.ui.render.verdict import elapsed, shows
@@ -205,6 +206,14 @@ def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
     more = f" (and {others} more)" if others else ""
     reason = f": {lane.trouble.message}" if lane.trouble is not None else ""
     return f"{lane.title}{more} {lane.phase} {ago} ago, while hidden ({key}){reason}"
+
+
+def refusal_line(snapshot: Snapshot) -> str:
+    """Return the latest refusal of a change, with its lane, for pages that do not show the panes."""
+    lane = max(snapshot.lanes, key=lambda lane: lane.changes.refused_ns, default=None)
+    if lane is None or not lane.changes.refused or snapshot.at_ns - lane.changes.refused_ns >= REFUSED_NS:
+        return ""
+    return f"{lane.title} refused: {lane.changes.refused}"
 
 
 BAR_CELLS = 20

@@ -14,7 +14,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop, spread, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, crop, spread, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 LIST_ROWS = len(STAGES) + 2
@@ -134,5 +134,10 @@ def stack_rows(lane: LaneState, now_ns: int, width: int) -> list[Row]:
     ago = units.seconds(max(0, now_ns - lane.process.stack.at_ns) / 1e9)
     rows: list[Row] = [BLANK, (("  Stacks", STRONG), (f"   reported {ago} ago, innermost call first", DIM))]
     for line in lane.process.stack.lines:
-        rows.append(((crop(f"  {line}", width), TEXT if line.startswith("  ") else DIM),))
+        path, mark, call = line.partition('", line ')
+        if mark:  # the file and the line number matter more than the folders
+            room = width - 3 - cell_len(mark + call)
+            line = path if cell_len(path) <= room else f'  File "…{path[len(path) - max(8, room - 9) :]}'
+            line += mark + call
+        rows.append(((crop(f"  {line.replace(' []', '')}", width), TEXT if line.startswith("  ") else DIM),))
     return rows

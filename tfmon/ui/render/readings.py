@@ -144,7 +144,8 @@ def memory_row(lane: LaneState) -> Row:
     value = lane.tree.private_bytes
     if lane.over:
         return labelled("memory", (UNKNOWN, DIM))
-    return labelled("memory", (units.reading(value, units.memory), DIM if isinstance(value, Missing) else TEXT))
+    text = units.reading(value, lambda size: f"{units.memory(size)} private")
+    return labelled("memory", (text, DIM if isinstance(value, Missing) else TEXT))
 
 
 _PARTS = (

@@ -169,7 +169,7 @@ PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
-    "else first, or choose another knob"
+    "else first"
 )
 
 
@@ -258,7 +258,10 @@ class NewCrossoverPage(ListPage):
 
     def action_choose(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
-        if self.entry is None or self.entry.cells[-1][1] != TEXT or not self.may_act():
+        if self.entry is None or self.entry.cells[-1][1] != TEXT:
+            self.monitor.say(self.nothing if self.entry is None else self.entry.cells[-1][0])
+            return
+        if not self.may_act():
             return
         knob = str(self.entry.id)
         low, high = map(float, self._ranges[knob])

@@ -17,7 +17,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.monitor import LEAVE, Monitor
-from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.bars import message_of, refusal_line
 from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import Row, cells, cut, fit, spread
@@ -287,7 +287,7 @@ class Page(MonitorScreen):
 
     def message(self, snapshot: Snapshot) -> str:
         """Return the message above the keys."""
-        return message_of(self.monitor.view, snapshot)
+        return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
 
     def on_click(self, event: events.Click) -> None:
         """Show the tab, or do what the words at the bottom say."""
