@@ -109,8 +109,8 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
-    """Return whether the causes that were observed take at least half of this share of the time."""
-    return sum(one.share_pct or 0.0 for one in causes if one.count) >= pct / 2
+    """Return whether observed causes, besides pauses of TensorFlow's own, take at least half of this share."""
+    return sum(one.share_pct or 0.0 for one in causes if one.count and one.id != "iterator_freed") >= pct / 2
 
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.health import concerns
+from tfmon.analysis.health import FIRST_BATCHES, concerns
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
 from tfmon.analysis.profile_diff import profiled_pair, side_of
@@ -171,7 +171,10 @@ def _of_the_script(output: Sequence[str]) -> list[str]:
 
 def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[str]:
     bottleneck, name = analysis.bottleneck, snapshot.called(analysis.lane)
-    yield from (f"{name}: {one.text}" for one in concerns(snapshot, analysis.lane) if one.text not in text)
+    named = f"{text} {' '.join(one.text for one in analysis.causes)}"  # a cause is in a section of its own
+    for one in concerns(snapshot, analysis.lane):
+        if one.text not in text and not (one.text.startswith(FIRST_BATCHES) and FIRST_BATCHES in named):
+            yield f"{name}: {one.text}"
     if bottleneck is not None:
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)
