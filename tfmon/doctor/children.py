@@ -1,7 +1,7 @@
-"""What is tried in a child of the examined interpreter: open the CUDA libraries, import TensorFlow.
+"""Checks in a child of the examined interpreter: open the CUDA libraries, import TensorFlow.
 
-Source: the libraries are those that TensorFlow opens before it registers GPUs (`TryDlopenCUDALibraries` in
-https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc); their versions those of
+Source: the libraries that TensorFlow opens before it registers GPUs (`TryDlopenCUDALibraries` in
+https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc), with the versions of
 https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
 """
 
@@ -86,9 +86,9 @@ def open_libraries(
 ) -> tuple[Library, ...]:
     """Open libcuda and each library that a TensorFlow opens, in a process of its interpreter.
 
-    A library is searched as the dynamic linker does for TensorFlow: in LD_LIBRARY_PATH, in the packages beside
-    TensorFlow, then in the folders of the system. What cannot be opened has the linker's own text.
-    Source: https://man7.org/linux/man-pages/man8/ld.so.8.html; TensorFlow's libraries name `../nvidia/*/lib`.
+    The search order is that of the dynamic linker: LD_LIBRARY_PATH, the packages beside TensorFlow, the folders of
+    the system. Errors have the text of the linker. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html;
+    TensorFlow's libraries name `../nvidia/*/lib`.
     """
     first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
     folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]

@@ -18,7 +18,7 @@ VARIABLES = (
     "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "PYTHONPATH", "TF_CUDNN_DETERMINISTIC", "TF_DETERMINISTIC_OPS",
     "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
 )  # fmt: skip
-"""The only variables of the environment that are read."""
+"""The only environment variables that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,8 @@ class Library:
 
     name: str
     error: str = ""
-    """Why it could not be opened; empty if it could."""
+    """Why it could not be opened; empty if it was."""
     path: str = ""
-    """The file that was opened."""
     version: str = ""
     """Read for cuDNN only."""
     wheel: bool = False
@@ -41,11 +40,11 @@ class DriverFiles:
     """What the NVIDIA driver has in the file system."""
 
     module_version: str = ""
-    """Of its kernel module."""
+    """Version of its kernel module."""
     nodes: tuple[str, ...] = ()
     """Its files in /dev."""
     denied: tuple[str, ...] = ()
-    """Those that this user may not open."""
+    """Files in /dev that this user may not open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Platform:
     distribution: str = ""
     """Such as "ubuntu", from /etc/os-release."""
     container: str = ""
-    """Docker, podman, kubernetes or container; empty outside of one."""
+    """Docker, podman, kubernetes or container; empty outside of a container."""
     wsl: int = 0
     """Version of the Windows Subsystem for Linux; 0 outside of it."""
 
@@ -67,11 +66,11 @@ class OthersLoad:
     """What other programs, and other machines on the same host, take from this machine."""
 
     cores: float | None = None
-    """Cores that programs other than tfmon and its lanes kept busy; None if unknown."""
+    """Cores that programs other than tfmon and its lanes kept busy; `None` if unknown."""
     stolen_share: float | None = None
-    """Share of the CPU time that the hypervisor gave to other machines; None if unknown."""
+    """Share of the CPU time that the hypervisor gave to other machines; `None` if unknown."""
     source: str = ""
-    """What was measured, over which time."""
+    """The measurement and its duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,6 @@ class Running:
     """The race that runs while the doctor examines the machine."""
 
     pids: tuple[int, ...] = ()
-    """Processes of the lanes."""
     others: OthersLoad = OthersLoad()
 
 
@@ -89,7 +87,7 @@ class HostFacts:
 
     cores: int = 1
     usable_cores: float = 1
-    """Those that this process may keep busy, by its affinity and the quota of its container."""
+    """Those that this process may use, by its affinity and the quota of its container."""
     quota_cores: float | None = None
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
@@ -103,13 +101,13 @@ class Import:
     """What happened when the interpreter imported TensorFlow and listed its devices."""
 
     exit_code: int | None = 0
-    """Negative for a signal; None when it took too long."""
+    """Negative for a signal; `None` if it took too long."""
     version: str = ""
     path: str = ""
     gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     text: str = ""
-    """What it wrote to stderr."""
+    """Its stderr."""
     seconds: float = 0.0
 
     @property
@@ -128,24 +126,22 @@ class Facts:
     environ: dict[str, str] = field(default_factory=dict)
     distributions: tuple[Distribution, ...] = ()
     wheel: Wheel | None = None
-    """The TensorFlow that would be imported without the files that shadow it."""
+    """The TensorFlow that Python would import without the files that shadow it."""
     home: str = ""
-    """The folder that contains it."""
     build: Build = field(default_factory=Build)
     shadows: tuple[str, ...] = ()
-    """Files and folders on the import path that are imported instead of TensorFlow."""
+    """Files and folders that Python imports instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
-    """Those in the working directory, which shadow TensorFlow for scripts that start there."""
+    """The shadows in the working directory, which affect scripts that start there."""
     libraries: tuple[Library, ...] | None = None
-    """None if they were not opened."""
+    """`None` if they were not opened."""
     driver: DriverFiles = DriverFiles()
     samples: tuple[GpuSample, ...] = ()
-    """One of each GPU that the NVIDIA driver lists."""
     host: HostFacts = HostFacts()
     imported: Import | None = None
-    """None if the import was skipped."""
+    """`None` if the import was skipped."""
     view: View | None = None
-    """How lanes of a script would see the working folder; None if that was not tried."""
+    """The view of the working folder for lanes of a script; `None` if it was not tried."""
     own_pids: tuple[int, ...] = ()
     """Processes of the running race's lanes, which do not count as other programs."""
 
@@ -175,7 +171,7 @@ TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"
 
 NVIDIA, INSTALL = "https://docs.nvidia.com/", "https://www.tensorflow.org/install/pip"
 KERNEL = "https://docs.kernel.org/admin-guide/"
-"""Where most sources of the checks are."""
+"""The source of most checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +182,10 @@ class Finding:
     """`ok`, `warning`, `broken` or `not applicable`."""
     found: str
     expected: str = ""
-    """What would be fine; empty if it is."""
+    """The good state; empty if the check passed."""
     fix: str = ""
-    """What to do on this platform and in this environment; empty if there is nothing to do."""
+    """The correction for this platform and environment; may be empty."""
     evidence: tuple[str, ...] = ()
-    """What it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +197,7 @@ class Check:
     subject: str
     """`tensorflow`, `gpu` or `fairness`."""
     source: str
-    """Where the rule is documented: a URL or the name of an interface."""
+    """Documentation of the rule: a URL or the name of an interface."""
     judge: Callable[[Facts], Finding]
 
     def __call__(self, facts: Facts) -> Finding:

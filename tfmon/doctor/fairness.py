@@ -199,7 +199,6 @@ def views(facts: Facts) -> Finding:
 
 
 def _samples(facts: Facts) -> list[GpuSample]:
-    """Return the samples of the GPUs that a program sees."""
     samples = (facts.sample_of(gpu) for gpu in visible_devices_of(facts))
     return [one for one in samples if one is not None]
 

@@ -47,12 +47,9 @@ class Roots:
     """Where the facts are read: on this machine, unless a test says otherwise."""
 
     root: Path = Path("/")
-    """The folder of /proc, /sys, /dev and /etc."""
     folder: Path | None = None
-    """The working directory."""
     environ: Mapping[str, str] | None = None
     library: str = LIBRARY
-    """File name of the driver's library."""
 
 
 HERE = Roots()
@@ -70,7 +67,8 @@ def gather(
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
-        running: The race that runs meanwhile; its probes know the other programs, its lanes not among them.
+        running: The race in progress; its probes know the load of programs other than its lanes.
+
     Thread: any; blocks.
     """
     environ = dict(os.environ if roots.environ is None else roots.environ)
@@ -122,7 +120,6 @@ def gather(
 
 
 def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | None:
-    """Open the libraries if there may be an NVIDIA GPU and a TensorFlow that could use it."""
     if facts.platform.system != "Linux" or not facts.has_nvidia:
         return None
     if facts.wheel is None or facts.wheel.has_cuda is False:
@@ -131,7 +128,7 @@ def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | Non
 
 
 WATCH_S = 0.3
-"""Shortest time over which the load of others is measured."""
+"""Shortest time for measuring the load of others."""
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
@@ -165,7 +162,6 @@ def _container(root: Path, environ: Mapping[str, str]) -> str:
 
 
 def _wsl(root: Path) -> int:
-    """Return the version of the Windows Subsystem for Linux, or 0; version 1 has a kernel of Windows."""
     if not in_wsl(root):
         return 0
     version = read_text(root / "proc/version")
@@ -221,7 +217,6 @@ def read_host(root: Path, others: OthersLoad) -> HostFacts:
 
 
 def _memory(root: Path) -> tuple[int, int]:
-    """Return the total and the available memory in bytes, within the limit of the container."""
     try:
         total, available = read_memory(root / "proc" if (root / "proc/meminfo").exists() else None)
     except OSError:

@@ -127,7 +127,6 @@ _NO_GPU: Known = (
         "use an older TensorFlow whose wheel has its compute capability",
     ),
 )
-"""Why TensorFlow runs without a GPU."""
 
 _DOUBTS: Known = (
     (
@@ -157,7 +156,6 @@ _DOUBTS: Known = (
         ":cuda",
     ),
 )
-"""Problems of a TensorFlow that works."""
 
 _HARMLESS = (
     (r"NUMA node.*negative value \(-1\)|could not open file to read NUMA node", "no NUMA node reported"),
@@ -166,7 +164,7 @@ _HARMLESS = (
     (r"rebuild TensorFlow with the appropriate compiler flags", "instructions found at run time"),
     (r"TF-TRT Warning: Could not find TensorRT", "no TensorRT, which training does not need"),
 )
-"""Messages that look like an error and are none."""
+"""Messages that look like an error but are harmless."""
 
 
 @check("import", "Import", TENSORFLOW, "import tensorflow, in a child")
@@ -260,7 +258,6 @@ _REMEDIES: dict[str, Callable[[Facts], str]] = {
 
 
 def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
-    """Return the first message of a table that a text contains."""
     for pattern, meaning, remedy in table:
         match = re.search(pattern, text, re.MULTILINE)
         if match is not None:
@@ -272,7 +269,6 @@ def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
 
 
 def _required(facts: Facts, name: str) -> str:
-    """Return a package with what TensorFlow allows of it."""
     return next((package(one) for one in requirements(facts) if one.name == name), name)
 
 

@@ -194,13 +194,11 @@ def _written(device: Gpu) -> str:
 
 
 def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return the capabilities of the given kinds: (8, 0) of "sm_80", (12, 0) of "compute_120"."""
     matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", one) for one in known)
     return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
 
 
 _CUDA = "and-cuda"
-"""TensorFlow's extra that brings the CUDA packages."""
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 

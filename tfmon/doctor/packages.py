@@ -123,7 +123,7 @@ def wsl(facts: Facts) -> Finding:
 
 _NONE = "no TensorFlow is installed"
 _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
-"""Distributions that `tensorflow` itself pulls in on some platforms."""
+"""Distributions that `tensorflow` requires on some platforms."""
 _NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
 
 

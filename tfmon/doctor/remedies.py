@@ -122,7 +122,6 @@ def other_python(facts: Facts) -> str:
 
 
 def _before(facts: Facts) -> str:
-    """Return the commands needed before pip can install here."""
     python = shlex.quote(facts.python.executable)
     if facts.python.managed:
         return f"{python} -m venv ~/tf && "

@@ -29,7 +29,7 @@ class Result:
     title: str
     subject: str
     source: str
-    """These four as in `Check`."""
+    """These four fields as in `Check`."""
     finding: Finding
 
 
@@ -38,20 +38,19 @@ class Diagnosis:
     """What all checks found."""
 
     python: str
-    """The examined interpreter."""
     results: tuple[Result, ...]
     tensorflow: str = ""
-    """Version of its TensorFlow, as it is installed; empty if unknown."""
+    """Version of its installed TensorFlow; empty if unknown."""
     imported: bool | None = None
-    """Whether TensorFlow could be imported; None if that was not tried."""
+    """Whether TensorFlow could be imported; `None` if not tried."""
     gpus: tuple[str, ...] | None = None
-    """The GPUs that TensorFlow lists; None if it was not imported."""
+    """The GPUs that TensorFlow lists; `None` if it was not imported."""
     devices: tuple[str, ...] = ()
     """The models of the GPUs that the driver lists."""
     no_gpu: Obstacle | None = None
-    """What keeps TensorFlow from the GPU, or None."""
+    """The reason if TensorFlow has no GPU."""
     seconds: float = 0.0
-    """How long gathering the facts took."""
+    """Duration of gathering the facts."""
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject that have one of the statuses; all without any."""

@@ -15,7 +15,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
-"""Readings by the name of their field in `HostSample`: a name is the same from source to screen."""
+"""Readings by the name of their field in `HostSample`."""
 
 T = TypeVar("T")
 
@@ -30,25 +30,23 @@ class Gpu:
     """A GPU, or an instance of one that is split up (MIG): what it is and how it is set; None is unknown."""
 
     index: int
-    """The number in `gpu:0`, counted from 0 over the visible GPUs, as TensorFlow counts; in a driver's list its
-    place there."""
+    """The number in `gpu:0`: TensorFlow's count of the visible GPUs from 0; in a driver's list the position
+    there."""
     uuid: str
-    """Given to a lane in CUDA_VISIBLE_DEVICES, so that it sees this GPU and no other."""
+    """Given to a lane in CUDA_VISIBLE_DEVICES, so that it sees only this GPU."""
     name: str
-    """The model, as the driver names it."""
     physical_gpu: int
     """The driver's number, which counts hidden GPUs too."""
     power_limit_w: float | None = None
-    """The power limit that is enforced."""
     part_of: str = ""
-    """For an instance the UUID of its GPU, whose `index` and `physical_gpu` it has."""
+    """For an instance the UUID of its GPU; `index` and `physical_gpu` are those of that GPU."""
     instances: tuple[Gpu, ...] | None = None
-    """Those of a GPU that is split up (MIG), so that only they can be used; None for a whole one."""
+    """The instances of a split GPU (MIG), which can only be used through them; `None` for a whole GPU."""
     power_default_w: float | None = None
     capability: tuple[int, int] | None = None
     """Compute capability of an NVIDIA GPU, such as (9, 0)."""
     exclusive: bool | None = None
-    """Its compute mode permits one process at most."""
+    """Whether its compute mode permits at most one process."""
 
     @property
     def split(self) -> bool:
@@ -60,7 +58,7 @@ class Probe(Protocol):
     """A source of readings. Thread: that of the probe's ticker for every method; only there may it block."""
 
     name: str
-    """Names the thread and the probe in messages, such as "host"."""
+    """Name of the thread and of the probe in messages, such as "host"."""
 
     def sample(self) -> Iterable[Event]:
         """Take one reading of everything. A value that cannot be read is `Missing`; it raises no error."""
@@ -116,12 +114,12 @@ class CounterRate:
 
 
 SLOW_NS = 50_000_000
-"""Reading something fast takes microseconds; the slowest calls by design, two of them, take 40 ms together."""
+"""Fast reads take microseconds; the slowest intended calls, two of them, take 40 ms together."""
 LEAST_S, MOST_S = 5.0, 60.0
 _SHARE = 0.01
-"""At most this share of the time is spent on something slow, as far as `MOST_S` permits."""
+"""Largest share of the time for a slow read, up to the limit `MOST_S`."""
 _AGAIN_NS = 15_000_000_000
-"""A read counts as slow if there was another slow one so short before: one alone may have waited for a core."""
+"""A read counts as slow if another slow one was this recent: a single one may have waited for a core."""
 
 
 @dataclass(slots=True)
@@ -168,16 +166,16 @@ class Backoff:
 
 
 Wait = Callable[[threading.Condition, float], object]
-"""Waits on a locked condition, for a number of seconds at most."""
+"""Waits on a locked condition, at most for a number of seconds."""
 
 
 class Ticker:
-    """Runs a probe in a daemon thread of its own.
+    """Runs a probe in a daemon thread, at fixed times.
 
-    Ticks are due at fixed times, however long the previous ones took. Those that are missed, because the machine
-    sleeps or a sample takes too long, are not made up for. The thread survives any error of the probe, whose
-    readings are then missing, and of the sink.
-    Thread: every method may be called from any thread; none waits for the probe, except `close`, briefly.
+    Missed ticks (the machine sleeps, or a sample takes too long) are skipped. The thread survives any error of the
+    probe, whose readings are then missing, and of the sink.
+
+    Thread: every method may be called from any thread; only `close` waits for the probe, briefly.
     """
 
     def __init__(
@@ -221,7 +219,6 @@ class Ticker:
         self._guard(self.probe.close)
 
     def _await_tick(self) -> bool:
-        """Wait for the next tick; return False once closed."""
         with self._changed:
             while not self._closed:
                 left_ns = self._due_ns - self._clock_ns()
@@ -234,7 +231,6 @@ class Ticker:
             return False
 
     def _skip_missed(self) -> None:
-        """Set the next tick to the first planned time that is still to come."""
         behind_ns = self._clock_ns() - self._due_ns
         if behind_ns >= 0:
             self._due_ns += (behind_ns // self._interval_ns + 1) * self._interval_ns

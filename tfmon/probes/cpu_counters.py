@@ -11,9 +11,9 @@ from tfmon.model.profile import CpuCounters
 from tfmon.model.readings import Missing
 
 COUNTED_S = 2
-"""Long enough for a slice of a lane that trains in turns with others."""
+"""Long enough for a slice of an interleaved lane."""
 INSTRUCTIONS, CYCLES, STALLED = EVENTS = ("instructions", "cycles", "stalled-cycles-backend")
-"""Names that `perf` has for every processor; the last one is not counted by all. Source: perf-list(1)."""
+"""Names of `perf` for every processor; some processors lack the last. Source: perf-list(1)."""
 NO_PERF = "the program perf is not installed (Debian: linux-perf)"
 NOT_SUPPORTED = "the processor's counters cannot be read here, as in most virtual machines"
 NOT_ALLOWED = "the system does not allow it: /proc/sys/kernel/perf_event_paranoid must be 2 or less"
@@ -38,7 +38,6 @@ def count(pid: int) -> CpuCounters | Missing:
 
 @functools.cache
 def _obstacle() -> str:
-    """Return why nothing can be counted on this machine, found by counting in a program that ends at once."""
     counted = _perf("--", "true")
     return counted.reason if isinstance(counted, Missing) else "" if CYCLES in counted else NOT_SUPPORTED
 

@@ -48,17 +48,16 @@ class GpuSearch:
     """The result of a search for GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
-    """The visible ones in the order of their `index`; a lane cannot use those that are split up."""
+    """The visible GPUs by `index`; a lane cannot use those that are split up."""
     instances: tuple[Gpu, ...] = ()
-    """Instances of GPUs that are split up (MIG); a lane is given one by its UUID."""
+    """Instances of split GPUs (MIG); a lane is given one by its UUID."""
     reason: str = ""
-    """Why there is none, in one line; empty if there is one."""
+    """Why there is no GPU, in one line; empty if there is one."""
     hint: str = ""
-    """What to do about it; may be empty."""
     note: str = ""
-    """What may be wrong about the GPUs found; mostly empty."""
+    """A possible problem of the GPUs; usually empty."""
     driver: str = ""
-    """Version of the NVIDIA driver; empty if there is none."""
+    """Version of the NVIDIA driver; may be empty."""
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
@@ -92,11 +91,11 @@ def read_visibility(
 ) -> GpuVisibility:
     """Return the facts of the GPUs.
 
-    Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence
-    mode the first call takes seconds.
+    Takes milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence mode
+    the first call takes seconds.
 
-    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci.
-    Thread: any; the driver is called in a thread of its own, which is abandoned if the driver hangs.
+    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci. Thread: any; calls the
+    driver in another thread, which is abandoned if it hangs.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
@@ -142,7 +141,6 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
 
 
 def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
-    """Return the AMD GPUs, or why none of them can be used."""
     if wheel is not None and not wheel.rocm:
         result = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
         return GpuSearch(reason=result, hint="install tensorflow-rocm as AMD's ROCm documentation says")
@@ -170,7 +168,7 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
 
 
 def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
-    """Return the GPUs that the driver lists, why it lists no more, and its version. Shuts NVML down again."""
+    """Return the driver's GPUs, the reason if some are missing, and its version. Shuts NVML down again."""
     import ctypes  # late: a machine without a GPU should start fast
 
     try:
@@ -191,7 +189,7 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
 
 
 def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:  # noqa: ANN401 - opaque
-    """Return a GPU with its instances and with how it is set.
+    """Return a GPU with its instances and settings.
 
     Source: `nvmlDeviceGetEnforcedPowerLimit`, `nvmlDeviceGetPowerManagementDefaultLimit` (mW),
     `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetComputeMode`.
@@ -225,7 +223,7 @@ def _is_gpu_on_bus(root: Path) -> bool:
 
 
 BEFORE_S = 5.0
-"""How many of the last seconds the load is the mean of, as far as the driver keeps it."""
+"""The load is the mean of this many last seconds, if the driver keeps them."""
 TIMEOUT_S = 10.0
 """Without persistence mode, the first call of the driver takes seconds."""
 
@@ -248,9 +246,9 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
-    """Return one sample of each GPU, with its load of the last seconds and who is on it.
+    """Return one sample of each GPU, with its load of the last seconds and its processes.
 
-    Thread: any; a driver that hangs is left alone in a thread of its own, and the samples then have no reading.
+    Thread: any; the driver runs in another thread. If it hangs, the samples have no reading.
     """
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:

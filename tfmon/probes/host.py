@@ -16,10 +16,9 @@ from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
 
 
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:
-    """Return the processes of each root's tree.
+    """Return the processes of each root's tree: the root, its descendants, and its group and session.
 
-    A tree has the root, its descendants, and every process of the group or session that the root leads. So a
-    grandchild whose parent has ended still counts, unless it left both.
+    So a grandchild whose parent has ended still counts, unless it left group and session.
     """
     children: dict[int, list[int]] = defaultdict(list)
     led: dict[int, list[int]] = defaultdict(list)
@@ -41,11 +40,11 @@ def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[
 
 
 def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s: float) -> float:
-    """Return the CPU time a tree used between two samples, its reaped children included.
+    """Return the CPU time that a tree used between two samples, including its reaped children.
 
-    The CPU time of a child that ended in between moves to the parent that waited for it; what was already
-    counted of it is subtracted. A process seen for the first time counts if it started later than `newborn_s`;
-    an older one counts only from now on, because it is unknown when it used its time.
+    The CPU time of a child that ended in between moves to the parent that waited for it; the part that was already
+    counted is subtracted. A new process counts if it started later than `newborn_s`; an older one counts from now
+    on, because nobody knows when it used its time.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():
@@ -68,7 +67,6 @@ def _same(one: Usage, other: Usage | None) -> bool:
 
 
 def _living_ancestor(usage: Usage, before: Mapping[int, Usage], now: Mapping[int, Usage]) -> int:
-    """Return the nearest ancestor that is still there, or some pid outside the tree."""
     pid = usage.parent
     for _ in before:
         ancestor = before.get(pid)
@@ -90,7 +88,6 @@ class Tree:
         self._root: Row | None = None
         self._before: dict[int, Usage] = {}
         self._before_s: float | None = None
-        """When that was read, on the clock of the process table."""
 
     def adopt(self, members: Mapping[int, Row]) -> None:
         """Record the members of the tree: none once the pid of the lane is another process."""
@@ -101,11 +98,11 @@ class Tree:
         self._members = dict(members)
 
     def measure(self, processes: Processes, at_ns: int) -> TreeSample | None:
-        """Return the use by the tree since the previous sample; None without any process left.
+        """Return the use by the tree since the previous sample; `None` without any process left.
 
         Units: CPU in percent of one core over the time since the previous sample (steps of 1 % per process at one
-        sample a second); memory in bytes, now. The time of a child that was never seen alive counts when
-        it is reaped.
+        sample a second); memory in bytes, now. The time of a child that was never seen alive counts when it is
+        reaped.
         """
         now = self._read(processes)
         alive = {pid: usage for pid, usage in now.items() if not usage.ended}
@@ -133,7 +130,6 @@ class Tree:
         return usages
 
     def _cpu_pct(self, now: dict[int, Usage], now_s: float) -> tuple[Reading, Reading]:
-        """Return the CPU, and how long its threads waited for a core, since the previous sample."""
         before, before_s = self._before, self._before_s
         if before_s is None:
             self._before, self._before_s = now, now_s
@@ -155,12 +151,12 @@ class Tree:
 
 
 SCAN_EVERY_S = 3.0
-"""How often the process table is read to find new children."""
+"""How often the process table is searched for new children."""
 PORTS_EVERY_NS = 10_000_000_000
-"""How often the ports of lanes are looked up. For each process the kernel walks through its table of connections,
-which is larger the more memory there is: with 126 GiB and six processes that took 33 ms."""
+"""How often the ports of lanes are read. For each process the kernel walks through its table of connections, which
+grows with the memory: 33 ms with 126 GiB and six processes."""
 SCAN_SHARE = 300
-"""On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
+"""Reading the table takes at most 1 / 300 of the time, so it is rarer on a machine with many processes."""
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -205,8 +201,8 @@ class HostProbe:
         """Sample the machine and the processes of the lanes.
 
         Args:
-            lanes: Returns the pid of each lane's first process by the lane's name. A blank name is a process
-                that is not a lane yet: it has no sample, and does not count as the load of others.
+            lanes: Returns the pid of each lane's first process by lane. A blank name is a process that is not yet
+                a lane: it has no sample, and is not part of the load of others.
         """
         self._lanes = lanes
         self._processes, self._no_processes = processes, Missing("")
@@ -243,7 +239,7 @@ class HostProbe:
             yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
     def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
-        """Return the files and ports that are new of a lane; Python does not see those of libraries."""
+        """Return the new files and ports of a lane; Python does not see those of libraries."""
         known = self._used.setdefault(sample.lane, {})
         uses = (use for pid in sample.pids for use in uses_of(pid, ports=ports).items())
         new = {name: use for name, use in uses if name not in known}
@@ -260,7 +256,6 @@ class HostProbe:
         """Release nothing: no driver is open."""
 
     def _unknown_trees(self, at_ns: int, missing: Missing) -> Iterable[TreeSample]:
-        """Return a sample without readings of every lane, with the processes that were counted last."""
         for tree in (tree for tree in self._trees.values() if tree.lane.strip()):
             yield TreeSample(
                 lane=tree.lane, at_ns=at_ns, cpu_pct=missing, private_bytes=missing, processes=tree.processes
@@ -290,7 +285,6 @@ class HostProbe:
         return HostSample(at_ns=at_ns, **readings)
 
     def _follow(self, lanes: Mapping[str, int]) -> bool:
-        """Drop the trees of lanes that ended, add new ones, and look for children if due; return whether so."""
         kept = {name: tree for name, tree in self._trees.items() if lanes.get(name) == tree.pid}
         fresh = {name: Tree(name, pid) for name, pid in lanes.items() if name not in kept}
         self._trees = {**kept, **fresh}

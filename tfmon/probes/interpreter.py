@@ -21,17 +21,16 @@ from tfmon.model.codec import clean
 from tfmon.model.limits import read_text
 
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
-"""Names what a TensorFlow was built with."""
+"""The file with the build information of a TensorFlow."""
 BUILDS = frozenset((
     "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
 ))  # fmt: skip
-"""Distributions that install the package `tensorflow`."""
 _DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
 NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
-"""First line of every script for the interpreter: nothing is imported from the working directory."""
+"""First line of every script for the interpreter: the working directory is not on the path."""
 
 _DESCRIBE = (
     NO_CWD
@@ -75,10 +74,9 @@ class Interpreter:
 
     executable: str
     error: str = ""
-    """Why it does not answer; empty if it does."""
     version: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
-    """The processor it was built for, such as "x86_64"."""
+    """The processor that it was built for, such as "x86_64"."""
     bits: int = 64
     free_threaded: bool = False
     prefix: str = ""
@@ -87,7 +85,6 @@ class Interpreter:
     pip: bool = True
     conda: bool = False
     uv: bool = False
-    """Its environment was made by uv."""
     managed: bool = False
     """The system does not permit pip to install into it."""
     libc: str = ""
@@ -99,10 +96,9 @@ class Distribution:
     """An installed package."""
 
     name: str
-    """In lower case and with dashes."""
+    """In lower case, with dashes."""
     version: str
     folder: str
-    """Its `.dist-info` folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +123,13 @@ class Wheel:
     distribution: str
     """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" without metadata."""
     version: str
-    """Its version, or "" without metadata."""
     has_cuda: bool | None
-    """Whether it was built for NVIDIA GPUs; None if its files do not say."""
+    """Whether it was built for NVIDIA GPUs; `None` if its files do not say."""
     metal: str
-    """Version of tensorflow-metal beside it, or "" without."""
+    """Version of tensorflow-metal beside it; empty without."""
     python: str = ""
     """Version of the interpreter; empty if it was not started."""
     rocm: bool = False
-    """Whether it was built for AMD GPUs."""
 
 
 def run_script(
@@ -167,9 +161,9 @@ def run_script(
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Return the facts of an interpreter; `error` says why it does not answer.
+    """Return the facts of an interpreter; `error` is the reason if it does not answer.
 
-    Source: its `sys`, `platform` and `os` modules, in a process of its own; takes about 30 ms.
+    Source: its `sys`, `platform` and `os` modules, in a new process; takes about 30 ms.
     """
     executable = str(python)
     try:
@@ -193,8 +187,8 @@ def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
 
     Args:
         alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
-    Source: the order in which Python looks,
-    https://docs.python.org/3/reference/import.html#the-path-based-finder.
+
+    Source: https://docs.python.org/3/reference/import.html#the-path-based-finder.
     """
     here = Path(folder)
     package = here / "tensorflow"
@@ -234,7 +228,6 @@ def read_build(home: str | Path, distributions: Sequence[Distribution], name: st
 
 
 def _build_info(home: Path) -> dict[str, object]:
-    """Return the build information of a TensorFlow; empty where its file cannot be read."""
     match = re.search(r"\((\[.*\])\)", read_text(home / BUILD_INFO), re.DOTALL)
     try:
         return dict(ast.literal_eval(match[1])) if match is not None else {}

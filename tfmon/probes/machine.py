@@ -35,8 +35,8 @@ _ARM_CORES = {
 def read_machine(root: Path = Path("/")) -> Machine:
     """Return the facts of this machine without a GPU driver; takes a few milliseconds.
 
-    Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`, the quota
-    as in `quota_cores`; /proc/sys/kernel/random/boot_id, on macOS `sysctl kern.bootsessionuuid`.
+    Source: uname, sysconf, `read_cpu_name`, `read_usable_cores`, `quota_cores`; /proc/sys/kernel/random/boot_id,
+    on macOS `sysctl kern.bootsessionuuid`.
     """
     cores = os.cpu_count() or 1
     uname = os.uname()
@@ -81,10 +81,10 @@ def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
 
 
 def read_cpu_name(root: Path = Path("/")) -> str:
-    """Return the model of the CPU, or "" if unknown.
+    """Return the model of the CPU; empty if unknown.
 
-    Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS
-    `sysctl machdep.cpu.brand_string`.
+    Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS `sysctl
+    machdep.cpu.brand_string`.
     """
     if sys.platform == "darwin":
         return _ask_sysctl("machdep.cpu.brand_string")
@@ -140,11 +140,11 @@ class Load:
     """What the machine has used."""
 
     busy_s: float
-    """CPU time of all cores since the machine was started, without idle, disk wait and stolen time."""
+    """CPU time of all cores since the machine started, without idle, disk wait and stolen time."""
     used_bytes: int
     total_bytes: int
     stolen_s: float | None = None
-    """CPU time that the hypervisor gave to others; None if unknown."""
+    """CPU time that the hypervisor gave to other machines; `None` if unknown."""
 
 
 def need_psutil() -> Any:  # noqa: ANN401 - it has no types
@@ -158,8 +158,8 @@ def need_psutil() -> Any:  # noqa: ANN401 - it has no types
 def read_load(proc: Path | None = None) -> Load:
     """Read the machine's CPU time and memory.
 
-    Raises: OSError where the system gives none; NoReadingError without psutil.
-    Source: /proc/stat; elsewhere psutil `cpu_times()`; memory as in `read_memory`.
+    Raises: OSError if the system gives none; NoReadingError without psutil. Source: /proc/stat; on other systems
+    psutil `cpu_times()`; memory as in `read_memory`.
     """
     total, available = read_memory(proc)
     if proc is None and sys.platform != "linux":
@@ -176,10 +176,10 @@ def read_load(proc: Path | None = None) -> Load:
 
 
 def read_memory(proc: Path | None = None) -> tuple[int, int]:
-    """Return the machine's memory, and how much of it a program could get now, in bytes.
+    """Return the machine's memory and the part that a program could get now, in bytes.
 
-    Raises: OSError where the system does not say; NoReadingError without psutil.
-    Source: `limits.read_memory`; elsewhere psutil `virtual_memory()`.
+    Raises: OSError if the system does not report it; NoReadingError without psutil. Source: `limits.read_memory`;
+    on other systems psutil `virtual_memory()`.
     """
     if proc is None and sys.platform != "linux":
         system = need_psutil().virtual_memory()
@@ -191,9 +191,9 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
 
 
 def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
-    """Return the bytes read from and written to swap since the machine was started; None if unknown.
+    """Return the bytes read from and written to swap since the machine started; `None` if unknown.
 
-    Source: /proc/vmstat, `pswpin` and `pswpout`; elsewhere psutil `swap_memory()`.
+    Source: /proc/vmstat, `pswpin` and `pswpout`; on other systems psutil `swap_memory()`.
     """
     try:
         if proc is None:

@@ -12,7 +12,8 @@ from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
 
 LIBRARY = "libnvidia-ml.so.1"
 AMD_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""What ROCm reads, each from what the one before leaves. Source: AMD's "GPU isolation techniques"."""
+"""The variables of ROCm; each selects from the result of the one before. Source: AMD's "GPU isolation
+techniques"."""
 _INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 
@@ -21,9 +22,7 @@ class Obstacle:
     """What keeps TensorFlow from every GPU."""
 
     reason: str
-    """In one line."""
     hint: str = ""
-    """What to do about it; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +32,20 @@ class GpuVisibility:
     system: str
     machine: str
     visible: str | None = None
-    """CUDA_VISIBLE_DEVICES."""
     order: str | None = None
-    """CUDA_DEVICE_ORDER."""
     physical_gpus: tuple[Gpu, ...] = ()
-    """What the NVIDIA driver lists."""
     driver: str = ""
     """Version of the NVIDIA driver's library; empty if unknown."""
     failure: NvmlFailure | None = None
-    """Why the driver lists nothing, or not every GPU."""
+    """Why the driver lists no GPU, or not all."""
     answered: bool = True
     """False when the driver took too long."""
     driver_loaded: bool = False
-    """The kernel module is loaded."""
     gpu_on_bus: bool = False
-    """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
+    """An NVIDIA GPU is on the PCI bus; only read if the driver lists none."""
     amd_gpus: tuple[Gpu, ...] = ()
-    """What the kernel lists for computing."""
     amd_variable: str = ""
-    """The variable that may hide some of them; empty where none is set."""
+    """The variable that may hide some of them; empty if none is set."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -158,10 +152,11 @@ def doubt(visibility: GpuVisibility) -> str:
 
 
 def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
-    """Return the places in `uuids` of the visible GPUs, in the order a program counts them.
+    """Return the indices in `uuids` of the visible GPUs, in the order in which a program counts them.
 
-    Unset shows all and "" none. Numbers or UUIDs (their beginnings, if unique) are read up to the first one
-    that names no GPU or changes from one kind to the other; a GPU named twice shows none at all.
+    Unset shows all and "" none. Numbers or UUIDs (or unique beginnings) are read up to the first entry without a
+    GPU or of the other kind; if a GPU is listed twice, none is visible.
+
     Source: CUDA C++ Programming Guide, "CUDA environment variables".
     """
     if value is None:

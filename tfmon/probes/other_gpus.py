@@ -105,7 +105,6 @@ class AppleProbe(_Probe):
         return next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), NO_GPU)
 
     def _ioreg(self) -> list[Node] | Missing:
-        """Return the registry's entries of GPUs; `ioreg` prints nothing if there are none."""
         environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
         try:
             answer = subprocess.run(
@@ -158,7 +157,7 @@ _AMD = 0x1002
 
 
 def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
-    """Return all AMD GPUs that this user may compute on, each with its folder in /sys, as ROCm counts.
+    """Return all AMD GPUs that this user may compute on, each with its folder in /sys, in ROCm's order.
 
     Source: /sys/class/kfd/kfd/topology/nodes, which lists processors, too; /sys/class/drm.
     """
@@ -217,7 +216,7 @@ def _load(without: GpuSample, busy: Reading, source: str) -> GpuLoad:
 
 
 def _number_in(path: Path, scale: float = 1.0) -> Reading:
-    """Return the number in a file times `scale`; a file that is there may still fail, as with a sleeping GPU."""
+    """Return the number in a file times `scale`. Reading may fail even if the file exists (a sleeping GPU)."""
     try:
         return float(path.read_text(encoding="utf-8")) * scale
     except FileNotFoundError:

@@ -12,17 +12,15 @@ from tfmon.model.gpu import ProcessName
 from tfmon.probes.processes import read_file, read_stat
 
 LONGEST = 300
-"""Characters of a command line; the rest is cut off."""
 KEPT_S = 30.0
-"""How long a name is believed: a process may run another program by then."""
+"""Lifetime of a name: the process may run another program later."""
 _MOST_PARENTS = 64
 
 
 class ProcessNames:
-    """Reads users and command lines, and keeps them while their processes live.
+    """Reads users and command lines, and keeps them while their processes live. Thread: one.
 
     Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat; nothing on other systems.
-    Thread: one.
     """
 
     def __init__(
@@ -39,7 +37,7 @@ class ProcessNames:
         self._clock_s = clock_s
         self._user_of = user_of or _user_of
         self._known: dict[int, tuple[float, ProcessName]] = {}
-        """Until when a name is believed, and the name."""
+        """Expiry and name."""
 
     def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
         """Return the names of processes; one that is gone, or that this user may not see, is missing."""
@@ -65,7 +63,6 @@ class ProcessNames:
         return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
 
     def _is_ours(self, pid: int) -> bool:
-        """Return whether a process descends from this one; lanes do."""
         for _ in range(_MOST_PARENTS):
             if pid == self._own_pid:
                 return True

@@ -19,12 +19,12 @@ MACOS = sys.platform == "darwin"
 MOST_THREADS = 64
 """Threads of a process whose waits are read: 5 µs each."""
 WHOLE_EVERY_S = 30.0
-"""How often all processes are read, and not only those that are new."""
+"""How often all processes are read, not only the new ones."""
 ENDED = Missing("the process has ended")
 _LIBPROC = "/usr/lib/libproc.dylib"
 _RUSAGE_INFO_V4 = 4
 _BUFFER_BYTES, _FOOTPRINT_AT = 1024, 72
-"""`proc_pid_rusage`: the version of its structure, a size that suffices, and the offset of `ri_phys_footprint`."""
+"""`proc_pid_rusage`: the size of the buffer, and the offset of `ri_phys_footprint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Row:
     pid: int
     parent: int
     group: int
-    """Process group; the pid of the process that leads it."""
+    """Process group: the pid of its leader."""
     session: int
     started_s: float
-    """On the clock of `Processes.now_s`. Together with the pid it tells one process from all others."""
+    """On the clock of `Processes.now_s`. Identifies the process together with the pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,16 @@ class Usage:
     parent: int
     started_s: float
     own_s: float
-    """CPU time of its threads."""
     reaped_s: float
-    """CPU time of children, and of their children, that ended and were waited for. 0 where the system has none."""
+    """CPU time of reaped descendants; 0 if the system does not report it."""
     private_bytes: Reading
     """Memory that it shares with no file and no other process."""
     ended: bool
     """True for a zombie: a process that has ended and was not waited for. It uses no memory."""
     waited_s: float | None = None
-    """How long its threads were ready and waited for a core; None where that is not reported."""
+    """Time in which its threads were ready and waited for a core; `None` if not reported."""
     signal: int = 0
-    """Of a zombie that a signal ended, the number of that; 0 for none, and where it is not reported."""
+    """The signal that ended a zombie; 0 if none did or it is not reported."""
 
 
 class Processes(Protocol):
@@ -79,7 +78,7 @@ def process_table() -> Processes:
 
 
 class LinuxProcesses:
-    """Reads /proc itself: psutil would open several files for what is in one.
+    """Reads /proc directly: psutil would open several files for the same data.
 
     Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages), and the
     time in the run queue of each thread in /proc/PID/task/TID/schedstat.
@@ -100,9 +99,9 @@ class LinuxProcesses:
         return self._now_s() if self._now_s is not None else time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def rows(self) -> dict[int, Row]:
-        """Return the whole table, by pid; of processes that were there before, what was read a while ago at most.
+        """Return the table by pid; rows of older processes may have the values of an earlier reading.
 
-        A process that loses its parent, or takes the pid of another, is seen as such within `WHOLE_EVERY_S`.
+        A process that loses its parent, or takes another's pid, is noticed within `WHOLE_EVERY_S`.
         """
         now_s = self.now_s()
         if now_s - self._whole_at_s >= WHOLE_EVERY_S:
@@ -148,7 +147,6 @@ class LinuxProcesses:
         )
 
     def _waited_s(self, pid: int) -> float | None:
-        """Return how long the threads of a process waited for a core; None where that is not reported."""
         tasks = f"{self._root}/{pid}/task"
         try:
             threads = os.listdir(tasks)[:MOST_THREADS]  # noqa: PTH208 - quicker
@@ -252,7 +250,6 @@ class PsutilProcesses:
 
 
 def _group(pid: int) -> tuple[int, int]:
-    """Return process group and session, or 0."""
     try:
         return os.getpgid(pid), os.getsid(pid)
     except OSError:
@@ -265,10 +262,10 @@ def _library() -> Any:  # noqa: ANN401 - ctypes has no types
 
 
 def read_footprint(pid: int) -> int | None:
-    """Return the bytes that only this process has on macOS, in memory or compressed; None if unknown.
+    """Return the bytes that only this process has on macOS, in memory or compressed; `None` if unknown.
 
-    It is the figure of Activity Monitor, with what the process has allocated for the GPU.
-    Source: `proc_pid_rusage`, `ri_phys_footprint` of rusage_info_v4; only for processes of the same user.
+    Activity Monitor shows the same figure. It includes memory that the process has allocated for the GPU. Source:
+    `proc_pid_rusage`, `ri_phys_footprint` of rusage_info_v4; only for processes of the same user.
     """
     buffer = (ctypes.c_uint8 * _BUFFER_BYTES)()
     try:

@@ -24,7 +24,7 @@ from tfmon.model.views import (
 )
 
 COPY_BYTES = 200 * 2**20
-"""A folder of this size is copied for each lane, where no setting says otherwise."""
+"""A folder of at most this size is copied for each lane, unless a setting overrides it."""
 TRIAL_S = 10.0
 
 
@@ -96,7 +96,6 @@ def why_no_overlay(folder: str, base: Path) -> str:
 
 
 def _foreign(folder: str) -> str:
-    """Return which file or folder of another user or group this user may write; empty for none."""
     ids = os.geteuid(), os.getegid()
     for path, result in entries(Path(folder)):
         if (result.st_uid, result.st_gid) != ids and not stat.S_ISLNK(result.st_mode) and os.access(path, os.W_OK):

@@ -70,8 +70,9 @@ def read_profile(
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts: bool = False) -> Profile:
     """Return the profile of the captured steps of a trace; with `parts`, the whole step in parts, and memory.
 
-    `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
-    Apple's, only what the host did is told. `marker` names the steps; empty for what marks most of them.
+    Args:
+        on_gpu: The lane trains on a GPU. If the trace has no GPU (Apple's plugin), only the host's part is there.
+        marker: Name of the step markers; empty for the most frequent one.
 
     Raises: TraceError when no step is marked.
     """
@@ -121,7 +122,7 @@ def _mode(loop: LoopThread) -> Mode:
 
 
 def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
-    """Split the step; `runs` are its operations on the CPU, None if it runs elsewhere."""
+    """Split the step; `runs` are its operations on the CPU, or `None` if it runs on another device."""
     if not loop.known:
         return NO_STEP
     per_step = loop.per_step
@@ -140,7 +141,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
-    """Return the time that the loop was outside of pipeline and step: while a GPU worked, and otherwise."""
+    """Return the time of the loop outside of pipeline and step: while a GPU worked, and otherwise."""
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
     if not gpus:
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
@@ -151,7 +152,6 @@ def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[
 
 
 def _drain(loop: LoopThread) -> Times:
-    """Return the time after the last step in which the loop had nothing to do but to wait for the device."""
     tail = unite([(max(end for _, end in loop.steps), loop.window[0][1])])
     return without(without(tail, loop.input), loop.calls)
 

@@ -14,11 +14,11 @@ from tfmon.profile.trace import Interval, Plane, Space, Stat, Times, TraceEvent,
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"
-"""Other lines of a GPU's plane are made from these by the profiler: steps, modules, names."""
+"""The profiler makes the other lines of a GPU's plane from these: steps, modules, names."""
 _KIND = re.compile(r"\bkind:(\w+)")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d{1,18})")
 _ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
-"""In the name of a kernel, or the type of its operation, that adds values up over several GPUs."""
+"""In the name of a kernel or operation that adds values up over several GPUs."""
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
 _LAUNCH = "correlation_id"
@@ -30,7 +30,7 @@ Source: traces of JAX 0.11 on an H100.
 _HOST = "/host:"
 COPIES = {"h2d": "copies from the host", "d2h": "copies to the host"}
 COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
-"""Layers: work of one counts for the time of a step where nothing of those before it runs."""
+"""Layers: a layer counts for the time of a step while no layer before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,17 @@ class GpuTrace:
 
     name: str
     kernels: Times
-    """And all else but copies from or to the host."""
+    """And all other work except copies from or to the host."""
     computing: Times
-    """The kernels without those of an all-reduce."""
+    """The kernels without all-reduce."""
     h2d: Times
     d2h: Times
     sizes: dict[str, list[tuple[int, int | None]]]
-    """When each copy from the host (h2d) and to the host (d2h) began, and its bytes if they are told."""
+    """Beginning and bytes (if known) of each copy from the host (h2d) and to the host (d2h)."""
     runs: tuple[OpRun, ...]
     copying: tuple[OpRun, ...]
-    """The copies from and to the host as runs."""
     starts: dict[Stat, int]
-    """When work began, by the number that its launch on the host has as well."""
+    """Beginning of the work, by a number that its launch on the host shares."""
 
     @property
     def until_ps(self) -> int:
@@ -108,7 +107,6 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
 
 
 def _read(plane: Plane) -> GpuTrace:
-    """Return the work of a device in the layers of `parts`: computing, adding values up, copies."""
     kernels: list[Interval] = []
     computing: list[Interval] = []
     copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
@@ -163,7 +161,6 @@ def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
 
 
 def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
-    """Yield the queue and the event of all that the device did."""
     for line in plane.lines:
         if line.name.startswith(_QUEUE):
             for event in line.events:
@@ -171,7 +168,7 @@ def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
 
 
 def _way(event: TraceEvent) -> str:
-    """Return whether it is a copy from the host (h2d) or to the host (d2h); empty for all else."""
+    """Return the direction of a copy: from the host (h2d) or to the host (d2h); empty for other work."""
     if not event.name.lower().startswith("memcpy"):
         return ""
     match = _KIND.search(str(event.stats.get(_DETAILS, "")))
@@ -180,10 +177,10 @@ def _way(event: TraceEvent) -> str:
 
 
 def _title(event: TraceEvent) -> tuple[str, str]:
-    """Return the operation that a kernel was launched for and its type; else the kernel's own name for both.
+    """Return name and type of the operation that launched a kernel, or the kernel's name twice.
 
-    Of what XLA compiled it is the path in the model, where the trace has it, or XLA's operation. All kernels of a
-    CUDA graph have the graph's name in the place of their operation's.
+    For XLA it is the path in the model, or XLA's operation. All kernels of a CUDA graph have the name of the
+    graph.
     """
     named = parse(str(event.stats.get("tf_op", "")))
     if named is not None:

@@ -34,7 +34,6 @@ _RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecut
 _SINGLE = ("EagerExecute", *_RUNTIME)
 _AWAITS_XLA = "BlockUntilReady"
 _JAX = "PjitFunction("
-"""JAX calls a compiled function."""
 _COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
 _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
@@ -45,9 +44,9 @@ class FunctionBuild:
 
     function: str
     span: Interval
-    """The whole call: what it took beside its operations is part of the cost."""
+    """The whole call; its time beside its operations is part of the cost."""
     cost_ps: int
-    """Building the graph, or XLA's own work; 0 where the trace does not tell it."""
+    """Building the graph, or XLA's own work; 0 if the trace lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +59,16 @@ class LoopThread:
     """From the first step's beginning to the last one's end; one interval."""
     input: Times
     calls: Times
-    """In the step's call as its marker says; without one in a tf.function, or if `eager`, outside of the input."""
+    """In the step's call by its marker; without one in a tf.function, or if `eager`, outside of the input."""
     eager: bool
     known: bool
-    """The trace shows how the step ran: as a tf.function or as single operations."""
+    """Whether the trace shows how the step ran: as a tf.function or as single operations."""
     xla: bool
     runtime: Times
-    """In the calls, where TensorFlow's runtime was at work."""
+    """Time in the calls in which TensorFlow's runtime worked."""
     awaits_xla: Times
-    """In the calls, where it waited for XLA's threads: pieces of operations that run there have no name."""
+    """Waits in the calls for XLA's threads: pieces of operations that run there have no name."""
     traced: Times
-    """In calls that traced."""
     tracings: tuple[FunctionBuild, ...]
     compilings: tuple[FunctionBuild, ...]
 
@@ -132,7 +130,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
 
 
 def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
-    """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
+    """Return the time from each step's beginning to its call, in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, result in firsts for call in result)
 
@@ -169,13 +167,12 @@ def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 
 def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[TraceEvent]:
-    """Return those of a line's events that begin in an interval."""
     first = bisect_left(events, (start_ps,))
     return events[first : bisect_left(events, (end_ps,), lo=first)]
 
 
 def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
-    """Find the calls that traced; a function traced while another one is built is part of that."""
+    """Find the calls that traced; a function traced during another tracing is part of it."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
         own = _lying_in(building, call.start_ps, call.end_ps)
@@ -183,7 +180,7 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
 
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
-    """Find what XLA compiled: all of its work within one call is one compilation."""
+    """Find the compilations of XLA: all its work in one call is one compilation."""
     result = outermost(event for event in events if _COMPILE.fullmatch(event.name))
     if not result:
         return

@@ -1,10 +1,10 @@
-"""The peak of an allocator's memory during the captured steps, and which operations had allocated it.
+"""The peak of an allocator's memory during the captured steps, and the operations that had allocated it.
 
-TensorFlow's BFC allocators write an event into the trace for each block that they hand out and get back, with what
-they have handed out after it. A GPU has one of its own; on the CPU oneDNN's is one for larger blocks.
+TensorFlow's BFC allocators write an event for each block that they allocate or free, with the total after it. Each
+GPU has one; on the CPU oneDNN has one for larger blocks.
 
-Source: `MemoryAllocation` and `MemoryDeallocation` in traces of TensorFlow 2.21. Their `bytes_reserved` is 0
-whatever the allocator's pool is, so its size is not in a trace.
+Source: `MemoryAllocation` and `MemoryDeallocation` in traces of TensorFlow 2.21. Their `bytes_reserved` is always
+0, so the size of the pool is not in a trace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_GPU_EVENTS = Missing("the GPU's allocator reports nothing; TensorFlow's BFC a
 _GPU = re.compile(r"GPU_(\d+)_bfc")
 _ON_CPU = {"mklcpu": f"{CPU} in blocks from 256 KiB on", "cpu": CPU, "bfc_cpu_allocator_for_gpu": CPU}
 _FUNCTION = re.compile(r"__inference_(.+)_\d+")
-"""What XLA compiled allocates under the name of its function, whose number differs between processes."""
+"""XLA allocates under the name of its function, whose number differs between processes."""
 
 
 class _Change(NamedTuple):
@@ -38,12 +38,11 @@ class _Change(NamedTuple):
 
     at_ps: int
     bytes: int
-    """Negative where it came back."""
+    """Negative if it was freed."""
     after_bytes: int
-    """What the allocator has handed out then."""
+    """Allocated bytes after it."""
     address: int
     feeds: bool
-    """Whether the input pipeline did it."""
     stats: Mapping[str, Stat]
 
     @property
@@ -72,13 +71,13 @@ def _is_gpu(peak: MemoryPeak) -> bool:
 
 
 def _place(allocator: str) -> str:
-    """Return the device of an allocator; its own name for any other, as that of memory for copies to a GPU."""
+    """Return the device of an allocator; other allocators, such as the one of copies to a GPU, keep their name."""
     gpu = _GPU.fullmatch(allocator)
     return f"GPU:{gpu[1]}" if gpu else _ON_CPU.get(allocator, allocator[:LONGEST_NAME])
 
 
 def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
-    """Yield the allocator and what it handed out or got back; events that lack a number are skipped."""
+    """Yield the allocator and its change; events without one of the numbers are skipped."""
     lines = host_lines(space)
     started = {event.stats.get("id", "") for line in lines for event in line.events if event.name == RUN_ASYNC}
     for line in lines:
@@ -96,13 +95,12 @@ def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
 
 
 def _number(stats: Mapping[str, Stat], name: str) -> int:
-    """Return a whole number; -1 where there is none."""
     value = stats.get(name)
     return value if isinstance(value, int) else -1
 
 
 def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | None:
-    """Return the last peak in the window, most of which has a name; None where the allocator did nothing then."""
+    """Return the last peak in the window with the most known operations; `None` if the allocator did nothing."""
     changes.sort(key=attrgetter("at_ps"))
     within = [
         (change.after_bytes + max(0, -change.bytes), number)
@@ -133,7 +131,7 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
 
 
 def _by_operation(present: Collection[_Change]) -> tuple[Allocated, ...]:
-    """Return the blocks by their operation, the most memory first; the least are one entry."""
+    """Return the blocks by operation, the largest first; the smallest ones are one entry."""
     groups: dict[str, list[_Change]] = {}
     for change in present:
         groups.setdefault(change.operation, []).append(change)

@@ -14,7 +14,7 @@ from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine
 
 Function: TypeAlias = Stat | None
-"""The number by which the executor knows one call of a function."""
+"""The executor's number of one call of a function."""
 
 CPU = "CPU"
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -38,9 +38,8 @@ class OpRun:
     self_ps: int
     """Without the operations that ran inside it on the same thread."""
     thread: Hashable = None
-    """The thread or queue that it ran on."""
     layer: int = 0
-    """What runs in a lower layer at the same time has the time of the step for itself; see `parts`."""
+    """Work in a lower layer hides it from the time of the step; see `parts`."""
 
 
 @dataclass(slots=True)
@@ -48,24 +47,22 @@ class Executed:
     """What ran on the CPU during the capture."""
 
     runs: list[tuple[Function, OpRun]] = field(default_factory=list)
-    """Operations, each with the function it belongs to."""
+    """Operations, each with its function."""
     step: list[OpRun] = field(default_factory=list)
-    """The operations of the step."""
     python_ps: int | None = None
-    """Python functions that ran outside of the step, so in the input pipeline; None if there were none."""
+    """Python functions outside of the step, so in the input pipeline; `None` if there were none."""
     roots: set[Function] = field(default_factory=set)
     """Functions that the loop's thread called in a step."""
     callees: dict[Function, set[Function]] = field(default_factory=dict)
     functions: dict[Function, int] = field(default_factory=dict)
-    """How long the executor worked on each call of a function."""
+    """Time that the executor worked on each call of a function."""
 
 
 def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations that ran on these threads.
 
-    The step's operations are those of functions that the loop's thread called in a step, and of the functions that
-    these called in turn; what a pipeline computes at the same time does not belong to the step. An operation whose
-    function is unknown belongs to it if the step has an operation of that name and type.
+    The step's operations are those of functions that the loop's thread called in a step, directly or indirectly.
+    An operation of an unknown function belongs to the step if the step has an operation of that name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]
@@ -88,7 +85,6 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
 
 
 def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Executed) -> None:
-    """Add what ran on a thread; `starts` are the beginnings of the calls."""
     is_loop = line is loop.line
     began, ended = loop.window[0]
     processes: list[TraceEvent] = []
@@ -137,7 +133,7 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
 
 
 def _holds(times: Times, starts: list[int], at_ps: int) -> bool:
-    """Return whether a moment lies in a set of time, the beginnings of whose intervals are given."""
+    """Return whether a set of time, given with the beginnings of its intervals, contains a moment."""
     index = bisect_right(starts, at_ps) - 1
     return index >= 0 and at_ps < times[index][1]
 
@@ -155,12 +151,12 @@ def hlo_type(name: str) -> str:
 
 
 _ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
-"""The second: a stage starts a function, whose number it has."""
+"""The second: a stage starts a function with the number in the event."""
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
-"""Stages that hand on what other threads make: time in them is waiting; their work is seen there."""
+"""Stages that pass on the results of other threads: time in them is waiting."""
 _PLAIN = re.compile(r"V\d+$")
 _ROUND = re.compile(r"\[\d+\]")
-"""Counts the iterators that a stage such as a repeat made for the one before it."""
+"""Counts the iterators that a stage such as a repeat made for its input."""
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
@@ -209,7 +205,6 @@ def stage_name(path: str) -> str:
 def _read_stages(
     line: TraceLine, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]
 ) -> None:
-    """Add what a thread did for each stage."""
     stack: list[TraceEvent] = []
     latest = ""
     for event in line.events:

@@ -1,8 +1,7 @@
 """The time of a step in parts that do not overlap and add up to it.
 
-Where several operations run at once, on threads or on queues of devices, they share the time equally. What only
-adds values up over GPUs counts where nothing computes, copies count where no kernel runs, and the rest of the time
-goes to what the loop's thread did meanwhile. So what is hidden behind something else has none of the step's time.
+Operations that run at the same time share it equally. Adding values up over GPUs counts while nothing computes,
+copies count while no kernel runs, and the rest of the time goes to the loop's thread. So hidden work gets no time.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tfmon.profile.operations import OpRun
 from tfmon.profile.trace import Interval, Times, both, unite, without
 
 MOST_PARTS = 500
-"""More operations are one part: they take next to nothing, and a lane's message is limited."""
+"""The rest is one part: it takes almost no time, and a lane's message is limited."""
 SMALLER = "all smaller operations"
 LONGEST_NAME = 300
 """Kernels have names of thousands of characters; a lane's message is limited."""
@@ -27,7 +26,7 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
     Args:
         runs: The operations of the step and the copies, each in its layer; the outer ones on a thread first.
         drain: The time after the last step in which the loop only waits for the device.
-        pending: The time in which work had been launched on a device and had not begun.
+        pending: The time in which work was launched on a device and had not begun.
     """
     window, steps = loop.window[0], len(loop.steps)
     shares = shared(runs, window)
@@ -53,7 +52,7 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
 
 
 def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterator[tuple[str, Times]]:
-    """Yield the time in which nothing ran by its reasons; the first that holds at a moment has it."""
+    """Yield the time without any run by its reasons; the first reason that covers a moment counts."""
     reasons = (
         ("waiting for what is launched to begin", pending),
         ("tracing a function", loop.traced),
@@ -74,7 +73,7 @@ def shared(runs: Sequence[OpRun], window: Interval) -> list[float]:
     """Return how much of the window each run has, in ps; they add up to the time in which any ran."""
     layers = 1 + max((run.layer for run in runs), default=0)
     clocks = [0.0] * layers
-    """How much of the time each thread that runs something of a layer has had since the beginning."""
+    """Time that each thread with a run in a layer has received since the beginning."""
     running = [0] * layers
     shares, since = [0.0] * len(runs), [0.0] * len(runs)
     threads: dict[Hashable, list[int]] = {}
@@ -102,7 +101,6 @@ def shared(runs: Sequence[OpRun], window: Interval) -> list[float]:
 
 
 def _marks(runs: Sequence[OpRun], window: Interval) -> list[tuple[int, bool, int]]:
-    """Return when which run ends or begins in the window, in order; those that end before those that begin."""
     marks: list[tuple[int, bool, int]] = []
     for number, run in enumerate(runs):
         start, end = max(run.start_ps, window[0]), min(run.end_ps, window[1])

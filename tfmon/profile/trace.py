@@ -14,15 +14,14 @@ from tfmon.errors import TfmonError
 Stat: TypeAlias = float | int | str
 
 STEP, CALL = "train", "step call"
-"""Names of the markers that a lane puts around a step, and in it around its call; before the call it takes the
-batch. These are the stretches of time that its clocks measure on every step."""
+"""Markers that a lane puts around a step, and inside it around its call; before the call it takes the batch. The
+lane's clocks measure the same stretches on every step."""
 
 
 ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
-"""What an allocator hands out, and gets back."""
 
 PIPELINE = "tf_data_"
-"""Threads with such names work for the input pipeline alone: most of a trace may be theirs."""
+"""Threads with such names work only for the input pipeline: most of a trace may be theirs."""
 
 
 class TraceError(TfmonError):
@@ -61,11 +60,11 @@ class Space:
 
     planes: tuple[Plane, ...]
     origin_ns: int
-    """Time of the earliest line, as the profiler counts it: usually since it was started."""
+    """Time of the earliest line on the profiler's clock, usually since its start."""
     events: int = 0
-    """How many it has, those among them that were not read."""
+    """Number of its events, including those that were not read."""
     troubles: tuple[str, ...] = ()
-    """What the profiler itself says went wrong."""
+    """The profiler's own messages about problems."""
 
 
 Interval: TypeAlias = tuple[int, int]
@@ -183,7 +182,7 @@ def _plain(value: Stat) -> Stat:
 
 
 Wanted: TypeAlias = Callable[[str, str, Collection[str]], bool]
-"""Whether to read the events of a line, by its name, theirs, and the names of all events that there may be."""
+"""Whether to read events: called with the names of a line and of an event, and all event names."""
 
 
 def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
@@ -192,9 +191,9 @@ def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
 
 
 def read_space(path: Path, wanted: Wanted = everything) -> Space:
-    """Return the trace in a `.xplane.pb` file, with those of its events that are wanted.
+    """Return the trace in a `.xplane.pb` file, with the `wanted` events; `wanted` is called once a name and line.
 
-    Events that only count, without a place in time, are skipped. `wanted` is called once a name and line.
+    Events that only count, without a time, are skipped.
 
     Raises: TraceError, also when there is no such file.
     """
@@ -247,7 +246,6 @@ def _line(
 
 
 def _stats(event: Any, names: Mapping[int, str]) -> dict[str, Stat]:  # noqa: ANN401
-    """Return the stats of an event, without bytes, which are compiled programs."""
     result: dict[str, Stat] = {}
     for stat in event.stats:
         kind = stat.WhichOneof("value")

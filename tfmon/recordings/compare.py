@@ -103,7 +103,7 @@ def _verdict(first: Lead, second: Lead) -> Change | None:
 def _paired(
     first: Sequence[LaneFigures], second: Sequence[LaneFigures]
 ) -> tuple[list[tuple[LaneFigures, LaneFigures]], list[str]]:
-    """Pair lanes by device and id, the others by device and order, the rest by order."""
+    """Pair lanes by id and kind of device, the others by place, the rest by device, in their order."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneFigures, LaneFigures]] = []
     keys: tuple[Callable[[LaneFigures], object], ...] = (

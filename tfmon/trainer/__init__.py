@@ -1,7 +1,7 @@
-"""The trainer: what runs in a lane's child process, and the API of scenario files.
+"""The trainer: the code of a lane's child process, and the API of scenario files.
 
-A scenario file imports from here: `from tfmon.trainer import Claim, Knob, Scenario`. TensorFlow is imported late,
-so this import is cheap. The standard library, NumPy and TensorFlow are all that is needed.
+A scenario file imports from here: `from tfmon.trainer import Claim, Knob, Scenario`. This is cheap, because
+TensorFlow is imported late. The trainer needs only the standard library, NumPy and TensorFlow.
 """
 
 from tfmon.model.knobs import Knob

@@ -1,4 +1,4 @@
-"""The script that a lane's interpreter runs, whichever interpreter that is.
+"""The script that a lane's interpreter runs.
 
 It makes the package `tfmon` importable, and nothing else of the monitor's environment: the lane's interpreter
 keeps its own TensorFlow and NumPy.

@@ -16,15 +16,15 @@ PROFILED_STEPS = 20
 PROFILED_NS = 50_000_000
 """A short profile has this many steps, or as many as fit into this time, but at least one."""
 MOST_BYTES = 16 << 20
-"""A larger trace is not read, because that would take more than half a second of the lane's time."""
+"""A larger trace is not read, because that takes over half a second of the lane's time."""
 UNLIKE, MOST_PROFILES = 1.5, 3
-"""The factor by which calls differ from those of the profile when another one is taken, and the most that are."""
+"""Factor between the calls and those of the profile that causes another profile, and the limit of profiles."""
 WINDOWS = 5
 """Consecutive steady windows whose calls are compared with the profile's: a single one may be disturbed."""
 EVENT_BYTES = 40
-"""Bytes of an event in a trace, roughly: 35 MB had 880,000 of them."""
+"""Approximate bytes of an event in a trace: 35 MB had 880,000 events."""
 MOST_EVENTS, LEAST_STEPS = 200_000, 4
-"""A profile has at most this many events, or else this many steps: writing and reading it takes 2 s then."""
+"""A profile has at most this many events, or this many steps: writing and reading it then takes 2 s."""
 
 
 class CaptureError(Exception):
@@ -32,19 +32,17 @@ class CaptureError(Exception):
 
 
 class Capture:
-    """One profile: start it, train with what `follow` returns or inside of `step`, then stop it.
+    """One profile: start it, train with the result of `follow` or inside of `step`, then stop it.
 
-    The caller waits for the device before `start` and before `stop`, so that the profile has the work of the
-    captured steps and no other. Starting takes about 0.3 ms and stopping 5 to 60 ms; the first start on a GPU also
-    loads its profiling library. A process can take one profile at a time.
+    The caller waits for the device before `start` and `stop`, so that the profile has exactly the work of the
+    captured steps. Starting takes 0.3 ms, stopping 5 to 60 ms; the first start on a GPU also loads the profiling
+    library. A process can take one profile at a time.
 
-    Thread: the one that trains.
-    Source: `tf.profiler.experimental`.
+    Thread: the one that trains. Source: `tf.profiler.experimental`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.steps = 0
-        """Steps begun."""
         self._folder = folder
         self._before: set[tuple[Path, int]] = set()
         self._running = False
@@ -120,7 +118,6 @@ class Capture:
                 return
 
     def _files(self) -> set[tuple[Path, int]]:
-        """Return the profiles in the folder, and when each was written."""
         result = self._folder.glob("plugins/profile/*/*.xplane.pb")
         return {(path, path.stat().st_mtime_ns) for path in result}
 
@@ -134,13 +131,13 @@ class ShortProfile:
     """What a profile of a few steps said."""
 
     computing_share: float | None = None
-    """Share of the calls' time in which an operation of the step ran, 0 to 1; None for unknown."""
+    """Share of the calls' time in which an operation of the step ran, 0 to 1; `None` if unknown."""
     step_events: float = 0.0
-    """Events that a step leaves in a trace."""
+    """Number of trace events per step."""
     call_ns: float = 0.0
-    """Duration of a call; 0 for unknown."""
+    """Duration of a call; 0 if unknown."""
     taken: int = 1
-    """Profiles that were taken under these settings."""
+    """Number of profiles under these settings."""
 
 
 UNKNOWN = ShortProfile()
@@ -154,7 +151,7 @@ class ComputingShares:
         self._found: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
 
     def needed(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
-        """Return whether a profile is needed: the CPU computes, and there is none, or calls differ from its calls.
+        """Return whether to profile: on the CPU, without a profile, or if calls differ from those of the profile.
 
         `calls_ns` is the duration of a call in each of the latest steady windows.
         """
@@ -188,8 +185,8 @@ class ComputingShares:
 def read(trace: Path, steps: int) -> ShortProfile:
     """Return the summary of a profile.
 
-    TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. What runs on
-    the pipeline's own threads is not the step's.
+    TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. Operations on
+    the pipeline's own threads do not belong to the step.
     """
     from tfmon.profile.breakdown import profile_of
     from tfmon.profile.trace import PIPELINE, TraceError, read_space

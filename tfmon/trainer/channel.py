@@ -21,7 +21,7 @@ from tfmon.model.requests import Request, Stop
 from tfmon.model.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
-"""How long the loop may take to end by itself after Stop; a trace or an import cannot be interrupted."""
+"""Time in which the loop may end after Stop; a trace or an import cannot be interrupted."""
 PR_SET_PDEATHSIG = 1
 """Source: <linux/prctl.h>."""
 Message = TypeVar("Message")
@@ -39,9 +39,9 @@ def identity(fd: int) -> tuple[int, int] | None:
 class Reporter:
     """Sends events without blocking.
 
-    What the pipe does not take at once is kept and goes first the next time, so lines are never torn or out of
-    order. A window is only sent while nothing is kept: if it is refused, the caller's next window covers more. So
-    a slow monitor costs resolution, never training time and never data.
+    Data that the pipe does not take at once is kept and sent first the next time, so lines are never torn or out
+    of order. A window is only sent while nothing is kept; if it is refused, the caller's next window covers more.
+    So a slow monitor costs resolution, but no training time and no data.
 
     Thread: any.
     """
@@ -53,7 +53,7 @@ class Reporter:
         self._end = end or exit_now
         self._unsent = b""
         self._waits = False
-        """Whether what is unsent goes with the next event, and was not refused by the pipe."""
+        """Whether the unsent data goes with the next event, and was not refused by the pipe."""
         self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
@@ -63,9 +63,9 @@ class Reporter:
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if the pipe has room for them; return whether they were sent.
+        """Send events together if the pipe has room; return whether they were sent.
 
-        With `later` they go with what is sent next: the monitor wakes up once for all of it.
+        With `later` they are sent with the next event: the monitor wakes up once for all.
         """
         with self._lock:
             if not self._waits:
@@ -115,9 +115,9 @@ def start_inbox(
     end: Callable[[int], None] | None = None,
     start: Callable[[str, Callable[[], object], Failed], threading.Thread | None] = start_thread,
 ) -> threading.Thread | None:
-    """Return the thread that delivers the requests that come on `fd`, and ends the process when the pipe ends.
+    """Return the thread that delivers the requests on `fd`, and ends the process when the pipe ends.
 
-    A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
+    A lane does not outlive its monitor. Unreadable lines (of a newer monitor) are skipped.
 
     Args:
         end: Ends the process instead, and leaves the rest of its group alone.
@@ -177,10 +177,9 @@ class Mailbox(Generic[Message]):
 
 
 def exit_now(code: int) -> NoReturn:
-    """End the process at once; the interpreter's own exit takes most of a second in a TensorFlow process.
+    """End the process at once; the interpreter's exit takes most of a second in a TensorFlow process.
 
-    AutoGraph writes generated code into temporary files and leaves their removal to that exit, so they are removed
-    here, with their bytecode, which it leaves behind.
+    Removes AutoGraph's temporary files and their bytecode, which otherwise that exit removes.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("__autograph_generated_file") and module.__file__:
@@ -193,14 +192,12 @@ def exit_now(code: int) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process a second after its parent's death; Linux only.
+    """Make the kernel end this process a second after its parent's death; Linux only, ignores errors.
 
-    The signal is SIGHUP, number 1, and its handler is the C library's `alarm`: it is called with the number of the
-    signal, so SIGALRM follows in 1 s and ends the process, even one that holds Python's lock. The second lets the
-    inbox end the whole group before.
+    The signal is SIGHUP, number 1, and its handler is the C library's `alarm`: called with 1, it sends SIGALRM
+    after 1 s, which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
 
     Source: prctl(2), signal(2), alarm(2).
-    Errors: none; without it, only the end of the pipe ends the process.
     """
     if sys.platform != "linux":
         return
@@ -213,7 +210,7 @@ def die_with_parent() -> None:
 
 
 def signal_at_parents_death(number: signal.Signals) -> None:
-    """Have the kernel send this process a signal when its parent dies; one for each thread that asks; Linux only.
+    """Make the kernel send this process a signal when its parent dies; once for each calling thread; Linux only.
 
     Source: prctl(2), PR_SET_PDEATHSIG: an attribute of the thread, which is sent to the whole process.
     """

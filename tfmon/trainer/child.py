@@ -31,7 +31,7 @@ SEED = 0
 INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
-"""Names of graph nodes that TensorFlow puts before a message; a user does not know them."""
+"""Names of graph nodes before a message of TensorFlow; a user does not know them."""
 Loaded = TypeVar("Loaded")
 
 
@@ -46,10 +46,10 @@ class Failure(Exception):
 
 
 def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
-    """Train what the first request assigns, report on `metric_fd`, and end the process.
+    """Train the assignment of the first request, report on `metric_fd`, and end the process.
 
     Args:
-        clock_fd: the file that says for how long the lane is suspended.
+        clock_fd: The file with the total time for which the lane was suspended.
     """
     if clock_fd is not None:
         lane_clock.follow(clock_fd)
@@ -162,7 +162,7 @@ def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
 
 
 def _broken_tensorflow(error: Exception) -> Failure:
-    """Return the failure of an import: NumPy's own, where that cannot be imported by itself either."""
+    """Return the failure of an import: NumPy's own, if NumPy cannot be imported either."""
     broken = "TensorFlow"
     try:
         import numpy  # noqa: F401
@@ -195,7 +195,6 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
 
 
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:
-    """Run what may fail because of the user's file or the size of the machine; raises Failure."""
     import tensorflow as tf
 
     try:
@@ -232,7 +231,6 @@ def explain(error: BaseException, path: Path) -> str:
 
 
 def _place_of(text: str, path: Path) -> str:
-    """Return the file and line of the method that a text begins with, as `data`; empty where it names none."""
     named = re.match(r"`(\w+)`", text)
     lines = enumerate(linecache.getlines(str(path)), 1)
     result = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
@@ -240,7 +238,7 @@ def _place_of(text: str, path: Path) -> str:
 
 
 def _essence(error: BaseException) -> str:
-    """Return the line of an error's text that says what happened; TensorFlow's other lines say where."""
+    """Return the line of an error's text that describes the error; TensorFlow's other lines show its position."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):

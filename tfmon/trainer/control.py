@@ -1,7 +1,7 @@
-"""What every lane does around its steps, whoever calls them: windows, slices, pauses, samples, knob confirmations.
+"""The work of every lane around its steps: windows, slices, pauses, samples, knob confirmations.
 
-`LaneControl` is the one place with these rules. `trainer.loop.Loop` has one and calls the steps of a scenario;
-`script.meter.Meter` has one and is called by a user's script before and after each step.
+`trainer.loop.Loop` has a `LaneControl` and calls the steps of a scenario; `script.meter.Meter` has one and is
+called by a user's script before and after each step.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tfmon.trainer.step_clock import (
 from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
-"""Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
+"""Marks of discarded windows: the first after a pause, the first after a profile, those of the warm-up."""
 SAMPLED = "sampled"
-"""Reason of the time of steps between barriers, which is in no window; the first two marks are such, too."""
+"""Reason for steps between barriers, which are in no window; so are the first two marks."""
 
 
 class EventSink(Protocol):
@@ -60,8 +60,7 @@ class LaneControl:
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
 
-    Thread: the one that trains.
-    Units: nanoseconds of `lane_clock`.
+    Thread: the one that trains. Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(
@@ -80,29 +79,26 @@ class LaneControl:
         self.traces: TraceWatch | None = None
         self.stretch_began_ns = 0
         self.step_ns = 0.0
-        """What a step of the last window took."""
         self.profile_request: TakeProfile | None = None
-        """The profile that is to be taken before the next window that may have one."""
+        """Requested profile, for the next window that permits one."""
         self.unconfirmed: list[SetKnob] = []
         """Knob changes whose first step has not been trained yet."""
         self.before_window: Callable[[], object] = tuple
-        """Does what belongs to the steps before a window that begins without one being sent."""
+        """Called after the steps before a window that begins without a sent one."""
         self.new_marks: Callable[[], Iterable[str]] = tuple
-        """Returns the marks that each window begins with."""
+        """Returns the marks at the beginning of each window."""
         self.beside_window: Callable[[], Iterable[FromLane]] = tuple
         """Returns the events that are sent with each window."""
         self.window_sent: Callable[[], object] = tuple
-        """Does what belongs to the report of a window; its time is reporting time."""
+        """Called after a window was sent; its time is reporting time."""
         self.own_figures: Callable[[], dict[str, Any]] = dict
-        """Returns the fields of a window that only the owner knows; it may add marks before."""
+        """Returns the owner's fields of a window; it may add marks before."""
         self.reported: RunSlice | None = None
-        """The last slice whose end was reported."""
         self._sink = sink
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
         """Steps in windows that were sent without a mark."""
         self._traced_windows = 0
-        """Windows that were marked for a trace since the last knob change."""
         self._steps_when_ready = 0
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
@@ -201,11 +197,11 @@ class LaneControl:
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
-        """Account for a stretch of steps, and send the window when it is time; return whether it was.
+        """Account for a stretch of steps, and send the window when it is due; return whether it was sent.
 
         Args:
-            at_ns: when the device had finished the steps.
-            last: no step follows, so the window is closed in any case.
+            at_ns: When the device had finished the steps.
+            last: No step follows, so the window is closed in any case.
         """
         clock = self.clock
         clock.sync_ns += at_ns - clock.last_end_ns

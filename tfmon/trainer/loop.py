@@ -34,10 +34,10 @@ from tfmon.trainer.traces import TraceWatch
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
 """A lane warms up for at least `WARM_UP_STEPS`, and until `WARM_UP_CALM` stretches of 50 ms in a row were not
-faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed. Where these have passed, it spares a
-step, and another one if a profile of two follows."""
+faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed. In the latter case it omits a step, and
+another one if a profile of two follows."""
 PREPARING = "preparing pipelines"
-"""Mark of windows in which the background threads took time from the steps."""
+"""Mark of windows in which background threads took time from the steps."""
 
 
 Message: TypeAlias = Request | SetupReady
@@ -72,7 +72,6 @@ class Loop:
         self._stepper = Stepper(setup.feed, setup.step, self.control.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
         self._requests = 0
-        """How many wait for their setup."""
         self._stopped = False
 
     def run(self) -> None:
@@ -147,13 +146,12 @@ class Loop:
 
     @property
     def _steps_left(self) -> int:
-        """Steps that are still to be measured; those that are discarded do not count."""
+        """Steps that are still to be measured, without the discarded ones."""
         if self._steps is None or self.control.slices.starting or self.control.clock.marks:
             return CAPACITY
         return self._steps - self.control.measured_steps - self.control.clock.steps
 
     def _own_figures(self) -> dict[str, Any]:
-        """Return the fields of a window that only a scenario's lane knows."""
         clock = self.control.clock
         if self._collector.take():
             clock.marks.add(GARBAGE_COLLECTION)
@@ -165,7 +163,6 @@ class Loop:
         return {"computing_share": self._shares.of(self.control.settings), "sampled_copy_ns": copied_ns}
 
     def _take_profile(self, request: TakeProfile) -> None:
-        """Train some steps under the profiler, before the window that is about to begin."""
         self.control.profile_request = None
         steps, note = self._shares.shorten(self.control.settings, request.steps)
         self.control.report_profile(request, lambda: self._stepper.capture(Path(request.folder), steps), note)
@@ -174,7 +171,7 @@ class Loop:
         self.control.clock.marks.add(PROFILE)
 
     def _may_find_share(self) -> bool:
-        """Return whether steps may be profiled now: before a window that is discarded anyway, or a steady one."""
+        """Return whether steps may be profiled now: before a discarded window, or a steady one."""
         control, starting = self.control, self.control.slices.starting
         marks = control.clock.marks - {SLICE_START} if starting else control.clock.marks
         if control.clock.steps or marks or control.unconfirmed or not (starting or control.slices.current is None):
@@ -182,7 +179,7 @@ class Loop:
         return self._shares.needed(control.settings, self._calls_ns)
 
     def _find_computing_share(self, most: int) -> None:
-        """Train a few steps under the profiler, to know which share of a call computes under these settings."""
+        """Profile a few steps, for the share of a call that computes under these settings."""
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-share-") as folder:
                 before = self.control.clock.done
@@ -207,7 +204,6 @@ class Loop:
                     self.control.handle(message)
 
     def _use_setup(self, ready: SetupReady) -> None:
-        """Train with another pipeline or step from now on; the weights stay as they are."""
         self._requests -= 1
         if isinstance(ready.result, BaseException):
             error = ready.result

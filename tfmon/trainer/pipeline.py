@@ -1,7 +1,7 @@
-"""The tf.data pipelines of a scenario, one for each value of their knobs, and whether its data fit into memory.
+"""The tf.data pipelines of a scenario, one for each value of their knobs, and the check of the free memory.
 
-The first iterator over a dataset takes 10 to 40 ms, because tf.data rewrites the pipeline's graph; later ones take
-about 1 ms. So datasets are kept.
+The first iterator over a dataset takes 10 to 40 ms for tf.data's graph rewriting, later ones about 1 ms. So
+datasets are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfmon.trainer.scenario import Scenario, ScenarioError
 from tfmon.units import memory
 
 KEPT_CACHES = 2
-"""Filled caches that are kept, so that the key press back to the settings before is quick."""
+"""Filled caches that are kept, so that a return to the previous settings is quick."""
 SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
@@ -32,7 +32,7 @@ class BatchFeed:
 
     batches: Iterator[Any]
     batch_examples: int | None
-    """Examples in every batch; None when batches differ in size and are counted one by one."""
+    """Examples in every batch; `None` if batches differ in size and are counted individually."""
 
 
 class Pipelines:
@@ -46,12 +46,11 @@ class Pipelines:
         self._devices = devices
         self._datasets: dict[tuple[KnobValue, ...], Any] = {}
         self._filled: list[tuple[KnobValue, ...]] = []
-        """Keys of the datasets with a filled cache, the latest last."""
         own = [knob for knob in scenario.knobs if knob.kind == "live"]
         self.knobs = tuple(knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *own) if scenario.has(knob.name))
-        """The knobs that need another pipeline."""
+        """Knobs that need another pipeline."""
         self.examples: int | None = None
-        """Examples in the data; None if tf.data does not know, or the step takes none."""
+        """Examples in the data; `None` if tf.data does not know, or the step takes no input."""
         with tf.device("CPU:0"):
             data = scenario.data()
             check_kind(data, scenario)
@@ -95,7 +94,7 @@ class Pipelines:
     def open(self, settings: Settings) -> BatchFeed:
         """Return an open pipeline for these settings, with its first batch read.
 
-        Errors: ScenarioError if there is no batch; whatever the scenario raises.
+        Raises: ScenarioError if there is no batch; all errors of the scenario.
         """
         import tensorflow as tf
 
@@ -116,7 +115,6 @@ class Pipelines:
         return BatchFeed(itertools.chain([first], batches), size)
 
     def _for_all(self, settings: Settings) -> Scenario:
-        """Return the scenario with the batch of all devices together as its `batch_size`."""
         size = step_batch(settings, self._devices)
         return self._scenario.with_settings(settings if size is None else {**settings, "batch_size": size})
 
@@ -192,7 +190,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
     """Check that a cache of all examples fits into the free memory; `dataset` has batches of them.
 
-    Errors: MemoryShortageError; none if sizes or the free memory are unknown.
+    Raises: MemoryShortageError, but nothing if sizes or the free memory are unknown.
     """
     import tensorflow as tf
 

@@ -33,12 +33,9 @@ def has_bfloat16() -> bool:
 
 
 def load_everything() -> None:
-    """Import TensorFlow and Keras; no device is touched.
+    """Import TensorFlow and Keras; no device is touched; errors of the import are passed on.
 
-    Garbage collection is off meanwhile: it would visit hundreds of thousands of new objects again and again, a
-    fifth of the time, and what an import makes stays alive.
-
-    Errors: whatever the import raises.
+    Garbage collection is off: it would take a fifth of the time, and the new objects stay alive anyway.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -54,13 +51,11 @@ def load_everything() -> None:
 def load_yielding(load: Callable[[], None] = load_everything) -> bool:
     """Import the same at the lowest priority; return False if a thread would keep that priority.
 
-    A process cannot raise its priority again, so only a thread that ends with the import gets the lowest one: on
-    Linux each thread has its own priority, and elsewhere all keep theirs. NumPy is imported before, because the
-    threads of its BLAS inherit the priority of the thread that makes them.
+    A thread cannot raise its priority again, so the import runs in a thread that ends afterwards (Linux has
+    priorities for each thread, other systems do not). NumPy is imported before, because the threads of its BLAS
+    inherit the priority of their creator.
 
-    Errors: whatever the import raises.
-    Thread: the main thread, which waits.
-    Source: setpriority(2), "C library/kernel differences".
+    Thread: the main thread, which waits. Source: setpriority(2), "C library/kernel differences".
     """
     import numpy  # noqa: F401
 
@@ -76,7 +71,7 @@ def load_yielding(load: Callable[[], None] = load_everything) -> bool:
 
 
 def _priorities() -> Iterator[tuple[int, int]]:
-    """Yield the threads of this process with their nice values; nothing where the system does not list them.
+    """Yield the threads of this process with their nice values; nothing if the system does not list them.
 
     Source: /proc/self/task/TID/stat, field 19 (proc_pid_stat(5)).
     """
@@ -90,16 +85,16 @@ class DeviceMissingError(Exception):
 
 
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
-    """Leave TensorFlow only the lane's devices, and return the GPUs' model name; empty for the CPU.
+    """Restrict TensorFlow to the lane's devices, and return the GPUs' model name; empty for the CPU.
 
-    The child's environment has selected the GPUs already; this hides what the environment cannot hide. Several
-    devices of the kind `cpu` are logical ones, which share the machine's cores.
+    This hides devices that the environment cannot hide. Several devices of the kind `cpu` are logical ones, which
+    share the machine's cores.
 
     Args:
-        threads: most CPU threads that one operation may use; anything but an int for no limit.
+        threads: Limit of CPU threads for one operation; no limit if it is not an int.
 
-    Errors: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
-    Source: `tf.config.experimental.get_device_details`.
+    Raises: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs. Source:
+    `tf.config.experimental.get_device_details`.
     """
     import tensorflow as tf
 
@@ -135,7 +130,7 @@ def split_cpu(count: int) -> None:
 
 
 def gpu_uuids(count: int = 1) -> tuple[str, ...]:
-    """Return the UUIDs of the first GPUs that CUDA shows this process; empty where it does not tell them all.
+    """Return the UUIDs of the first GPUs that CUDA shows this process; empty if one is unknown.
 
     Source: cuDeviceGetUuid_v2 (in MIG mode the UUID of the MIG instance); it creates no context.
     """
@@ -157,11 +152,10 @@ def _uuid(cuda: ctypes.CDLL, index: int) -> str:
 
 
 def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
-    """Return the bytes that TensorFlow has allocated now and at most, on all its GPUs together; None for unknown.
+    """Return TensorFlow's allocated bytes and their peak, the sum of all its GPUs; `None` if unknown.
 
-    Units: bytes of tensors, without the rest of the allocator's pool and without the CUDA context. The peaks of
-    several GPUs may have been at different times.
-    Source: `tf.config.experimental.get_memory_info`.
+    Units: bytes of tensors, without the rest of the allocator's pool and the CUDA context. The peaks of several
+    GPUs may have been at different times. Source: `tf.config.experimental.get_memory_info`.
     """
     if kind != "gpu":
         return None, None
@@ -191,9 +185,8 @@ RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a
 class Replicas:
     """The devices of a lane: each has a replica of the model, and takes its part of every batch.
 
-    The batch is split inside of the step, on the host, so the input pipeline is that of one device and its knobs
-    mean the same. `tf.distribute` adds the gradients up over the devices, and keeps the weights of all replicas
-    equal.
+    The step splits the batch on the host, so the input pipeline and its knobs are those of one device.
+    `tf.distribute` sums the gradients, and keeps the weights of all replicas equal.
 
     Thread: any.
     """
@@ -221,7 +214,7 @@ class Replicas:
     def together(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return a step of all devices: it takes the batch of all, and returns the mean of their losses.
 
-        Errors: ScenarioError for a step that runs in Python.
+        Raises: ScenarioError for a step that runs in Python.
         """
         if self._strategy is None:
             return step
@@ -243,7 +236,7 @@ class Replicas:
         return train
 
     def _split(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Return the parts of a tensor, as equal as can be; a scalar belongs to each of them."""
+        """Return the parts of a tensor, as equal as possible; a scalar belongs to each of them."""
         import tensorflow as tf
 
         with tf.device("CPU:0"):
@@ -255,7 +248,7 @@ class Replicas:
 
 
 def _mean(loss: Any) -> Any:  # noqa: ANN401
-    """Return one number for the loss of a replica, so that no more than that is copied; None for none."""
+    """Return one number for the loss of a replica, so that no more is copied; `None` for no loss."""
     import tensorflow as tf
 
     if loss is None:

@@ -1,8 +1,7 @@
-"""What a lane trains with under given settings: the step in each form, and setups built in the background.
+"""The step in each form, and setups built in the background.
 
 All forms of the step share the same variables, in 32 bits, so a lane changes the form and keeps its weights and
-its optimizer's state. A tf.function keeps the precision it was traced with; traces are kept, so going back costs
-nothing.
+its optimizer's state. A tf.function keeps the precision of its trace; traces are kept, so a return costs nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Steps:
     def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
         """Make the model, on each of the `replicas`; None for one device."""
         self.knobs = tuple(knob for knob in STEP if scenario.has(knob.name))
-        """The knobs that need another step."""
         self._scenario = scenario
         self._signature = signature
         self._replicas = replicas or Replicas()
@@ -150,11 +148,10 @@ class _Worker:
 
 
 class SetupBuilder:
-    """Builds setups in the background and delivers them; destroys replaced pipelines, which takes time as well.
+    """Builds setups in the background and delivers them; destroys replaced pipelines.
 
-    Pipelines that one key press may request next are prepared ahead, because that is cheap; tracing another step
-    is not. Pipelines are destroyed in a thread of their own: it may take as long as the pipeline needs for a
-    batch, and a request must not wait for it.
+    Pipelines for the next possible key press are prepared ahead, because that is cheap; traces are not. Pipelines
+    are destroyed in another thread: it may take as long as a batch, and a request must not wait for it.
     """
 
     def __init__(
@@ -169,7 +166,6 @@ class SetupBuilder:
         self._steps = steps
         self._deliver = deliver
         self._settings: Settings | None = None
-        """Those of the setup that was built last."""
         self._failed = failed
         self._building, self._discarding = self._workers = _Worker(), _Worker()
 
@@ -188,9 +184,9 @@ class SetupBuilder:
         return any([worker.took_time() for worker in self._workers])
 
     def build(self, settings: Settings) -> Setup:
-        """Return, built in the calling thread, what differs from the setup that was built last.
+        """Return a setup, built in the calling thread from the differences to the previous one.
 
-        Errors: KnobError for settings that do not go together; whatever the scenario raises.
+        Raises: KnobError for settings that do not go together; all errors of the scenario.
         """
         before = self._settings
         self._pipelines.check(settings)

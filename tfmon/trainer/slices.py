@@ -13,22 +13,19 @@ from tfmon.model.readings import SliceLoad
 from tfmon.model.requests import RunSlice
 
 WINDOW_NS = 200_000_000
-"""Shortest length of a window; it ends with the step that is then running, or with the slice. In a slice, one that
-would leave less than half a window behind it lasts until the end: every window costs time."""
+"""Shortest length of a window; it ends with the running step, or with the slice. If less than half a window would
+remain in a slice, the window lasts until its end: every window costs time."""
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
-stretches of `STRETCH_NS` or one step; on a GPU, whose clocks take longer to rise, of `GPU_STRETCH_NS`. There are
-at least two, and more until a stretch is not faster than the one before by the factor `STILL_RISING`. Stretches
-that are compared are discarded, so that what is kept is not selected by its speed. At most half of the slice is
-discarded."""
+stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`): at least two, until
+one is not faster than the one before by the factor `STILL_RISING`, but at most half of the slice. Compared
+stretches are discarded, so that speed does not select the measured ones."""
 LONG_STEP_NS = 20_000_000
-"""On a CPU, one step as long as this is the whole start: a switch costs it 3 ms, and the next one nothing."""
+"""On a CPU, one step of this length is the whole start: a switch costs it 3 ms, and the next one nothing."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
-"""A first step that takes as long is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks
-take longer to rise, it must be as long as the usual slice, which a second step would double.
-
-Source: `benchmarks/slow_steps.py switch`."""
+"""A first step of this length is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks rise slowly, it
+must be as long as the usual slice, which a second step would double. Source: `benchmarks/slow_steps.py switch`."""
 WITH_END_NS = 500_000_000
 """Windows that end in the last half second of a slice are sent with its end: the monitor wakes up once."""
 
@@ -40,11 +37,10 @@ class Slices:
         """Start paused; `device` is `cpu` or `gpu`."""
         self.paused = True
         self.current: RunSlice | None = None
-        """The slice that is running; None while the lanes train concurrently."""
+        """The slice that is running; `None` while the lanes train concurrently."""
         self.start_done = False
-        """False while the start of the slice is discarded."""
         self.ends_ns = 0
-        """When the slice is to end, or the last one was."""
+        """Planned end of the slice, or of the last one."""
         gpu = device == "gpu"
         self.stretch_ns = GPU_STRETCH_NS if gpu else STRETCH_NS
         self._long_step_ns = math.inf if gpu else LONG_STEP_NS
@@ -117,18 +113,17 @@ class Slices:
 TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 """Unit of /proc/stat; it also counts in steps of this length."""
 HAS_RUN_NS = 1_000_000
-"""A process that has used more CPU time than this since the last slice was not suspended all the while."""
+"""A process that has used more CPU time than this since the last slice was not suspended all the time."""
 
 
 class CpuMeter:
     """Reads the counters of this process and of the machine at the beginning and at the end of a slice.
 
-    Both readings lie in no window. Those of the threads take 0.3 ms with 40 of them. So a slice begins with those
-    of the last end if the process has not run since, as one that was suspended.
+    Both readings are outside of windows. The threads take 0.3 ms with 40 of them. So a slice begins with the
+    readings at the end of the last one if the process was suspended in between.
 
-    Thread: the one that trains.
-    Source: `schedstat` of each thread (time on a core, time in the run queue; the kernel's sched-stats.rst), the
-    first line of /proc/stat, `time.process_time_ns`.
+    Thread: the one that trains. Source: `schedstat` of each thread (time on a core, time in the run queue; the
+    kernel's sched-stats.rst), the first line of /proc/stat, `time.process_time_ns`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -148,9 +143,9 @@ class CpuMeter:
         self._cpu_ns, self._at_ns = time.process_time_ns(), time.monotonic_ns()
 
     def end(self, examples: int) -> SliceLoad | None:
-        """Return who used the CPU since `begin`, in which the lane trained `examples`.
+        """Return the CPU use since `begin`, in which the lane trained `examples`.
 
-        None without a `begin`, and if the lane was suspended since: others trained meanwhile.
+        `None` without a `begin`, and if the lane was suspended since: others trained meanwhile.
         """
         if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
@@ -174,7 +169,7 @@ class CpuMeter:
         )
 
     def _read_delays(self) -> dict[str, int] | None:
-        """Return how long each thread has waited for a core since it began; None where that is not reported."""
+        """Return how long each thread has waited for a core since it began; `None` if not reported."""
         try:
             delays = dict(self._delays_of(os.listdir(self._tasks)))  # noqa: PTH208 - quicker
         except OSError:
@@ -195,7 +190,6 @@ class CpuMeter:
                 os.close(file)
 
     def _read_machine(self) -> tuple[int, int] | None:
-        """Return for how long all cores were busy, and for how long they were stolen."""
         try:
             file = os.open(self._stat, os.O_RDONLY)
         except OSError:

@@ -1,6 +1,6 @@
-"""What is measured of a lane's steps: times, sums, samples, and what makes a window no steady one.
+"""Measurements of a lane's steps: times, sums, samples, and the marks of windows that are not steady.
 
-A user's script may train without NumPy and without TensorFlow, so neither is needed to import this module.
+A user's script may train without NumPy and TensorFlow, so neither is imported.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ else:
     HAS_NUMPY = True
 
 CAPACITY = 8_192
-"""Most step times that are kept before they are counted into the histogram."""
+"""Limit of step times that are kept before they are counted into the histogram."""
 LEAST_STOP_NS = 50_000_000
-"""A shorter suspension leaves its window as it is: a stop by somebody else is known so late that it ends later."""
+"""A shorter suspension does not mark its window: a stop by another program is noticed with a delay."""
 LONG_COLLECTION_NS = 5_000_000
 """A garbage collection that takes longer marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
 COMPILING = "compiling"
-"""Mark of windows in which a tf.function was traced, which TensorFlow and XLA then compile. A call that is merely
-long has no mark: it may be the machine's fault, and what is discarded for its length is selected by its speed."""
+"""Mark of windows in which a tf.function was traced, and compiled afterwards. A long call alone has no mark:
+discarding it would select windows by their speed."""
 MOST_OUTLIER_WINDOWS = 3
 """Windows that are marked for a trace after a knob change; later ones are not outliers."""
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
-"""A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time; and after
-`LEAST_PAUSE_STEPS` of its length at the earliest, because it is in no window."""
+"""A step is sampled at most once a second, at most 1 % of the time, and not within `LEAST_PAUSE_STEPS` of its
+length, because it is in no window."""
 
 
 class StepClock:
     """Collects a window: the caller adds to the sums, and writes step times into a ring that is never reallocated.
 
-    Counting into the histogram is left for the end of the window: rarely used code takes several times as long
-    between training steps, which have just emptied the CPU's caches, as it does in a loop by itself.
+    The histogram is filled at the end of the window: code that runs between training steps finds cold CPU caches,
+    and takes several times as long.
 
     Units: nanoseconds of `lane_clock`.
     """
@@ -54,15 +54,15 @@ class StepClock:
         self.times = array("q", bytes(8 * CAPACITY))
         """Step times that are not in the histogram yet; the caller writes new ones from `kept` on."""
         self.done = 0
-        """Steps of all windows, and those in none."""
+        """Steps of all windows, and those in no window."""
         self.last_end_ns = 0
-        """When the last step ended; 0 before the first."""
+        """End of the last step; 0 before the first."""
         self.called_ns = self.waited_ns = 0
-        """What the steps given to `add` took in all: in their calls, and waiting for input."""
+        """Total time of the steps given to `add`: in their calls, and waiting for input."""
         self._owed = 0
         """Examples that were added and taken back."""
         self._suspended_ns = 0
-        """For how long the lane had been suspended when the window began."""
+        """Suspension time of the lane when the window began."""
         self._stopped_at_end_ns: int | None = None
         self.reset(lane_clock.now_ns())
 
@@ -117,7 +117,7 @@ class StepClock:
         self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         self.steps = 0
         self.kept = self.added = 0
-        """Step times that are not in the histogram yet: of steps that are counted, and of those since."""
+        """Numbers of step times that are not in the histogram yet: counted steps, and steps added since."""
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
@@ -157,9 +157,9 @@ class StepClock:
         self.count(seen)
 
     def count_wait(self, began_ns: int, until_ns: int) -> int:
-        """Have the steps that were added since `began_ns` end at `until_ns`, all as long; return how long each is.
+        """Make the steps added since `began_ns` end at `until_ns`, with equal lengths; return the length of each.
 
-        They had only been started when they were added, so nobody knows how long each was.
+        They had only been started when they were added, so the length of each is unknown.
         """
         written, each_ns = self.kept, (until_ns - began_ns) // self.added
         self.times[written : written + self.added] = array("q", [each_ns] * self.added)
@@ -197,7 +197,6 @@ class StepClock:
         return self._longest_ns
 
     def _count_kept(self) -> None:
-        """Count the times that are kept into the histogram."""
         if not self.kept:
             return
         times, self.kept = self.times[: self.kept], 0
@@ -213,7 +212,7 @@ class StepClock:
 class Samples:
     """Sums over sampled steps, in nanoseconds.
 
-    `examples` also counts the steps that are in no window without being sampled, such as those under the profiler.
+    `examples` also counts steps that are in no window and were not sampled, such as those under the profiler.
     """
 
     steps: int = 0

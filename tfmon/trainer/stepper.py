@@ -31,17 +31,16 @@ class Stepper:
         self.reads_loss = False
         """Whether the loss is read after each step, which waits for the device."""
         self.loss: Any = None
-        """The last step's, a tensor."""
+        """Loss of the last step, a tensor."""
         self.traces: TraceWatch | None = None
         self.copies = device == "gpu"
-        """Whether a sampled batch is copied to the device."""
         self._clock = clock
         self._waiting = waiting
 
     def until(self, deadline_ns: int, limit: int) -> int:
         """Train until the deadline, the limit or a message, but at least one step; return the last step's end.
 
-        Errors: ScenarioError when the data end; whatever the model or the pipeline raise.
+        Raises: ScenarioError when the data ends; all errors of the model or the pipeline.
         """
         clock_ns, step, batches = lane_clock.now_ns, self.step, self.feed.batches
         clock, waiting = self._clock, self._waiting
@@ -123,9 +122,9 @@ class Stepper:
     def capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
         """Train steps under the profiler, at least one and at most until the deadline; return the profile.
 
-        A step without a marker comes before them, because the first step under the profiler is slow.
+        A step without a marker comes first, because the first step under the profiler is slow.
 
-        Errors: CaptureError.
+        Raises: CaptureError.
         """
         capture, plain = Capture(folder), (self.feed, self.step)
         try:

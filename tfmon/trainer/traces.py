@@ -12,15 +12,15 @@ from tfmon.model.lane_clock import lane_clock
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
 OF_DATASET = "Dataset_"
-"""How tf.data begins the names of the graphs of its functions, which it traces when a dataset is made."""
+"""Prefix of the graphs of tf.data functions, which are traced when a dataset is made."""
 
 
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, of datasets and of other threads are
-    not counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
-    functions that a user's step calls.
+    Tracing makes a `FuncGraph`. Graphs of loops, branches, datasets and other threads are not counted. A
+    function's `experimental_get_tracing_count` suffices for the lane's step, but not for the functions that a
+    user's step calls.
 
     Thread: made and read in the thread that trains.
     """
@@ -29,9 +29,8 @@ class TraceWatch:
         import tensorflow as tf
 
         self.count = 0
-        """Traces since the start."""
         self.latest_ns = 0
-        """When the last one began; 0 before the first."""
+        """Beginning of the last trace; 0 before the first."""
         self._graphs: list[Any] = []
         self._thread = threading.get_ident()
         graph_type: Any = tf.__internal__.FuncGraph

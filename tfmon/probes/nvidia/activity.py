@@ -19,7 +19,7 @@ from tfmon.probes.nvidia.nvml import (
 )
 
 KERNELS = 1
-"""Number of the metric GRAPHICS_UTIL, as `nvmlGpmMetricId_t` numbers them; so are the numbers below."""
+"""Number of the metric GRAPHICS_UTIL, as in `nvmlGpmMetricId_t`; so are the numbers below."""
 _SM, _SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT = 2, 20, 21, 60, 61
 SHARES: Mapping[str, int] = {
     "kernels_pct": KERNELS, "sm_pct": _SM, "occupancy_pct": 3, "tensor_pct": 5, "memory_pct": 10,
@@ -31,7 +31,6 @@ _METRICS = (*SHARES.values(), *_RATES)
 EVERY_NS = 1_900_000_000
 """Every second tick for a whole GPU: two calls take 2 ms of CPU on an H100, and the metrics are means."""
 MIB = 2**20
-"""Rates are told in MiB per second."""
 NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
 NO_GPM = Missing("only told from Hopper on (compute capability 9.0)")
 _UNSUPPORTED = tuple(Missing(NvmlFailure(code).reason) for code in UNSUPPORTED)
@@ -39,9 +38,9 @@ _NO_METRIC = Missing("the driver does not report this of this GPU")
 
 
 class ActivityMeter:
-    """Reads how the parts of one device are used, each on average since it was read before.
+    """Reads how the parts of one device are used, each on average since its previous reading.
 
-    Of several compute instances in one GPU instance (MIG) it is that of all.
+    Several compute instances in one GPU instance (MIG) share one figure.
 
     Source: `nvmlGpmQueryDeviceSupport`, `nvmlGpmSampleGet` or, for an instance, `nvmlDeviceGetGpuInstanceId` and
     `nvmlGpmMigSampleGet`, and `nvmlGpmMetricsGet` of two samples.
@@ -95,7 +94,7 @@ class ActivityMeter:
         self._before = self._spare = None
 
     def _metrics(self, at_ns: int) -> Mapping[int, Reading] | Missing:
-        """Return the metrics by number; those of the sample before where this one comes too soon after it."""
+        """Return the metrics by number; the previous ones if this sample comes too soon."""
         seldom = self._own is self._whole and not isinstance(self._last, Missing)
         every_ns = EVERY_NS if seldom else SHORTEST_NS
         if self._before is None or at_ns - self._at_ns >= every_ns:

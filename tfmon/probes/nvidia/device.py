@@ -33,11 +33,11 @@ class DriverContext:
     wsl: bool = False
     """Functions about processes may crash under WSL2, and are not called."""
     foreign_pids: bool = False
-    """The driver may number processes as the host of this container does."""
+    """The driver may use the pids of this container's host."""
     before_s: float = 0.0
-    """How much of the time before the first sample its loads cover."""
+    """Time before the first sample that its loads cover."""
     names: ProcessNames | None = None
-    """Who runs the listed processes; None where nobody asks."""
+    """Names of the listed processes; `None` if nobody needs them."""
 
 
 class _Meters:
@@ -63,9 +63,9 @@ class NvidiaDevice:
         self.gpu = gpu
         self._backoff = Backoff(clock_ns)
         self.failure: NvmlFailure | None = None
-        """Why the whole device cannot be read; it is not read again until it is attached again."""
+        """Why the whole device cannot be read. It is not read until it is attached again."""
         self.split = False
-        """True for a GPU whose instances (MIG) are devices of their own."""
+        """True for a GPU whose instances (MIG) are separate devices."""
         self._meters: _Meters | None = None
         self._context = DriverContext()
 
@@ -137,7 +137,6 @@ class NvidiaDevice:
         return unread(GpuLoad(), SPLIT) if self.split else meters.busy.read()
 
     def _processes(self, meters: _Meters, at_ns: int) -> GpuProcesses:
-        """Return memory and share of time by process."""
         used = WSL if self._context.wsl else meters.memory.by_pid()
         if self._context.wsl:
             busy: dict[int, float] | Missing = WSL
@@ -159,7 +158,6 @@ class NvidiaDevice:
         )
 
     def _names(self, pids: Collection[int]) -> tuple[dict[int, ProcessName], str]:
-        """Return who runs processes, and why that is hidden: the host's number names another process here."""
         if self._context.foreign_pids:
             return {}, HIDDEN.reason
         names = self._context.names

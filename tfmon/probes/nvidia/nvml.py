@@ -1,8 +1,7 @@
-"""NVIDIA's management library (NVML): every call of it goes through here, and each failure gets a message.
+"""NVIDIA's management library (NVML): all its calls, with a message for each failure.
 
-`Nvml` calls the library; `DeviceCalls` calls it for one device and does not repeat what the device cannot answer.
-The real `pynvml` module (distribution nvidia-ml-py) is imported when it is first needed, in the thread that needs
-it: the import takes 40 ms, which a machine without a GPU is spared.
+`pynvml` (distribution nvidia-ml-py) is imported on first use, in the calling thread: the import takes 40 ms, which
+a machine without a GPU does not need.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 1
 GPU_IS_LOST, RESET_REQUIRED = 15, 16
 OPERATING_SYSTEM, LIBRARY_MISMATCH, VERSION_MISMATCH, DEPRECATED, UNKNOWN = 17, 18, 25, 26, 999
 BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER, BROKEN_LIBRARY = -1, -2, -3, -4, -5, -6
-"""Our own codes, for failures that are not an answer of the driver."""
+"""Codes of tfmon, for failures that are not an answer of the driver."""
 
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
 """Failures that last for as long as the driver is loaded."""
 _WHOLE_DEVICE = frozenset({GPU_IS_LOST, RESET_REQUIRED, UNINITIALIZED})
 _UNKNOWN_IN_A_ROW = 3
-"""So many unknown errors one after another mean that the whole device is out of reach."""
+"""After this many unknown errors in a row the whole device is out of reach."""
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class NvmlFailure:
     """Why a call of the library failed."""
 
     code: int
-    """NVML's return code, or one of ours below 0."""
+    """NVML's return code, or a code of tfmon below 0."""
 
     @property
     def reason(self) -> str:
@@ -92,14 +91,13 @@ class NvmlFailure:
 
 
 Listed: TypeAlias = tuple[Gpu, Any]
-"""A GPU in the driver's list, or an instance of one, and its handle for the functions of the library."""
+"""A GPU in the driver's list, or an instance, and its handle for the functions of the library."""
 
 
 class Nvml:
-    """The library, open.
+    """The library, open. A call returns its answer or an `NvmlFailure`, and raises nothing.
 
-    Errors: none is raised; a call returns its answer or an `NvmlFailure`.
-    Thread: one at a time; any call may block for as long as the driver likes.
+    Thread: one at a time; any call may block without limit.
     """
 
     def __init__(self, module: Any) -> None:  # noqa: ANN401 - pynvml has no types
@@ -141,7 +139,7 @@ def open_nvml() -> Nvml | NvmlFailure:
 
 
 def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
-    """Return the GPUs that the driver permits us to use, and the failure of one that it does not.
+    """Return the permitted GPUs, and the failure of a GPU that the driver denies.
 
     Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
     """
@@ -200,9 +198,9 @@ class DeviceFailedError(Exception):
 
 
 class DeviceCalls:
-    """Calls the library for one device, for as long as the device stays attached.
+    """Calls the library for one device, and does not repeat a call that the device cannot answer.
 
-    Thread: the ticker's only; a call may block there for as long as the driver likes.
+    Thread: the ticker's only; a call may block there without limit.
     """
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:  # noqa: ANN401 - opaque
@@ -216,7 +214,7 @@ class DeviceCalls:
     def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - from pynvml
         """Return the answer of a function of pynvml for this device, or an `NvmlFailure`.
 
-        Errors: DeviceFailedError when the answer means that the whole device is out of reach.
+        Raises: DeviceFailedError if the whole device is out of reach.
         """
         answer = self._nvml.call(function, self._handle, *arguments, **named)
         code = answer.code if isinstance(answer, NvmlFailure) else 0

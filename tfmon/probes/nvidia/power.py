@@ -14,15 +14,14 @@ from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, DeviceCalls, Listed, Nvml, N
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S, ENERGY_EVERY_S = 30.0, 60.0, 4.9
 _MEAN_POWER, _MILLIWATTS = 185, 1000
-"""NVML field POWER_AVERAGE: the mean of the last second, from Ampere on but for its GA100."""
+"""NVML field POWER_AVERAGE: the mean of the last second, from Ampere on, except GA100."""
 _ENERGY_SPAN_NS = 950_000_000
 """The energy counter steps every 10 to 100 ms, so a rate over much less than a second would mislead."""
 _SM = 1
-"""NVML's clock type of the multiprocessors."""
 
 POWER_CAP, HW_SLOWDOWN = 0x4, 0x8
 _SLOWED = 0.8
-"""Below this share of the highest clock, a power limit that is reached is worth a warning."""
+"""Below this share of the highest clock, a reached power limit causes a warning."""
 _REASONS = {
     0x1: ("idle", INFO),
     0x2: ("clocks fixed by a user's setting", INFO),
@@ -185,7 +184,8 @@ def explain_xid(number: int, at_ns: int) -> GpuFault:
 class FaultLog:
     """Collects the XID messages of all devices of an open library.
 
-    The driver is polled once a tick, without waiting: a thread of its own would be one more that can hang.
+    Polls the driver once a tick, without waiting: another thread could hang, too.
+
     Source: `nvmlDeviceRegisterEvents`, `nvmlEventSetWait`; Linux only, and only messages after `open`.
     """
 

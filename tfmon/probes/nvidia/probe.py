@@ -44,7 +44,7 @@ _REHEARSAL_S = 10.0
 class NvidiaProbe:
     """Samples GPUs through the driver's library, which is opened with the first sample.
 
-    Thread: the ticker's only; a call may block there for as long as the driver likes.
+    Thread: the ticker's only; a call may block there without limit.
     """
 
     name = "nvidia"
@@ -76,7 +76,6 @@ class NvidiaProbe:
         self._retry_at_ns: int | None = 0
         self._pause_s = _FIRST_PAUSE_S
         self.failure: NvmlFailure | None = None
-        """Why the library cannot be used; None while it can."""
 
     def sample(self) -> Iterable[Event]:
         """Sample each GPU; see `NvidiaDevice.sample` for the readings."""
@@ -103,7 +102,7 @@ class NvidiaProbe:
             self._nvml = None
 
     def _reopen(self) -> None:
-        """Open the library and find every device again; the driver's numbers may have changed."""
+        """Open the library and find every device again: the driver's numbers may have changed."""
         self.close()
         self._retry_at_ns = None
         opened = self._rehearse() or self._open_library()
@@ -134,7 +133,6 @@ class NvidiaProbe:
                 device.detach(failure or NvmlFailure(NOT_LISTED))
 
     def _attach(self, nvml: Nvml, gpu: Gpu, handle: Any, context: DriverContext) -> set[str]:  # noqa: ANN401
-        """Attach a GPU and its instances, those that are sampled, and return their UUIDs."""
         attached: set[str] = set()
         instances = list_instances(nvml, gpu, handle)
         device = self._devices.get(gpu.uuid)
@@ -170,7 +168,6 @@ class NvidiaProbe:
             device.detach(failure)
 
     def _plan_retry(self) -> None:
-        """Decide when to open the library again, if anything failed."""
         if self._retry_at_ns is not None:
             return
         failures = [device.failure for device in self._devices.values() if device.failure is not None]
@@ -199,7 +196,7 @@ def rehearse() -> None:
 
 
 def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARSAL_S) -> bool | None:
-    """Return whether another process survives a sample, or None if it does not answer.
+    """Return whether another process survives a sample, or `None` if it does not answer.
 
     On WSL2 some versions of the driver's library crash, and would end tfmon with them.
     """

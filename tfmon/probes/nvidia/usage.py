@@ -26,13 +26,13 @@ SHARES_EVERY_S = 1.9
 """Every second tick: the driver updates the shares of the processes no faster."""
 PEEK_EVERY_S, LINK_EVERY_S = 5.0, 10.0
 _SENT, _RECEIVED, _UNSIGNED_INT = 197, 198, 1
-"""NVML fields PCIE_COUNT_TX_BYTES and PCIE_COUNT_RX_BYTES, what leaves the GPU first; and a type of 32 bits."""
+"""NVML fields PCIE_COUNT_TX_BYTES (leaves the GPU) and PCIE_COUNT_RX_BYTES; and a type of 32 bits."""
 _BUSY_PCT, _BUSY_SAMPLES = 50, 3
 NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
-"""Words in the names of GPUs that have no memory of their own."""
+"""Words in the names of GPUs without their own memory."""
 
 
 class BusyMeter:
@@ -47,7 +47,7 @@ class BusyMeter:
         self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
         self._at_ns = 0
         self.shares_since_ns: int | None = None
-        """Beginning of the time that the latest shares are the mean of; None before there are any."""
+        """Start of the time that the latest shares cover; `None` before the first."""
         self.shares_until_ns: int | None = None
 
     def read(self) -> GpuLoad:
@@ -134,8 +134,8 @@ class MemoryMeter:
     def read(self) -> GpuMemory:
         """Return the memory in use, in bytes.
 
-        Source: `nvmlDeviceGetMemoryInfo`, version 2 where the driver has it; for GPUs without memory of their
-        own `read_memory`.
+        Source: `nvmlDeviceGetMemoryInfo`, version 2 if the driver has it; for GPUs without their own memory
+        `read_memory`.
         """
         ways = (self._version_2, self._version_1)
         answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
@@ -184,7 +184,6 @@ def _of_machine() -> GpuMemory | NvmlFailure:
 
 
 def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
-    """Return memory by pid; a process in several instances of a split GPU counts in all of them."""
     used: dict[int, int | None] = {}
     for process in processes:
         before, more = used.get(process.pid), process.usedGpuMemory
@@ -208,19 +207,18 @@ class LinkMeter:
     def traffic(self, at_ns: int) -> PcieTraffic:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
-        Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, but not where they have 32 bits: at 50 GB/s, these
-        start over 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
-        direction.
+        Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, unless they have 32 bits: at 50 GB/s, these overflow
+        over 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a direction.
         """
         self._at_ns = at_ns
         answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
         return unread(PcieTraffic(), answer) if isinstance(answer, Missing) else answer
 
     def link(self, at_ns: int, busy_pct: Reading) -> PcieLink:
-        """Return generation and width, every 10 s, and what is wrong with them.
+        """Return generation and width, every 10 s, and a warning about them.
 
-        Source: `nvmlDeviceGetCurrPcieLinkGeneration`, `…Width`, and `nvmlDeviceGetMaxPcieLink…`, which is what
-        the GPU and its slot can both do.
+        Source: `nvmlDeviceGetCurrPcieLinkGeneration`, `…Width`; `nvmlDeviceGetMaxPcieLink…` for GPU and slot
+        together.
         """
         link = self._link.at(at_ns)
         return replace(link, warning=self._warning(link, busy_pct))
