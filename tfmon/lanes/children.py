@@ -20,13 +20,13 @@ from tfmon.model.requests import Assign, Request
 from tfmon.model.threads import Failed, call_later, start_thread
 
 SPARE_LOADS_S = 0.5
-"""How long the spare workers load between two rounds: no slice is touched, the race takes a little longer."""
+"""Loading time of the spare workers between two rounds: no slice is touched, the race takes a little longer."""
 
 
 class Children:
-    """One process for each lane of a race; it carries out what the scheduler decides.
+    """One process for each lane of a race; carries out the scheduler's decisions.
 
-    Thread: any; the caller holds the lock, but for `end` and `close`.
+    Thread: any; the caller holds the lock, except for `ensure`, `end` and `close`.
     """
 
     def __init__(
@@ -48,15 +48,13 @@ class Children:
         self._failed = failed
         self._reader = PipeReader(failed)
         self.launcher = ProcessLauncher()
-        """Starts processes at the priority that the program was started with."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
         self._hurries = 0
-        """How often `end_now` was called."""
         self.echo: Callable[[bytes], object] | None = None
-        """Takes what the lanes print, byte for byte."""
+        """Takes the output of the lanes, unchanged."""
         self.echo_error: Callable[[bytes], object] | None = None
-        """Takes what they print on standard error; None for `echo`."""
+        """Takes their standard error; `None` for `echo`."""
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
 
     def __contains__(self, lane: str) -> bool:
@@ -99,17 +97,14 @@ class Children:
             spare.prepare(python, quiet=quiet, once=fresh > 0)
 
     def ensure(self, hosts: Iterable[str]) -> None:
-        """Connect again to those of some hosts that were lost. Thread: without the lock; it may block for seconds.
-
-        Raises: TfmonError where one cannot be reached.
-        """
+        """Connect again to lost hosts. Thread: without the lock; may block for seconds. Raises TfmonError."""
         for host in {*hosts} - {""}:
             self._place(host).ensure()
 
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
-        """Start a lane's process, or take the spare worker; return it and what the spare worker said first.
+        """Start a lane's process, or take the spare worker; return it and the spare worker's first event.
 
-        Raises: OSError where it did not start.
+        Raises: OSError if it did not start.
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None
@@ -166,9 +161,9 @@ class Children:
         return taken
 
     def end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes, each step for those that the one before did not end: a request, SIGTERM, SIGKILL.
+        """End processes by a request, then SIGTERM, then SIGKILL; returns when they are gone.
 
-        Returns when they are gone. Thread: any, without the lock.
+        Thread: any, without the lock.
         """
         graces_s = [process.grace_s for process in processes if process.grace_s is not None]
         with self._lock:

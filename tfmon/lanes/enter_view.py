@@ -2,9 +2,9 @@
 
     -c "…main()" KIND FOLDER PLACE COMMAND…
 
-The view is mounted in a namespace of this process alone, so it is gone with the lane. An ordinary user needs a
-user namespace for that: user and group stay the same there, and `exec` drops all its rights. Pipes, group, signals
-and working directory are those that the command would have had. It imports little: each lane waits for it.
+The view is mounted in a namespace of this process, so it ends with the lane. An ordinary user needs a user
+namespace: user and group stay the same in it, and `exec` drops all its rights. Pipes, group, signals and working
+directory stay unchanged. It imports little: each lane waits for it.
 
 Source: mount_namespaces(7), user_namespaces(7), Documentation/filesystems/overlayfs.rst of Linux 5.11 or later.
 """
@@ -20,10 +20,9 @@ import sys
 NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000
 BIND, RECURSIVE, SLAVE = 4096, 16384, 1 << 19
 INITIAL_USERS = ["0", "0", "4294967295"]
-"""The map of user ids outside of all user namespaces."""
 COPIES = {"linux": ["cp", "-a", "--reflink=auto"], "darwin": ["cp", "-a", "-c"]}
 UID, GID = os.geteuid(), os.getegid()
-"""Read before the namespace is made, where they have no names until they are mapped."""
+"""Read before the namespace exists, in which they have no names until they are mapped."""
 
 
 def main(kind: str, folder: str, place: str, *command: str) -> None:
@@ -110,9 +109,9 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def enter_copy(
     folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
-    """Copy the folder, and enter the copy at the folder's own path if that can be; return the command for it.
+    """Copy the folder, and enter the copy, at the own path if possible; return the command; raises OSError.
 
-    Otherwise words of the command that are paths in the folder become those of the copy. Raises OSError.
+    Otherwise paths in the folder become paths in the copy in the command.
     """
     import subprocess
 

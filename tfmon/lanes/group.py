@@ -45,13 +45,11 @@ class LaneGroup:
     ) -> None:
         """Run lanes; `plan` makes the default race of a scenario, `places` finds a host, None for none."""
         self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
-        """The race that runs: what scheduler and watchdog act on."""
         self._session, self._lock = session, self.running.lock
         self._children, self._scheduler = self.running.children, self.running.scheduler
         self._plan_race = plan
         self._request_numbers = itertools.count(1)
         self._restarting = 0
-        """Restarts under way."""
 
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
@@ -184,7 +182,6 @@ class LaneGroup:
         self._restart([name for name in lanes if not any(name in names for names in waiting.values())])
 
     def _restart_there(self, plan: RacePlan, lanes: Sequence[str]) -> None:
-        """Connect again to the host of lanes and restart them; the other lanes train on meanwhile."""
         self.running.connect_again(plan, lanes)
         if plan is self.running.plan and not self.running.stopped:
             self._restart(lanes)
@@ -193,7 +190,6 @@ class LaneGroup:
                 self._restarting -= 1
 
     def _restart(self, lanes: Sequence[str]) -> None:
-        """Replace the processes of lanes in the background; the caller has counted it as under way."""
 
         def start_again() -> None:
             with self._lock:
@@ -233,7 +229,6 @@ class LaneGroup:
 
     @property
     def _over(self) -> bool:
-        """True when every lane of the race has ended and none is about to start again."""
         return not self._restarting and self._session.snapshot().over
 
     def pass_output(

@@ -1,6 +1,6 @@
 """A started process: its pipes, environment and priority, a guard that ends it, and how it is read and reaped.
 
-It decodes nothing, so that an agent can start processes with it, too.
+It decodes nothing, so that an agent can use it, too.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ SITE = Path(__file__).parents[1] / "script" / "site"
 """The folder with the sitecustomize that loads tfmon into a user's Python."""
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""How long a lane gets to end after Stop (or the end of its pipe), SIGTERM and SIGKILL: 2.6 s in all.
-
-A user's command gets SIGINT in place of Stop, and `Command.grace_s` in place of `ASK_S`."""
+"""Time to end after Stop (or the end of the pipe), SIGTERM and SIGKILL: 2.6 s in all. A user's command gets SIGINT
+instead of Stop, and `Command.grace_s` instead of `ASK_S`."""
 GUARD = f"""
 trap '' HUP INT QUIT TERM TSTP
 read -r over <&1 && exit
@@ -55,9 +54,9 @@ wait_for_end {round(5 * TERM_S)}
 kill -s KILL -- "-$group"
 """
 """Ends the process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a
-second SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output, and its standard error if that has a pipe
-of its own. They are read and dropped, so that writing does not fail meanwhile. POSIX's `sleep` takes whole seconds
-only, and its redirections descriptors of one digit."""
+second SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output and its standard error if that has its own
+pipe. They are drained, so that writing does not fail meanwhile. POSIX's `sleep` takes whole seconds only, and its
+redirections descriptors of one digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +65,12 @@ class Command:
 
     argv: Sequence[str]
     device: str
-    """`cpu` or `gpu`."""
     settings: Settings
     """Knobs that the command line sets."""
     grace_s: float
-    """How long it has to end after SIGINT."""
+    """Time to end after SIGINT."""
     view: View | None = None
-    """How it sees the working folder; None for as it is."""
+    """Its view of the working folder; `None` for the folder itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class Launched:
     metric_fd: int
     output_fd: int
     error_fd: int | None
-    """That of standard error; None if it is part of the output."""
+    """Standard error; `None` if it is part of the output."""
     request_fd: int
     suspended: SuspendedTime
     guard: Guard | None
@@ -100,15 +98,12 @@ def launch(
     stdin: int = subprocess.DEVNULL,
     split: bool = False,
 ) -> Launched:
-    """Start `script` with `python`, or a user's command.
+    """Start `script` with `python`, or a user's command; raises OSError if it did not start.
 
     Args:
-        environment: Variables besides those of this process; None removes one.
+        environment: Variables besides those of this process; `None` removes one.
         guarded: Whether a guard ends the process when this one dies; a user's command always has one.
-        stdin: What `subprocess` takes.
-        split: Whether standard error has a pipe of its own.
-
-    Raises: OSError where it did not start; nothing stays open.
+        split: Whether standard error has its own pipe.
     """
     merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
     for key in [key for key, value in environment.items() if value is None]:
@@ -189,7 +184,7 @@ class Guard:
 
 
 def _start_guard(group: int, output_fd: int, error_fd: int | None, command: Command | None) -> Guard | None:
-    """Start the guard of a process group; None where there is no shell."""
+    """Start the guard of a process group; `None` without a shell."""
     first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
     over_fd, pipe_fd = os.pipe()
     try:
@@ -213,16 +208,14 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 YIELDING_NICE = 5
-"""A lane gets three times the CPU of a thread with this nice value that wants the same core."""
+"""A lane gets three times the CPU of a thread with this nice value on the same core."""
 
 
 class ProcessLauncher:
-    """Calls functions in one thread that keeps the priority the program was started with.
+    """Calls functions in one thread that keeps the program's original priority. Thread: any.
 
     A child inherits the nice value of the thread that starts it, and only root may lower it again. So a thread
     that yields to the lanes must not start them.
-
-    Thread: any.
     """
 
     def __init__(self) -> None:
@@ -255,7 +248,7 @@ def yield_to_lanes() -> None:
 
 CHUNK_BYTES = 65_536
 LAST_CHUNKS = 32
-"""Most that is read of a pipe after the process has ended: more than a pipe holds, so nothing is lost."""
+"""Limit of reads after the process has ended: more than a pipe holds, so nothing is lost."""
 
 
 class Child:
@@ -276,21 +269,19 @@ class Child:
         if launched.error_fd is not None:
             self._takers[launched.error_fd] = take_error
         self.fds = frozenset(self._takers)
-        """The monitor's ends of the pipes that it writes."""
         self.open = set(self.fds)
-        """The pipes whose other end the child has not closed."""
+        """The pipes that the child has not closed."""
         self.pid = self._popen.pid
         self._gate = threading.Lock()
         self._closed = False
-        """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
+        """True once descriptors and pid may belong to another process: nothing may be sent to them."""
         self._reads = True
-        """False once the end of its request pipe was closed."""
         self._suspended_time = launched.suspended
         if hasattr(os, "waitid"):
             start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
 
     def _follow_stops(self) -> None:
-        """Note when somebody else stops the child, and when it goes on, until it ends."""
+        """Record until the child ends when another program stops and continues it."""
         stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -316,7 +307,6 @@ class Child:
             return True
 
     def _end_requests(self) -> None:
-        """Close the request pipe: a child that reads it ends then."""
         with self._gate:
             if self._reads and not self._closed:
                 self._reads = False

@@ -11,20 +11,19 @@ from tfmon.model.events import BadLine, Event, LanePrinted
 from tfmon.model.lane_events import FromLane
 
 MAX_LINE_BYTES = 65_536
-"""Longest line on a pipe; longer ones are dropped and counted."""
+"""Longest line on a pipe; longer lines are dropped and counted."""
 AHEAD_NS = 1_000_000_000
-"""All processes of a machine share one clock: an event that is further ahead of it is wrong."""
+"""All processes of a machine share one clock: an event further in the future is wrong."""
 MOST_PROBLEMS = 8
-"""Most problems of one chunk that are told one by one; further bad lines are only counted."""
+"""Limit of problems of one chunk that are reported individually; further bad lines are only counted."""
 TAIL_BYTES = 32_768
-"""How much of the output is kept; the rest is read and dropped, so that the process never blocks."""
+"""Limit of kept output; the rest is read and dropped, so that the process never blocks."""
 TAIL_LINES = 200
 NEWS_BYTES = 16_384
-"""Most that is told at once: the newest of what was printed since."""
+"""Limit of output in one report: the newest."""
 LINE_CHARACTERS = 500
 TELL_EVERY_NS = 250_000_000
 _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stack \(most recent')
-"""What `faulthandler` writes."""
 
 
 class MetricLines:
@@ -95,13 +94,11 @@ class ChildOutput:
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
-        """Whose output it is; a spare worker gets its lane later."""
+        """A spare worker gets its lane later."""
         self.printed_bytes = 0
-        """How much was printed in all."""
         self.echo: Callable[[bytes], object] | None = None
-        """Takes everything that is printed, as it is."""
         self.echo_error: Callable[[bytes], object] | None = None
-        """Takes standard error, if that has a pipe of its own."""
+        """Takes standard error, if it has its own pipe."""
         self._echoed_bytes = 0
         self._tail = b""
         self._news = b""
@@ -176,6 +173,6 @@ def _lines(printed: bytes) -> tuple[str, ...]:
 
 
 def _shown(line: bytes, most_characters: int = LINE_CHARACTERS) -> str:
-    """Return a line safe to show; of one that a progress bar overwrote, what a terminal would show."""
+    """Return a line safe to show: the last state of a progress bar."""
     text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
     return clean(text, most_characters).rstrip()

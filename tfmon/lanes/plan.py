@@ -21,8 +21,8 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
-then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
+"""The variables of every process. A spare worker touches no device before it becomes a lane, so all others can be
+set then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class LanePlan:
     spec: LaneSpec
     settings: dict[str, KnobValue]
     environment: dict[str, str | None] = field(default_factory=dict)
-    """Variables of the lane besides the monitor's; None removes one."""
+    """Variables of the lane besides the monitor's; `None` removes one."""
     steps: int | None = None
-    """Measured steps after which this lane finishes; None for those of the race."""
+    """Measured steps after which this lane finishes; `None` for the race's limit."""
     as_is: bool = False
-    """Whether a user's command trains on what it finds, because no device was named: nothing is hidden from it."""
+    """Whether no device was given for a user's command, so that nothing is hidden from it."""
     view: View | None = None
-    """How its process sees the working folder; None for as it is."""
+    """The process's view of the working folder; `None` for the folder itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +49,20 @@ class RacePlan:
     scenario: Path
     lanes: tuple[LanePlan, ...]
     python: Path
-    """The interpreter that trains; it has TensorFlow."""
+    """The interpreter that trains, with TensorFlow."""
     command: tuple[str, ...] = ()
-    """The user's own command that each lane runs; empty for a scenario."""
+    """The user's own command for each lane; empty for a scenario."""
     steps: int | None = None
-    """Measured steps after which each lane finishes by itself."""
+    """Measured steps after which each lane finishes."""
     slice_s: float = 0.5
-    """How long a slice lasts."""
     seconds: float | None = None
     """Time after the start signal when all lanes are ended."""
     fresh_every_s: float | None = None
-    """How long the processes race before fresh ones replace them; None for no end."""
+    """Time until fresh processes replace the present ones; `None` for never."""
     grace_s: float = 30.0
-    """How long a user's command has to end after SIGINT."""
+    """Time for a user's command to end after SIGINT."""
     fresh_spares: int = 0
-    """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
+    """Number of spare workers for them; with fewer than lanes, a change takes longer."""
 
 
 def lane_environment(
@@ -71,9 +70,9 @@ def lane_environment(
 ) -> dict[str, str | None]:
     """Return the variables that show TensorFlow only the lane's devices, before it loads.
 
-    NVIDIA GPUs are named by `gpu_uuids`, with commas between: a UUID means the same in every order of devices and
-    in a container. AMD GPUs are named by their `numbers`, as ROCm counts. None where no driver tells any. Memory
-    growth lets the lanes and the user's other programs share the GPU.
+    `gpu_uuids` selects NVIDIA GPUs: UUIDs with commas, which do not depend on the order of devices or a container.
+    AMD GPUs use `numbers`, as ROCm counts. `None` without a driver. With memory growth, programs can share the
+    GPU.
     """
     if spec.kind == "cpu":
         return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
@@ -95,7 +94,6 @@ def device_word(lane: LanePlan) -> str:
 
 
 INTERPRETER = re.compile(r"python(\d+(\.\d+)*)?t?")
-"""What a Python is called."""
 
 
 def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:

@@ -25,20 +25,20 @@ from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
-"""How long the stacks may take: a suspended process writes them in its next slice."""
+"""Time limit of the stacks: a suspended process writes them in its next slice."""
 
 
 class LaneProcess(ABC):
     """A child in its own process group, with its metric, request and output pipes.
 
-    Thread: what takes bytes and tells events is the reader's; the rest any.
+    Thread: methods that take bytes or send events are the reader's; the rest any.
     """
 
     pid: int
     grace_s: float | None = None
-    """How long a user's command has to end after SIGINT; None for a process that ends at a request."""
+    """Time for a user's command to end after SIGINT; `None` for a process that ends at a request."""
     stack_poll_s = 0.05
-    """The stacks are complete when nothing more came in such a time."""
+    """The stacks are complete after this time without output."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
         """Take over what every process has."""
@@ -46,12 +46,10 @@ class LaneProcess(ABC):
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.metrics = MetricLines(lane, self._tell, here)
         self.output = ChildOutput(lane)
-        """What it writes, which the reader gives them in chunks."""
         self._suspended = False
         self.end_requested = False
-        """Whether it was told to end."""
         self.ended = False
-        """True once the child is reaped, everything it wrote is read, and its end is told."""
+        """True after the child was reaped, its output read, and its end reported."""
 
     @abstractmethod
     def write(self, data: bytes) -> bool:
@@ -96,10 +94,9 @@ class LaneProcess(ABC):
         self.kill(signal.SIGCONT)
 
     def read_stacks(self) -> tuple[str, ...]:
-        """Have the child write the stacks of its threads, which works even while it hangs; return their lines.
+        """Return the lines of the child's thread stacks; empty if it does not answer. Works even if it hangs.
 
-        Returns nothing when it does not answer. Only for a lane that `reports_stack`: others would end.
-        Thread: any; it waits.
+        Only for a lane that `reports_stack`: the signal would end another one. Thread: any; it waits.
         """
         before = self.output.printed_bytes
         self.kill(STACK_SIGNAL, alone=True)
@@ -124,7 +121,7 @@ class LaneProcess(ABC):
             self._tell(news)
 
     def _tell_end(self, code: int | None, at_ns: int) -> None:
-        """Tell the rest of what the child wrote, and how it ended; `code` as `Popen` has it, None for unknown."""
+        """Report the rest of the child's output, and its end; `code` as in `Popen`, `None` for unknown."""
         self.metrics.end()
         self.output.take(b"")  # passes on what is left
         self.tell_output(last=True)
@@ -172,7 +169,7 @@ class Place(Protocol):
 
 
 ENDS_WITHIN_S = 2.0
-"""A process that still runs this long after its metric pipe was closed trains on."""
+"""A process that still runs this long after closing its metric pipe continues to train."""
 
 
 STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
@@ -243,7 +240,7 @@ class LocalProcess(Child, LaneProcess):
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a child is stopped; False where `os` has no waitid(2), as on macOS before Python 3.13."""
+    """Return whether a child is stopped; False if `os` has no waitid(2), as on macOS before Python 3.13."""
     if not hasattr(os, "waitid"):
         return False
     try:

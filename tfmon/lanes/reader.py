@@ -14,9 +14,9 @@ from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.threads import Failed, start_thread
 
 REAP_EVERY_S = 0.5
-"""How often it is checked whether a process ended without closing its pipes."""
+"""Interval of the check for processes that ended without closing their pipes."""
 REAP_SOON_S = 0.01
-"""The same while a process has closed its metric pipe and is about to end."""
+"""The same after a process has closed its metric pipe, so that it ends soon."""
 
 
 class PipeReader:
@@ -92,7 +92,6 @@ class PipeReader:
         return self._thread is None or not self._thread.is_alive()
 
     def _run(self) -> None:
-        """Read until closed and no process is left."""
         while not (self._closing and not self._processes and not self._new):
             with self._change:
                 new, self._new = self._new, []

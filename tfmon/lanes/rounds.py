@@ -10,9 +10,9 @@ from tfmon.model.lane_statistics import LATEST
 from tfmon.model.readings import known
 
 OTHER_WORK_S, TIMES_STEP = 3.0, 3
-"""A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
+"""A lane that trains for this time, and this many times its longest step, does something other than steps."""
 COMPUTING_PCT = 80
-"""CPU of a lane from which on its step computes, and does not wait: 100 is one core."""
+"""CPU of a lane from which on its step computes and does not wait: 100 is one core."""
 
 
 @dataclass(slots=True)
@@ -21,10 +21,10 @@ class Slice:
 
     round: int
     since_ns: int
-    """When its present part began, or its last one ended."""
+    """Beginning of its present part, or end of its last one."""
     parts: int = 1
     trained_ns: int = 0
-    """In the parts that are over."""
+    """Duration of the finished parts."""
     ended: bool = False
 
     def suspend(self, now_ns: int) -> None:
@@ -45,8 +45,8 @@ class Slice:
 def computes(lane: LaneState) -> bool:
     """Return whether a step of a lane takes the same running time if it is suspended in the middle.
 
-    A step of a scenario does, on a CPU that it keeps busy. What a GPU computes goes on, and a script may wait for
-    something outside, or look at a clock.
+    True for a scenario on a CPU that it keeps busy. A GPU continues to compute, and a script may wait for
+    something outside, or read a clock.
     """
     cpu_pct = known(lane.tree.cpu_pct) or 0.0
     return lane.spec.kind == "cpu" and not lane.script.command and cpu_pct >= COMPUTING_PCT
@@ -60,10 +60,10 @@ def slice_patience_s(lane: LaneState) -> float:
 
 
 class RoundOrder:
-    """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes alike.
+    """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes equally.
 
-    Each machine has its own lanes in that order, and a round is over when all machines are through. A lane that
-    cannot train is skipped, and one that comes back joins the next round.
+    The lanes of each machine take turns, and a round ends when all machines have finished it. A lane that cannot
+    train is skipped, and a lane that returns joins the next round.
     """
 
     def __init__(self, machines: Mapping[str, str] | None = None) -> None:

@@ -29,7 +29,7 @@ from tfmon.model.threads import start_thread
 
 
 class RunningLanes:
-    """Carries out what scheduler and watchdog decide, and passes on what the processes say.
+    """Carries out the decisions of scheduler and watchdog, and passes on the events of the processes.
 
     Thread: every method may be called from any thread, and all return at once.
     """
@@ -40,21 +40,20 @@ class RunningLanes:
         self.session = session
         self.lock = threading.RLock()
         self.failure = ""
-        """Why nothing can be raced any more: a thread of tfmon has died."""
+        """Why no race is possible any more: a thread of tfmon has died."""
         self.children = Children(
             script, self.lock, self._accept, self.thread_failed, keep_spare=keep_spare, places=places
         )
         self._changing = threading.Lock()
         self.plan: RacePlan | None = None
         self.settings: dict[str, dict[str, KnobValue]] = {}
-        """What each lane is requested to train under; a restart uses it."""
+        """The requested settings of each lane; a restart uses them."""
         self.scheduler = Scheduler(self.children, self)
         self._renewal = Renewal()
         self.renewing: tuple[str, ...] = ()
         """Lanes whose processes are being replaced by fresh ones."""
         self._finished: RacePlan | None = None
         self._away: dict[str, TfmonError] = {}
-        """Why hosts could not be connected to again."""
         self._memory_kills = MemoryKills()
         self.suspension = Suspender(self.children.suspendable, self._record_suspension, self.thread_failed)
         self.stopped = False
@@ -112,7 +111,7 @@ class RunningLanes:
                 self.session.accept(HostLost(at_ns=time.monotonic_ns(), host=host, reason=error.message))
 
     def _accept(self, process: LaneProcess | None, event: Event) -> None:
-        """Take an event of a process, or with None one about a lane: into the session, then the scheduler."""
+        """Accept an event of a process, or about a lane if `None`: first the session, then the scheduler."""
         with self.lock:
             if process is not None and not self.children.speaks_for_lane(process, event):
                 return
@@ -246,7 +245,7 @@ class RunningLanes:
         return slice_patience_s(self.session.snapshot().lane(lane))
 
     def _break_off_renewal(self) -> None:
-        """Start no fresh processes: the race is over, and the ones before them were its last."""
+        """Start no fresh processes, because the race is over."""
         lanes, self.renewing = self.renewing, ()
         for lane in lanes:
             ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)

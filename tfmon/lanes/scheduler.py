@@ -13,15 +13,15 @@ from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 FIRST_ROUNDS = 8
-"""The spare worker does not load between the first rounds: they bring the first verdict."""
+"""The spare worker does not load in the first rounds: they bring the first verdict."""
 SHARE = 0.05
-"""A slice lasts at least for this share of the longest one beside it: the lane of short steps is then known better
-than the one it waits for, at little cost."""
+"""A slice lasts at least this share of the longest one beside it: the lane of short steps then has a smaller error
+than the other, at little cost."""
 COMPUTING_S, LONGEST_PART_S = 2.0, 16.0
-"""A slice that does not end is trained in parts: the first as long as this where the lane computes, each twice as
-long as the one before, up to the second figure."""
+"""A slice that does not end is trained in parts: the first of this length if the lane computes, each twice as long
+as the one before, up to the second figure."""
 HUNG_EVERY = 32
-"""In every such round an unresponsive lane is continued for a slice."""
+"""Interval in rounds between slices of an unresponsive lane."""
 
 
 class RaceActions(Protocol):
@@ -49,21 +49,20 @@ class RaceActions(Protocol):
 class Scheduler:
     """Decides which lanes train.
 
-    All lanes get the start signal together, when the last of them is ready. In turns, a lane that does not train
-    is suspended: otherwise its input pipeline would go on filling its buffers, which takes the CPU from the lane
-    that is measured, and gives it a head start in its own next slice. While a lane gets ready, no slice is
-    granted: no lane would have the machine for itself.
+    All lanes get the start signal together, when the last of them is ready. When interleaved, a lane that does not
+    train is suspended: otherwise its input pipeline would fill its buffers, which takes the CPU from the measured
+    lane, and gives it a head start in its own next slice. While a lane gets ready, no slice is granted.
 
-    Lanes of one machine take turns, and lanes of different machines train at the same time. The next round begins
-    when every lane has had its slice: each round has one slice of every lane, as on one machine.
+    Lanes of one machine take turns, and lanes of different machines train at the same time. Each round has one
+    slice of every lane.
 
-    A slice ends with a step. Where that takes long, the lane is suspended in the middle, if the step only
-    computes, and the others get more slices in the same round. A lane that does not train is suspended as well.
+    A slice ends with a step. During a long step that only computes, the lane is suspended in the middle, and the
+    others get more slices in the same round.
 
-    An unresponsive lane is suspended, too: when it wakes up, it would take the CPU from the one that is measured.
-    It is out of the race, but now and then it is continued for a slice, so that it can wake up; then it ends the
-    slice that it hung in, and is a lane like the others again. One that hangs before it is ready is not suspended,
-    and the others begin without it.
+    An unresponsive lane is suspended, too, because it would take the CPU from the measured lane when it wakes up.
+    It is out of the race, but is sometimes continued for a slice. If it wakes up, it ends the slice in which it
+    hung, and takes part again. A lane that hangs before it is ready is not suspended, and the others begin without
+    it.
 
     Thread: one at a time; the caller holds a lock.
     """
@@ -91,10 +90,9 @@ class Scheduler:
         self._paused: set[str] = set()
         self._training: set[str] = set()
         self._in_slice: set[str] = set()
-        """The lanes whose slices run, as it was recorded last."""
+        """The lanes with a recorded running slice."""
         self._unresponsive: set[str] = set()
         self._slices: dict[str, Slice] = {}
-        """The latest slice of each lane."""
         self._renewed_in = 0
         self._spare_loads = False
         self._spare_loaded_in: int | None = None
@@ -202,7 +200,7 @@ class Scheduler:
         self._change_over(before)
 
     def _change_over(self, interleaved_before: bool) -> None:
-        """Go over to slices when no lane trains, or to training at once."""
+        """Change the mode when no lane trains."""
         if self._interleaved != interleaved_before:
             self._order.break_off()
             if not self._interleaved:
@@ -220,7 +218,6 @@ class Scheduler:
         return interleaved(self._mode, self._exclusive, len(self._lanes))
 
     def _suspend(self, lane: str) -> None:
-        """Suspend a lane in the middle of its slice."""
         self._training.discard(lane)
         self._processes.suspend(lane)
         if lane in self._slices:
@@ -243,7 +240,6 @@ class Scheduler:
 
     @property
     def _runnable(self) -> list[str]:
-        """The lanes that may train."""
         may = self._ready - self._ended - self._paused
         return [lane for lane in self._lanes if lane in may and self._exclusive in ("", lane)]
 
@@ -266,7 +262,7 @@ class Scheduler:
             self._processes.set_quiet(False)
 
     def _grant_slices(self, runnable: Sequence[str]) -> bool:
-        """Let every lane that is due train on a machine where none does; return whether any began."""
+        """Grant slices to the lanes that are due on idle machines; return whether any began."""
         order = self._order
         if not self._training and order.round_over and not self._exclusive and runnable:
             if order.round >= self._renewed_in + LEAST_ROUNDS and self._race.renew(runnable):
@@ -288,14 +284,13 @@ class Scheduler:
         return began
 
     def _seconds(self, lane: str) -> float:
-        """Return how long the next slice of a lane lasts."""
         if self._exclusive and self._exclusive_slice_s:
             return self._exclusive_slice_s
         beside = [one.trained_ns / 1e9 for name, one in self._slices.items() if name != lane]
         return max(self._slice_s, SHARE * max(beside, default=0.0))
 
     def _grant(self, lane: str) -> None:
-        """Record whose slice begins, and whose run on; "" where one has ended and none begins."""
+        """Record the beginning of a slice and the running ones; "" if a slice ended and none begins."""
         beside = [one for one in self._lanes if one in self._in_slice & self._training]
         self._in_slice = {*beside, lane} - {""}
         self._race.granted(lane, beside)

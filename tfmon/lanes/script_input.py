@@ -1,7 +1,7 @@
-"""tfmon's standard input, passed on to the commands that lanes run: each process gets all of it.
+"""tfmon's standard input, passed on to the commands of the lanes: each process gets all of it.
 
-A single process, whose lane cannot be restarted, gets the descriptor itself. Of several, each gets a file opened
-again, or a copy of a pipe. A pipe is read only as fast as the fastest process reads, and kept for the others.
+A single process whose lane cannot be restarted gets the descriptor itself. Several each get a reopened file, or a
+copy of a pipe. A pipe is read at the pace of the fastest process, and kept for the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfmon.model.threads import start_thread
 
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 256 << 20
-"""How much of a pipe is kept for the process after a restart."""
+"""Limit of kept pipe data for the process after a restart."""
 TOO_LONG = f"standard input is longer than the {KEPT_BYTES >> 20} MiB that are kept for a restart"
 ELSEWHERE = "standard input is not passed to other machines"
 
@@ -32,7 +32,6 @@ class ScriptInput:
         self._fd, self._single = fd, single
         self._lock = threading.Lock()
         self._pipes: set[int] = set()
-        """Those of the processes that are fed."""
         self._size = self._passed = 0
         """Bytes that are kept, and that were passed on after them."""
         self._over = False
@@ -63,7 +62,6 @@ class ScriptInput:
         return read_fd
 
     def _feed(self, pipe: int, failed: Callable[[str], object]) -> None:
-        """Write everything into a pipe."""
         offset = 0
         self._pipes.add(pipe)
         try:
@@ -78,7 +76,7 @@ class ScriptInput:
             os.close(pipe)
 
     def _chunk(self, offset: int) -> bytes:
-        """Return what follows after `offset` bytes, as soon as there is something; nothing at the end."""
+        """Return the data after `offset` bytes as soon as there is some; nothing at the end."""
         waits = offset >= self._size and not self._missed(offset)
         with self._lock if waits else contextlib.nullcontext():
             if self._missed(offset):
@@ -101,7 +99,7 @@ class ScriptInput:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Return whether reading the terminal would take nothing from the shell that has started tfmon."""
+    """Return whether reading the terminal would take nothing from the shell that started tfmon."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:  # it is not the terminal that controls this process

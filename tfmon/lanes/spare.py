@@ -1,8 +1,7 @@
 """Fresh processes: a spare worker that has loaded TensorFlow and waits, and when lanes get other processes.
 
-Two equal processes differ in speed as long as they live, by how their memory is laid out, and no number of rounds
-averages that out. Only other processes do. The new ones are not forked from one that has loaded TensorFlow: they
-would share its memory layout.
+Two equal processes always differ in speed because of their memory layout; rounds do not average this, only new
+processes do. They are not forked from a loaded process, because they would share its memory layout.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ Start = Callable[[str, Path, "dict[str, str | None]"], LaneProcess]
 
 
 class SpareWorker:
-    """Keeps one process ready for whatever lane starts next. A race with fresh processes has one for each lane.
+    """Keeps one process ready for the next lane to start. A race with fresh processes has one for each lane.
 
-    It runs only while no lane trains, and not at all once it is ready: otherwise it is suspended.
+    It only runs while no lane trains, until it is ready. Otherwise it is suspended.
+
     Thread: one at a time; the caller holds the lock of the lanes.
     """
 
@@ -39,7 +39,6 @@ class SpareWorker:
         self._yields = False
         self._suspended = False
         self.process: LaneProcess | None = None
-        """The process; None while there is none."""
         self.hello: Hello | None = None
         """The first event of the latest process, which its lane needs too."""
 
@@ -120,13 +119,13 @@ class SpareWorker:
 
 
 FRESH_EVERY_S = 20.0
-"""How long processes race before fresh ones replace them. A restart takes about 3 s of no measurement."""
+"""Lifetime of processes before fresh ones replace them. A restart takes about 3 s without measurement."""
 PREPARE_S = 10.0
-"""So long before, spare workers are started for them, which load between the rounds."""
+"""Spare workers are started this long before, and load between the rounds."""
 PATIENCE_S = 15.0
-"""How long fresh processes wait for spare workers that still load."""
+"""Time that fresh processes wait for spare workers that still load."""
 LEAST_ROUNDS = 5
-"""Processes race for so many rounds at least before fresh ones replace them: from fewer nothing is learnt."""
+"""Processes race for at least this many rounds before fresh ones replace them: fewer give no information."""
 LEAST_LEFT_S = 10.0
 """Fresh processes that would race for less than this are not started."""
 

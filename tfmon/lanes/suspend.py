@@ -25,7 +25,7 @@ class Suspendable(Protocol):
 
 
 class Suspender:
-    """Suspends the lanes along with tfmon, and knows how long everything was suspended.
+    """Suspends the lanes along with tfmon, and counts the suspended time.
 
     Thread: any; `suspend_lanes` and `continue_lanes` may also run in a signal's handler.
     """
@@ -85,11 +85,12 @@ class Suspender:
 
 
 def suspend_with(suspension: Suspender, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
-    """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return how to end that.
+    """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return a function that ends this.
 
-    Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again.
-    It would also take it when SIGCONT follows a SIGSTOP, which it has not noticed, and then not restore it at the
-    end; so `take_terminal` is called instead. By default the process stops itself.
+    Previous handlers are called in between: Textual releases the terminal and takes it again. After an unnoticed
+    SIGSTOP it would take it at SIGCONT and not restore it at the end; so `take_terminal` is called instead. By
+    default the process stops itself.
+
     Thread: the main thread.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}

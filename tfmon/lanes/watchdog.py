@@ -16,16 +16,16 @@ from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
 
 LEAST_S = 20.0
-"""A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
+"""A shorter silence means nothing: a profile, an evaluation or a checkpoint may be between two steps."""
 TIMES_WINDOW, TIMES_WARM_UP = 5, 3
-"""How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
-say nothing."""
+"""Permitted silence of a lane, as a multiple of its longest windows and of its warm-up (a trace and usually a
+compilation)."""
 PREPARING_S = 600.0
 """Patience with imports, building, tracing, and a step that is compiled again."""
 STARTING_S = 60.0
-"""Patience with a process that has not said a word; a script's first comes after its imports and data."""
+"""Patience with a process before its first event, which a script sends after its imports and data."""
 SCRIPT_S = 60.0
-"""Patience with a script between two steps, where it may evaluate, save or fetch data without a word."""
+"""Patience with a script between two steps: it may evaluate, save or fetch data silently."""
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
@@ -54,7 +54,7 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
 
 BEAT_S = 1.0
 LATE_NS = 2_000_000_000
-"""A beat that comes so much too late means that tfmon was suspended."""
+"""If a beat is this late, tfmon was suspended."""
 SLEPT_NS = 1_000_000_000
 
 
@@ -76,9 +76,9 @@ class Watchdog:
         """Watch lanes from the first `beat` on.
 
         Args:
-            slice_s: How long a hung lane gets to wake up in each round.
-            least_s: The shortest time without a word that counts.
-            start_s: How long a lane may say nothing while it starts before it is ended.
+            slice_s: Time of a hung lane in each round.
+            least_s: The shortest silence that counts.
+            start_s: Limit of the silence of a lane that starts before it is ended.
         """
         self._snapshot = snapshot
         self._lanes = lanes
@@ -92,11 +92,11 @@ class Watchdog:
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
         self._waited_ns: dict[tuple[str, int], int] = {}
-        """How long each lane was expected to say something, since it was heard at that time or called stalled."""
+        """Silence of each lane since an event at that time or a stall."""
         self._silent_ns: dict[tuple[str, int], int] = {}
-        """The same since it was heard."""
+        """The same since the event."""
         self._asked: set[tuple[str, int]] = set()
-        """Lanes whose stacks were asked for since they were heard at that time."""
+        """Lanes whose stacks were requested since the event at that time."""
 
     def start(self, failed: Failed) -> None:
         """Start the thread; `failed` takes the reason if it dies."""
@@ -127,7 +127,7 @@ class Watchdog:
         self._lanes.check_slices()
 
     def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
-        """Count how long each lane says nothing; the time in which it is suspended does not count."""
+        """Count the silence of each lane, without the time in which it is suspended."""
         snapshot, before_ns, silent_ns = self._snapshot(), self._waited_ns, self._silent_ns
         self._waited_ns, self._silent_ns = {}, {}
         for lane in snapshot.lanes:
@@ -158,11 +158,10 @@ class Watchdog:
 
 
 def time_asleep_ns() -> int:
-    """Return how long the machine has slept since it was started, up to a constant.
+    """Return how long the machine has slept since it was started, plus a constant; 0 if the clocks do not exist.
 
     Source: the clock that counts sleep minus the one that does not; Linux CLOCK_BOOTTIME and CLOCK_MONOTONIC
-    (time_namespaces(7)), macOS CLOCK_MONOTONIC and mach_absolute_time, which is Python's `time.monotonic`. Always
-    0 where there is no such pair.
+    (time_namespaces(7)), macOS CLOCK_MONOTONIC and mach_absolute_time, which is Python's `time.monotonic`.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

@@ -1,6 +1,6 @@
 """The agent: runs on a host, starts lanes there, relays their bytes, and ends them when the monitor is gone.
 
-It imports the standard library, `model` and the start of processes; what reads the machine, when it is asked.
+It imports the standard library, `model` and `launch`; the probes only on request.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tfmon.lanes.remote.hosted import HostedLane, start_lane
 from tfmon.model.threads import start_thread
 
 SILENCE_S = 10.0
-"""The lanes are ended when the monitor, which says something every second, was silent for so long."""
+"""The lanes are ended after this silence of the monitor, which sends something every second."""
 WAITING_BYTES = 262_144
-"""No more is read of the metric pipes while so much waits for the link: windows grow longer then, none is lost."""
+"""Above this waiting amount no metric pipe is read: windows then grow longer, but none is lost."""
 TERM_S, KILL_S = 0.45, 0.4
-"""How long lanes get to end after SIGTERM and SIGKILL, when the monitor is gone."""
+"""Time for lanes to end after SIGTERM and SIGKILL, when the monitor is gone."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit
 sleep 4
 rm -rf -- "$1"
 """
-"""Removes the agent's folder where the agent was killed; the guards of its lanes have ended them by then."""
+"""Removes the folder of a killed agent; the guards of its lanes have ended them by then."""
 
 
 class Agent:
@@ -232,7 +232,7 @@ class Agent:
             lane.go_on()
 
     def _keep(self, frame: Frame) -> None:
-        """Keep a file: its name in the folder, a zero byte, its content."""
+        """Store a file: its name in the folder, a zero byte, its content."""
         name, _, content = frame.payload.partition(b"\0")
         path = self._folder / os.fsdecode(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -270,12 +270,11 @@ class Agent:
         self.emit(encode(unknown_host(time.monotonic_ns(), Missing(reason))))
 
     def _leaders(self) -> dict[str, int]:
-        """Return the process that leads each lane. Thread: any."""
+        """Return the first process of each lane. Thread: any."""
         return {lane.name: lane.pid for lane in list(self._lanes.values()) if not lane.ended}
 
 
 def _memory_bytes() -> int:
-    """Return the memory that this process has; -1 where the system does not say."""
     try:
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -308,7 +307,7 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
 
 
 def _told(error: Exception) -> str:
-    """Return an error in one line, with the place where it was raised."""
+    """Return an error in one line, with the line of code that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from tfmon.doctor.report import Diagnosis
 
 START_S = 20.0
-"""How long an agent may take to start a process."""
 ASK_S = 60.0
 AT_ONCE = 16
 DOCTOR_S = 120.0
-"""How long the doctor may take there; what it tries has limits of its own, together below this."""
+"""Time limit of the doctor there; its checks have smaller limits, whose sum is below this."""
 
 
 class Connection:
@@ -46,9 +45,8 @@ class Connection:
         """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
         self.host = host
         self.machine = Machine()
-        """What machine it is; known from `ensure` on."""
+        """Known after `ensure`."""
         self.greeting = Greeting()
-        """What the agent said of itself."""
         self._sink = sink
         self._launcher = launcher
         self._opening = threading.Lock()
@@ -99,9 +97,9 @@ class Connection:
             self._line.close()
 
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
+        """Return the answer of `questions` there. Blocks; must not run in the thread of the sink.
 
-        Raises: TfmonError where there is no answer; the text says why.
+        Raises: TfmonError if there is no answer, with the reason.
         """
         return self._connected().ask(question, arguments, timeout_s)
 
@@ -151,7 +149,7 @@ class Connection:
 
     @staticmethod
     def _ship(line: HostLine, scenario: Path) -> str:
-        """Send a scenario's file, and return where it is there; empty where it cannot be read here."""
+        """Send a scenario's file, and return its path there; empty if the file cannot be read here."""
         try:
             content = scenario.read_bytes()
         except OSError:
@@ -187,12 +185,10 @@ class Surveyed:
 
     host: Host
     error: str = ""
-    """Why it cannot be used, in one line; empty if it can."""
+    """Why it cannot be used, in one line; may be empty."""
     hint: str = ""
-    """What to do about that; may be empty."""
     machine: Machine = field(default_factory=Machine)
     python: str = ""
-    """The path of the Python there."""
     link: LinkMeasured | None = None
 
 

@@ -1,7 +1,7 @@
-"""What the Python of a host runs first, as text on its command line: its first word, then tfmon's code, the agent.
+"""The first program of a host's Python, as text on its command line: unpacks tfmon and runs the agent.
 
-Any Python 3 can read it, so that one that is too old can say so. It is told the marker, a word that begins each of
-its lines: whatever else is printed there, by a login shell or a sitecustomize, is ignored.
+Any Python 3 can read it, so that a too old one can report that. Its argument is the marker, a word that begins
+each of its lines: other output, of a login shell or a sitecustomize, is ignored.
 """
 
 import json

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 HEADER = struct.Struct("!BII")
 MOST_BYTES = 8 * 2**20
-"""Longest payload, in bytes; a longer frame is invalid."""
 WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
 STAMP = struct.Struct("!q")
 PONG = struct.Struct("!qqqq")
-"""The ping's stamp, the agent's clock, the CPU time that it has used, and its memory in bytes; -1 for unknown."""
+"""The ping's stamp, the agent's clock, its CPU time, and its memory in bytes; -1 for unknown."""
 ENDED = struct.Struct("!iq")
-"""A lane's exit code as `Popen` gives it, and the stamp of its end."""
+"""A lane's exit code as in `Popen`, and the stamp of its end."""
 
 
 class Kind(IntEnum):
@@ -28,34 +27,32 @@ class Kind(IntEnum):
 
     # To the agent.
     START = 1
-    """Start a lane; JSON."""
+    """JSON."""
     REQUEST = 2
     """Bytes for the request pipe of a lane."""
     SIGNAL = 3
-    """A signal for the group of a lane, and 1 where only the process that leads it is meant, or 0."""
+    """A signal for a lane; 1 for its first process only, 0 for the group."""
     PING = 5
     HOLD = 6
     """Suspend every lane; silence means nothing until GO_ON."""
     GO_ON = 7
     ASK = 8
-    """A question; JSON."""
+    """JSON."""
     READ = 9
     """Take readings from now on; JSON."""
     FILE = 10
-    """A file to keep in the agent's folder: its name there, a zero byte, its content."""
+    """A file for the agent's folder: its name there, a zero byte, its content."""
     # To the monitor.
     STARTED = 20
-    """A lane's process was started, or not; JSON."""
+    """Whether a lane's process was started; JSON."""
     METRICS = 21
-    """Bytes of the metric pipe of a lane."""
     OUTPUT = 22
-    """Bytes that a lane printed."""
     DROPPED = 23
-    """How many bytes of the output are dropped before those that come next."""
+    """Number of dropped bytes before the next output."""
     ENDED = 24
     PONGED = 25
     ANSWER = 26
-    """The answer to a question; JSON."""
+    """JSON."""
     EVENT = 27
     """A reading, as one line of the codec."""
     LAST_WORD = 29
@@ -99,10 +96,10 @@ class FrameReader:
 
 
 class Outbox:
-    """Frames on their way out.
+    """Frames to send.
 
-    Thread: `put` may be called from any thread and from a signal's handler; the rest is one thread's, which waits
-    for `wake_fd` to be readable.
+    Thread: `put` may be called from any thread and from a signal's handler; the rest belongs to one thread, which
+    waits for `wake_fd` to be readable.
     """
 
     def __init__(self) -> None:
@@ -117,9 +114,8 @@ class Outbox:
         self._partial_ticket = 0
         self._closed = False
         self.sent = 0
-        """The ticket of the last frame that is written; urgent ones have none."""
+        """Ticket of the last written frame; urgent frames have none."""
         self.waiting_bytes = 0
-        """How much waits, of what `collect` has taken over."""
 
     def put(self, kind: Kind, number: int = 0, payload: bytes = b"", *, urgent: bool = False) -> int:
         """Send a frame soon, and return its ticket; an urgent one overtakes those that wait."""
@@ -167,7 +163,7 @@ class Outbox:
                 self.sent = self._partial_ticket
 
     def _take_next(self) -> None:
-        """Join the next frames to as much as one write should take."""
+        """Join the next frames up to the size of one write."""
         frames = list(self._urgent)
         self._urgent.clear()
         size = sum(map(len, frames))

@@ -21,7 +21,7 @@ HOSTS_TEMPLATE = (
     "# Instead of ssh, any command that runs another there and passes stdin and stdout on.",
     '#run = ["ssh", "-p", "2222", "gpu2"]',
 )
-"""What `tfmon config --init` writes about them."""
+"""The part of `tfmon config --init` about hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class Reservation:
     python: str
     """The Python with Ray that runs the bridge."""
     address: str = ""
-    """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the one that runs on this machine."""
+    """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the local cluster."""
     word: str = ""
     """A kind of GPU, or a node; empty for any."""
     gpus: int = 0
     cpus: float = 1
     wait_s: float = 30
-    """How long it waits for what others use now."""
+    """Time to wait for resources that others use now."""
     node: str = ""
-    """Ray's id of the node, once one was given: the lanes stay on it."""
+    """Ray's id of the reserved node: the lanes stay on it."""
     visible: str | None = None
-    """The GPUs of the node that were given, as Ray names them."""
+    """Ray's indices of the reserved GPUs."""
     nice: int | None = None
-    """The nice value that the lanes there ought to have, once it is known: that of lanes here."""
+    """The nice value of local lanes, which the lanes there need, once it is known."""
     name: str = ""
-    """What the node is called, once one was given."""
+    """Name of the reserved node."""
 
     def command(self, what: str) -> list[str]:
         """Return the command line of the bridge, which ends with the request."""
@@ -81,15 +81,15 @@ class Host:
     """A machine that lanes may run on."""
 
     name: str
-    """What the user calls it: a destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
+    """A destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
     run: tuple[str, ...] = ()
     """A command that runs another command there and passes stdin and stdout; empty for ssh."""
     python: str = ""
     """The interpreter there; empty for `python3`. `~` is the home there."""
     settings: str = field(default="the settings file", compare=False)
-    """The file in which the table is, or would be."""
+    """The file of the table."""
     ray: Reservation | None = None
-    """What is asked of a Ray cluster; None where Ray does not reach it."""
+    """The Ray reservation; `None` without Ray."""
 
     @property
     def called(self) -> str:
@@ -125,7 +125,6 @@ def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
 
 
 def _wrong_with_host(name: str, entry: object) -> str:
-    """Return the error in the settings of one host, or ""."""
     try:
         check_host(name)
     except SpecError as error:

@@ -14,9 +14,9 @@ from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
 from tfmon.model.views import View
 
 KEPT_OUTPUT_BYTES = 65_536
-"""How much output waits for the link; older output is dropped, so that the process never blocks."""
+"""Limit of output that waits for the link; older output is dropped, so that the process never blocks."""
 OUTPUT_EVERY_S = 0.05
-"""Output is collected so long: a process that prints much costs few frames."""
+"""Output is collected for this time: a process that prints much costs few frames."""
 
 
 class HostedLane(Child):

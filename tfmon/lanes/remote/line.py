@@ -47,7 +47,7 @@ class RemoteProcess(LaneProcess):
         self._link = link
         self._note_end = ended
         self._profiles: dict[str, str] = {}
-        """Folders as profiles were requested, by their names in the agent's folder."""
+        """The requested folders of profiles, by their names in the agent's folder."""
 
     def send(self, request: Request) -> bool:
         """Send a request with the paths of that machine; return False when nobody reads it."""
@@ -93,22 +93,24 @@ class RemoteProcess(LaneProcess):
         self._note_end()
 
     def _here(self, event: FromLane) -> FromLane:
-        """Return an event with the stamp, and the folder of a profile, that it has on this machine."""
+        """Return an event with the stamp, and the folder of a profile, of this machine."""
         if isinstance(event, Profiled | ProfileFailed):
             event = replace(event, folder=self._profiles.get(event.folder, event.folder))
         return replace(event, at_ns=self._link.here(event.at_ns))
 
 
 MOST_UNTOLD = 2_000
-"""No more is read while so much waits to be told: memory is bounded, and the agent sees a slow link."""
+"""No more is read while this many events wait: memory is bounded, and the agent sees a slow link."""
 TELL_EVERY_S = 0.25
 HOLD_S = 0.3
 
 
 class HostLine:
-    """What goes over one link, which it makes.
+    """The traffic of one link, which it creates.
 
-    Events are told in a thread of their own, so that a slow listener delays neither heartbeat nor answer.
+    Events are delivered in another thread (`_tell…` runs there, `_take…` in the link's), so that a slow listener
+    delays neither heartbeat nor answer.
+
     Thread: any; `hold` and `go_on` also from a signal's handler.
     """
 
@@ -116,7 +118,7 @@ class HostLine:
         """Take over a wire whose agent is ready."""
         self.host, self._called = wire.host.name, wire.host.called
         self.over = threading.Event()
-        """Set once the link has ended and all is told."""
+        """Set once the link has ended and all events are delivered."""
         self._tell_of_host = tell
         self._closing = False
         self._numbers = itertools.count(1)
@@ -179,7 +181,7 @@ class HostLine:
         self.over.wait(CLOSE_S + 1.0)
 
     def _call(self, number: int, kind: Kind, sent: bytes, timeout_s: float) -> dict[str, Any]:
-        """Return the agent's answer to a frame; raises TfmonError where it has none."""
+        """Return the agent's answer to a frame; raises TfmonError without one."""
         answered: Future[Frame] = Future()
         self._questions[number] = answered
         try:
@@ -221,7 +223,7 @@ class HostLine:
                 self.deliver(lambda: self._tell_reading(frame.payload))
 
     def _crowded(self) -> bool:
-        """Return whether too much waits to be told; an answer is read all the same: someone waits."""
+        """Return whether too many events wait; an answer is read nevertheless, because a caller waits for it."""
         return self._works.qsize() > MOST_UNTOLD and not self._questions
 
     def _end(self, at_ns: int) -> None:
@@ -254,7 +256,7 @@ class HostLine:
         self.over.set()
 
     def _end_untold(self, reason: str) -> None:
-        """End the connection, and tell the rest: what was to be told has raised an error."""
+        """End the connection after an error in the delivery, and deliver the rest."""
         self.link.close(reason)
         try:
             self._tell_all()

@@ -21,22 +21,22 @@ from tfmon.model.threads import start_thread
 
 BEAT_S = 1.0
 SILENCE_S = 5.0
-"""A link over which nothing came for so long is lost: the agent answers every beat."""
+"""A link without data for this time is lost: the agent answers every heartbeat."""
 LATE_S = 2.0
-"""A loop that is late by so much was stopped itself, and the silence says nothing."""
+"""A loop that is this late was stopped itself, so the silence means nothing."""
 CLOSE_S = 2.0
-"""How long the agent gets to end when the link is closed."""
+"""Time for the agent to end when the link is closed."""
 CROWDED_S = 0.02
-"""How often it is looked whether more can be read."""
+"""Interval of the check whether reading can go on."""
 SETTLE_BEATS = 10
-"""How often the clock is set by the pings, in beats."""
+"""Interval of setting the clock by the pings, in heartbeats."""
 FIRST_PINGS = 20
 FIRST_PINGS_S = 3.0
 KEPT_PINGS = 60
 QUICKEST = 0.1
-"""Share of the pings that counts: the others waited somewhere on their way, and not for equally long both ways."""
+"""Share of the pings that counts: the others were delayed, and not equally in both directions."""
 DRIFT = 15e-6
-"""How much two clocks may drift apart in the time since a ping. Source: RFC 5905, PHI."""
+"""Drift of two clocks since a ping. Source: RFC 5905, PHI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,8 @@ class HostClock:
         self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
         self.offset_ns = 0
         self.error_ns = 0
-        """How wrong the offset is at most: half a round trip, what the pings disagree by, and the drift since."""
+        """Largest error of the offset: half a round trip, the scatter of the pings, and the drift since."""
         self.round_trip_ns = 0
-        """Median of the quickest pings."""
 
     def take(self, ping: Ping) -> None:
         """Take a ping; the offset changes at the next `settle`."""
@@ -107,11 +106,9 @@ class Link:
         """Take over a wire; `take` gets each frame but clock and end, `ended` the stamp of its end."""
         self.host = wire.host.name
         self.folder = wire.greeting.folder
-        """The agent's folder."""
         self.lost = ""
-        """Why the link is lost; empty while it is not."""
         self.bridge_error: HostError | None = None
-        """Why the bridge to Ray ended the link, where it did."""
+        """Why the bridge to Ray ended the link, if it did."""
         self._wire = wire
         self._take_frame, self._crowded, self._measured, self._ended = take, crowded, measured, ended
         self._frames = FrameReader()
@@ -119,7 +116,6 @@ class Link:
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, int] = {}
         self._writes = True
-        """False once nobody reads what is written."""
         self._closing = False
         self._close_s = 0.0
         self._heard_s = time.monotonic()
@@ -240,7 +236,6 @@ class Link:
             self._writes = False
 
     def _watch(self, fd: int, events: int) -> None:
-        """Have `select` wait for these events of a descriptor; 0 for none."""
         before = self._watched.get(fd, 0)
         if events == before:
             return

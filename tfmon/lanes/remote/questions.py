@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
-"""In the types that JSON has; `error` and `hint` where there is none."""
+"""JSON types; `error` and `hint` if there is no answer."""
 EVERY_S = 1.0
 Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
@@ -55,7 +55,7 @@ def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
 
 
 def _machine() -> Answer:
-    """Take some milliseconds: no driver is opened."""
+    """Return the machine, in milliseconds: no driver is opened."""
     return {"machine": plain(with_devices(_here(), GpuSearch(), read_wheel()))}
 
 
@@ -64,14 +64,13 @@ def _here(python: str = "") -> Machine:
 
 
 def _gpus(python: str = "") -> Answer:
-    """Take what the driver takes: seconds where its first call is slow."""
+    """Return the GPUs; takes seconds if the first call of the driver is slow."""
     search = find_gpus(_own(python))
     machine = replace(with_devices(_here(python), search, read_wheel(_own(python))), no_gpu=search.reason)
     return {"search": plain(search), "machine": plain(machine)}
 
 
 def _look(gpus: object = ()) -> Answer:
-    """Take a moment: one call of the driver for each reading."""
     return {"samples": plain(look(read(gpus, tuple[Gpu, ...], strict=False)))}
 
 
@@ -82,12 +81,11 @@ def read_look_answer(answer: Answer, host: str) -> tuple[GpuSample, ...]:
 
 
 def _own(python: str) -> str | None:
-    """Return an interpreter as it was named; None for the one that runs the agent."""
     return os.path.expanduser(python) if python else None  # noqa: PTH111 - it may be a bare command
 
 
 def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
-    """Say what is not there, and which content files have."""
+    """Return the missing paths, and the digests of files."""
     own = [str(Path(sys.executable).parent)] if path_first else []
     path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
     missing = [] if Path(folder).is_dir() else [folder]
@@ -119,7 +117,7 @@ def _settle(view: object, age_s: float) -> Answer:
 def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
-    """Gather the doctor's facts; with `others`, for a race that runs, whose lanes are `pids`."""
+    """Gather the doctor's facts; with `others`, for a running race with the lanes `pids`."""
     from tfmon.doctor.facts import OthersLoad, Running
     from tfmon.doctor.gather import Roots, gather
 

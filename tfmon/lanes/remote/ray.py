@@ -33,7 +33,7 @@ class RayNode:
     gpus: float = 0
     memory_bytes: int = 0
     free_cpus: float | None = None
-    """What is not reserved; None where Ray does not say it."""
+    """CPUs that are not reserved; `None` if Ray does not report them."""
     free_gpus: float | None = None
 
 
@@ -42,11 +42,10 @@ class RayCluster:
     """One cluster. Thread: any; what asks the cluster takes seconds."""
 
     address: str = ""
-    """HOST:PORT; empty for RAY_ADDRESS, or else the one that runs on this machine."""
+    """HOST:PORT; empty for RAY_ADDRESS, or the local cluster."""
     python: str = sys.executable
-    """The Python with Ray that runs the bridge."""
     cpus: float = 1
-    """How many CPUs each reservation takes."""
+    """CPUs of each reservation."""
 
     def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
         """Return how a part of the cluster is reached; see `Reservation` for its name."""

@@ -1,12 +1,12 @@
 """The bridge to a Ray cluster: reaches a node as `ssh` reaches a host. Nothing else in tfmon loads Ray here.
 
     python ray_bridge.py lane RESERVATION COMMAND…    run a command on a node, and pass its stdin and stdout
-    python ray_bridge.py nodes RESERVATION            say in one line of JSON which nodes there are
-    python ray_bridge.py rooms RESERVATION            say how many such reservations have room now
+    python ray_bridge.py nodes RESERVATION            print the nodes in one line of JSON
+    python ray_bridge.py rooms RESERVATION            print how many such reservations fit now
 
-RESERVATION is a JSON object: see `Reservation.command`. Any Python that has Ray runs it, so it imports only the
-standard library and its siblings, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
-reads. The bridge's own messages are lines of JSON on stderr behind `tfmon: `.
+RESERVATION is a JSON object: see `Reservation.command`. It runs on any Python with Ray, so it imports only the
+standard library and its siblings, and stays readable for Python 3.9. Ray's output goes into an unread file. The
+bridge's messages are lines of JSON on stderr after `tfmon: `.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if __name__ == "__main__":
 TRIES, AGAIN_S = 3, 2.0
 WRITE_S = 30.0
 WRITES, READS = 16, 64
-"""So many writes, and reads, may be on their way."""
+"""Limits of writes and reads in flight."""
 END_S = 1.8
-"""How long the command gets to end after the end of its stdin."""
+"""Time for the command to end after the end of its stdin."""
 HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
-"""How often the head of the cluster is looked for, and how long it may be away."""
+"""Interval of the check for the head of the cluster, and its longest absence."""
 YIELDING_NICE = 5
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 4_096
 RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
-"""What Ray sets for its workers besides RAY_…; a lane gets what it has on the monitor's machine."""
+"""Variables that Ray sets for its workers besides RAY_…; a lane gets the values of the monitor's machine."""
 
 
 class Channel:
@@ -157,11 +157,11 @@ class Shell:
 
 
 def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
-    """Return the variables of a command: those of Ray's worker without what Ray added, and with what is given.
+    """Return the variables of a command: those of Ray's worker without Ray's own, and `given`.
 
     Args:
-        given: What the monitor's own lanes have of those that Ray sets.
-        visible: The GPUs that are reserved, as Ray names them: it counts them as the driver does.
+        given: The variables of the monitor's lanes that Ray would change.
+        visible: Ray's indices of the reserved GPUs, in the driver's order.
     """
     kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
     own = str(Path(sys.executable).parent)
@@ -199,7 +199,7 @@ class RayLane:
         self._pass_up()
 
     def _begin(self) -> dict[str, Any]:
-        """Start the command, once there is room for it, and return where it is."""
+        """Start the command when resources are free, and return its position."""
         ray, reservation = self._ray, self._reservation
         for left in range(TRIES - 1, -1, -1):
             possible = matching(list_nodes(ray), reservation)
@@ -227,7 +227,7 @@ class RayLane:
         raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
 
     def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
-        """Return an actor that is about to be made on one of the possible nodes."""
+        """Return an actor that is created on one of the possible nodes."""
         ray, reservation = self._ray, self._reservation
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -251,7 +251,7 @@ class RayLane:
         return actor.options(**options).remote()
 
     def _pass_down(self) -> None:
-        """Pass what comes on stdin to the command, and its end."""
+        """Pass stdin to the command, and its end."""
         ray = self._ray
         write_there = self._shell.write.options(concurrency_group="down")
         under_way: deque[Any] = deque()
@@ -265,11 +265,10 @@ class RayLane:
             self._end()
 
     def _end(self) -> Any:  # noqa: ANN401
-        """End the command; return Ray's object reference."""
         return self._shell.end.options(concurrency_group="down").remote()
 
     def _pass_up(self) -> NoReturn:
-        """Pass what the command writes to stdout, and end with its exit code."""
+        """Pass the command's stdout, and end with its exit code."""
         ray, channel = self._ray, self._channel
         read_there = self._shell.read.options(
             concurrency_group="up", num_returns="streaming", _generator_backpressure_num_objects=READS

@@ -1,4 +1,4 @@
-"""A Ray cluster: the way into it, its nodes, and which of them a reservation could be on.
+"""A Ray cluster: how to connect, its nodes, and which of them suit a reservation.
 
 Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
 """
@@ -17,9 +17,9 @@ from typing import Any
 from tfmon.model.threads import call_later
 
 SIGN = "tfmon: "
-"""What the bridge's own words begin with."""
+"""Prefix of the bridge's messages."""
 CONNECT_S = 25.0
-"""How long connecting may take: Ray itself would try for minutes, in silence."""
+"""Time limit of connecting: Ray itself would try silently for minutes."""
 REACH_S = 4.0
 MOST_NAMES = 8
 NODE_GONE_HINT = "a new race finds another"

@@ -32,7 +32,7 @@ _SSH = (
         "name one as ssh knows it, or one of [hosts] in the settings file",
     ),
 )
-"""What ssh writes, what it means, and what to do."""
+"""Messages of ssh, their meaning, and the remedy."""
 
 
 class HostError(TfmonError):
@@ -175,7 +175,6 @@ def _cut(text: str) -> str:
 
 
 def _table(host: Host) -> str:
-    """Name the table of a host, and the file that it belongs into."""
     name = host.name
     plain = name.replace("-", "").replace("_", "").isalnum()
     return f"[hosts.{name if plain else json.dumps(name)}] in {host.settings}"

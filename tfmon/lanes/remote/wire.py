@@ -36,17 +36,16 @@ from tfmon.lanes.remote.trouble import (
 from tfmon.model.codec import clean
 
 PATIENCE_S = 30.0
-"""How long ssh may take until Python's first word there."""
+"""Time for ssh until Python's first line."""
 LAUNCHER_PATIENCE_S = 600.0
-"""The same for a launcher of the settings: one may wait for its turn in a queue."""
+"""The same for a launcher of the settings, which may wait in a queue."""
 RAY_PATIENCE_S = 90.0
-"""The same for the bridge to Ray, whose own limits are shorter together."""
+"""The same for the bridge to Ray, whose own limits add up to less."""
 CODE_PATIENCE_S = 60.0
-"""How long shipping the code and starting the agent may take."""
+"""Time for sending the code and starting the agent."""
 LOOK_S = 0.25
 EXIT_PATIENCE_S = 1.0
 KEPT_BYTES = 16_384
-"""How much of what is printed is kept for messages."""
 
 
 SSH = (
@@ -57,18 +56,18 @@ SSH = (
     # none: one connection carries all lanes of a host.
     *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
 )
-"""How ssh is called; all else is the user's own configuration, the checks of host keys too."""
+"""The ssh command; the rest, including the checks of host keys, is the user's configuration."""
 SHELL = "sh"
-"""What the launcher starts: a word that no login shell, launcher or container reads in another way."""
+"""The program for the launcher: no login shell, launcher or container interprets this word differently."""
 PYTHONS = ("python3", "python")
-"""Tried in this order where the settings name none."""
+"""Tried in this order if the settings contain none."""
 FIRST_WORD = Path(__file__).with_name("first_word.py")
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "script", "trainer"),
 )
-"""The modules and whole packages that run on a host, or that one of them imports."""
+"""The modules and packages that run on a host, and their imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +75,11 @@ class Greeting:
     """What the agent said of itself."""
 
     folder: str = ""
-    """Where its code and files are, there."""
+    """The folder of its code and files there."""
     python: str = ""
-    """Its interpreter."""
     pid: int = 0
     launcher: tuple[str, ...] = ()
-    """What the launcher wrote to stderr until then."""
+    """The launcher's stderr until then."""
 
 
 class Wire:
@@ -111,9 +109,7 @@ class Wire:
         for fd in (self.in_fd, self.out_fd, self.error_fd):
             os.set_blocking(fd, False)
         self.greeting = Greeting()
-        """What the agent said of itself, from `greet` on."""
         self.received = b""
-        """What came behind that."""
         self._cancelled = threading.Event()
         self._unsent = b""
         self._printed = b""
@@ -153,7 +149,7 @@ class Wire:
         self._said = b""  # output until now does not explain a later end
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:
-        """Wait for the next line behind the marker, and keep the others for messages."""
+        """Wait for the next line with the marker, and keep the others for messages."""
         until_s = time.monotonic() + patience_s
         marker = self._marker.encode() + b" "
         while True:
@@ -181,7 +177,6 @@ class Wire:
             self._exchange()
 
     def _exchange(self) -> None:
-        """Write and read what can be, or wait a little."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.out_fd, selectors.EVENT_READ)
             if self.errors_open:
@@ -241,10 +236,7 @@ class Wire:
 
 
 def words_of(host: Host) -> list[str]:
-    """Return the command that starts a shell on a host, whose stdin and stdout are passed.
-
-    Raises: UsageError where the name would be read as an option.
-    """
+    """Return the command that starts a shell on a host; raises UsageError if ssh would read an option."""
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]
     if host.run:
@@ -257,7 +249,7 @@ def words_of(host: Host) -> list[str]:
 def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
     """Return the lines by which the shell becomes a Python that runs a program.
 
-    Send no more before its word: a shell reads ahead.
+    Send nothing more before its first line: a shell reads ahead.
     """
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
     code = shlex.quote(program.read_text("utf-8"))
@@ -271,7 +263,7 @@ def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
 
 
 def _path(python: str) -> str:
-    """Quote a path for the shell, but for the home that it begins with."""
+    """Quote a path for the shell, except a home at its beginning."""
     if python == "~" or python.startswith("~/"):
         return '"$HOME"' + shlex.quote(python[1:])
     return shlex.quote(python)
