@@ -71,7 +71,6 @@ class Analysis:
     snapshot: Snapshot
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
-    """In the order of the snapshot's lanes."""
     news: str
     """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
     curve: Curve | None

@@ -33,7 +33,6 @@ class BatchMemory:
     most_bytes: float | None
     """What it has at most: all that it uses, and that nobody does; None where its use is not known."""
     most_examples: int | None = None
-    """The largest batch that its data can fill."""
 
     def needs(self, size: int) -> tuple[float, float]:
         """Return the least and the most that a size needs; both are the peak of the largest that was measured."""

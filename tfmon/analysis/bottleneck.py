@@ -53,14 +53,12 @@ class Bottleneck:
 
     kind: BottleneckKind
     text: str
-    """One sentence with the number behind it."""
     shares: Shares
     causes: tuple[Cause, ...] = ()
     """Why, and what mends it: what was observed, the costliest first, then what may help, the likeliest first."""
     also: tuple[str, ...] = ()
     """What else slows the lane down or disturbs the figures."""
     size_pct: float = 100.0
-    """What it takes of the time."""
 
     @property
     def line(self) -> str:

@@ -46,16 +46,13 @@ class Cause:
 
     id: str
     advice: str
-    """What mends it."""
     code: tuple[str, ...]
-    """The lines to write."""
     knob: str | None = None
     """What may be tried while it trains; or only by the code."""
     value: KnobValue | None = None
     by_hand: bool = False
     """True where the lane has no such knob and only the code helps."""
     effect: str | None = None
-    """What came of trying it, with the interval."""
     text: str = ""
     """What was observed, with its figures; for one that is supposed, what may help, or ""."""
     brief: str = ""

@@ -25,7 +25,6 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, title
 
 FIRST_PAIRS = LEAST_PAIRS + 1
-"""Pairs that every value gets."""
 SURE_PAIRS = 12
 """Pairs of a value next to a change of the lead, even where the faster lane is certain."""
 MOST_PAIRS = 24
@@ -79,7 +78,6 @@ class Curve:
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
-    """The answer in a sentence."""
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:

@@ -52,7 +52,6 @@ WIDEST_RATIO = 10
 MANY_TRACES = 20
 """From so many graphs on they are told to be what grows."""
 SOON_S = 86_400.0
-"""Memory that lasts longer is not a concern."""
 
 ConcernId = Literal[
     "child_killed", "stands_still", "loss_lost", "loss_diverges", "validation_rises", "memory_grows", "slower",
@@ -68,7 +67,6 @@ FAIL_ON: dict[str, ConcernId] = {
     "validation": "validation_rises", "memory": "memory_grows", "slower": "slower", "cores": "cores_taken",
     "retraces": "retraces", "waits": "waits",
 }  # fmt: skip
-"""What `--fail-on` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +207,6 @@ _WAITS_FOR = {
     "threading": "a lock or another thread", "socket": "the network", "ssl": "the network",
     "selectors": "the network", "func_graph": "a function that is traced", "collective_ops": "the other devices",
 }  # fmt: skip
-"""What a thread waits for in a module."""
 
 
 def _place(lane: LaneState) -> str:

@@ -27,7 +27,6 @@ TOO_WIDE = 4.0
 LARGE = 2.0
 """From this factor on, an effect has an interval from two slices, with a common scatter."""
 LOOKS = Looks(ALWAYS_VALID)
-"""Effects are looked at at any time."""
 HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
 
 

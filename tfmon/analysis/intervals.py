@@ -178,7 +178,6 @@ class Center:
     degrees: int
     count: int
     estimated: int = 0
-    """Number of estimated figures besides the mean."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return half the 95 % interval; infinite where there is none yet."""

@@ -32,9 +32,7 @@ class GpuOthers:
     slices: int
     """Slices of the lane with such use; 0 without slices."""
     of_slices: int
-    """Slices with known use."""
     time_share: float
-    """Share of the time with such use."""
     processes: int
     first: ProcessName | None
     """The largest user; `None` if unknown."""

@@ -33,7 +33,6 @@ with a load of 8 to 20, 5 named a winner by 3 to 7 pairs at one look; with an al
 MOST_PAIRS = 20_000
 """About five hours: longer times are not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
-"""The slices of all compared lanes."""
 
 
 def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
@@ -127,7 +126,6 @@ def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> fl
 
 
 LEAST = 1.5
-"""Smaller lower bounds of the ratio are omitted."""
 LONG_ROUND_S = 5.0
 """For longer rounds, the remaining time is also stated in rounds."""
 LONG_STEP_S = 1.0

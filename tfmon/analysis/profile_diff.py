@@ -131,7 +131,6 @@ class ProfileDiff:
     """Profiles of two sides, compared."""
 
     first_ns: float
-    """The mean step time over the profiles."""
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]

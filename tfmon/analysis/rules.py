@@ -30,7 +30,6 @@ COPY_PCT = 25.0
 ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
 DISPATCH_OF_STEP = 0.35
-"""Share of dispatch in dispatch plus compute."""
 MIXED_POINTS = 10.0
 """A part is reported too if it is smaller by less than this."""
 

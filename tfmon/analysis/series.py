@@ -17,7 +17,6 @@ from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
 
 DASH = "–"
-"""Text of an unknown figure."""
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
 Cell: TypeAlias = tuple[str, Any]
 """A text, and its sort key; `None` if unknown."""
@@ -46,7 +45,6 @@ class SeriesRow:
     outcome: Level = ""
     mark: str = " "
     whole: str = ""
-    """The complete description."""
     source: object = None
     """The source object, unchanged as long as nothing has changed."""
 
@@ -59,9 +57,7 @@ class CurveLine:
     name: str
     """The title; empty for a single line."""
     place: int
-    """Index of the colour."""
     points: tuple[Estimate | None, ...]
-    """One per value of the knob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +68,11 @@ class SeriesCurve:
     title: str
     about: str
     axis: str
-    """Title of the vertical axis."""
     values: tuple[KnobValue, ...]
     lines: tuple[CurveLine, ...]
     """The most important first."""
     marks: tuple[float, ...] = ()
-    """Marked values of the knob: crossings."""
     ratios: bool = False
-    """Whether the points are ratios, not examples/s."""
 
     def texts(self, point: Estimate) -> tuple[str, str]:
         """Return a point and its interval as text."""
@@ -97,7 +90,6 @@ class SeriesTable:
     curves: tuple[SeriesCurve, ...] = ()
     answer: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """The progress, or why it ended."""
     code: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
 
@@ -124,7 +116,6 @@ class CurveChart:
     """The chart of a curve, from top to bottom."""
 
     labels: tuple[str, ...]
-    """The scale beside each row of the grid."""
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
     """Rows of characters, each with the index of its series, or `None`."""
     foot: tuple[str, str]

@@ -128,9 +128,7 @@ _MEASURED = (
     SeriesColumn("state", most=24),
 )
 _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
-"""Level of the last cell by outcome."""
 IDS = "ABCDEFGH"
-"""Ids of the first lines of a curve."""
 
 
 def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:

@@ -47,7 +47,6 @@ class Shares:
     sync_pct: float
     """Reading the loss while the device does not compute."""
     report_pct: float
-    """tfmon's work in the lane."""
     other_pct: float
     """Python between the steps."""
     reading_pct: float = 0.0

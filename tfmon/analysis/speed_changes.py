@@ -24,7 +24,6 @@ MOST_OF = 0.5
 CORES, CLOCK = 0.25, 0.93
 """Cores of others, and the share of its clock that a GPU keeps, that are reported."""
 LEAST_RATIO = 1.04
-"""Smaller slowdowns are not reported."""
 LOOKS = Looks(ALWAYS_VALID)
 
 
@@ -40,7 +39,6 @@ class SpeedChange:
     cause: str
     """`input`, `step`, `cores` (used by others) or `waits`; empty if unknown."""
     beside: tuple[str, ...]
-    """Simultaneous changes; empty if none is known."""
     machine_known: bool
     """Whether the machine was read before and after."""
 

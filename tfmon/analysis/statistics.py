@@ -38,7 +38,6 @@ class LogSpeed(NamedTuple):
     """The speed of a lane in one slice."""
 
     log: float
-    """Natural logarithm of the throughput in examples/s."""
     at_ns: int
     process: int
 
@@ -61,7 +60,6 @@ no more than the noise of their 16 rounds explains. Of two machines of one model
 names.
 """
 SUPPOSED_DEGREES = 4
-"""Degrees of freedom of that prior."""
 MOST_DEGREES = 10
 """Limit for earlier races: a machine can change."""
 DRIFT = 0.05

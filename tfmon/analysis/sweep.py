@@ -45,13 +45,11 @@ class SweepRow:
     ratio: Estimate | None = None
     """Its throughput over the baseline's; None from too few pairs."""
     learnt: BetweenProcesses | None = None
-    """What its visits tell of equal processes."""
     place: str = ""
     """Where it is measured now; empty if it is not."""
     learns: tuple[str, ...] = ()
     """Knobs by which it learns something else than the baseline."""
     over: bool = False
-    """Whether the sweep has ended."""
 
     @property
     def number(self) -> int:

@@ -35,7 +35,6 @@ LOOKS_RESTARTING = (6, 12)
 CLEAR = 0.05
 """Gain or loss that decides before the last test, if its interval excludes 0."""
 WORTH = 0.01
-"""Least gain worth another setting."""
 
 
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
@@ -218,7 +217,6 @@ class Best:
     settings: dict[str, KnobValue]
     """Knobs that were changed for good, with their values."""
     code: tuple[str, ...]
-    """The lines of TensorFlow that do the same."""
     speed_up: Estimate | None
     """Throughput under these settings over that at the beginning. `None` if it was not measured directly."""
 

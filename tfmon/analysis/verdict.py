@@ -97,7 +97,6 @@ class Verdict:
     ranked: tuple[str, ...] = ()
     """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
     note: str = ""
-    """What limits the figure; empty if nothing does."""
     looks: Looks = AT_THE_END
     """How its intervals are looked at; those of the lanes' throughput, too."""
     kind: VerdictKind = ""

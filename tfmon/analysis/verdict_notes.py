@@ -170,7 +170,6 @@ class MachineDifference:
     """A fact that is not the same on all machines of a race."""
 
     what: str
-    """Such as "cores"."""
     values: tuple[tuple[str, str], ...]
     """Each host, "" for the monitor's own, and the value there, in the order of the lanes."""
 
@@ -231,7 +230,6 @@ class Scaling:
     over: int
     """Devices of the lane that it is compared with."""
     kind: str
-    """`cpu` or `gpu`."""
     ratio: Estimate
 
     @property

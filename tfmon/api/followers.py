@@ -67,7 +67,6 @@ class Followers:
         """Number of connections; the first viewer loads its screen before it watches."""
         self._listening: socket.socket | None = None
         self.lost = False
-        """Whether a viewer was lost without leaving."""
         self.unreachable = ""
         """Why no viewer can connect any more; otherwise empty."""
         self._began = threading.Event()

@@ -39,7 +39,6 @@ class Hosts:
         self._searches: dict[str, GpuSearch] = {}
         self._differing: dict[str, tuple[str, ...]] = {}
         self._read: set[str] = set()
-        """Hosts with running readings."""
 
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
         """Connect to the missing hosts at the same time, and examine them.

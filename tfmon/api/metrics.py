@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 EVERY_S = 5.0
-"""Interval of writing a file."""
 HERE = "127.0.0.1"
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
 LANE = ("lane", "title")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tfmon.recordings.header import Header
 
 EVERY_S = 60.0
-"""Least time between notices of one kind."""
 PATIENCE_S = 30.0
 """Longest run time of a command before it is killed."""
 COMPARED_EVERY_S = 10.0

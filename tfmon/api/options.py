@@ -46,7 +46,6 @@ class RaceOptions:
     seconds: float | None = None
     steps: int | None = None
     mode: str = TURNS
-    """`turns` or `concurrent`."""
     slice_s: float = 0.5
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is at most this."""
@@ -59,7 +58,6 @@ class RaceOptions:
     metrics: str = ""
     """A port, an address with a port, or the path of a file; empty for none."""
     margin: float = MARGIN
-    """Ratios closer to 1 count as the same."""
     watched: bool = True
     """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
     varied_knob: str = ""

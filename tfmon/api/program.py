@@ -56,7 +56,6 @@ SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
 """A machine with less memory keeps no spare worker: a worker takes about 0.4 GiB."""
 SPARE_TAKES_BYTES = 2**30
-"""Additional memory for each further spare worker."""
 
 
 class Program:
@@ -87,7 +86,6 @@ class Program:
         self.profiles = Profiling(self.session, self.lanes)
         self.ending = Ending(self.session, self.lanes, race_options)
         self._outside = contextlib.ExitStack()
-        """Stops publishing the race."""
         if race_options.notify and race_options.notify not in TERMINAL:
             act = partial(run_command, race_options.notify)
             held = race_options.baseline and Baseline(*race_options.baseline, lambda: self.header)
@@ -99,7 +97,6 @@ class Program:
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
-        """UUIDs of this machine's GPUs with running readings."""
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(

@@ -24,7 +24,6 @@ from tfmon.recordings.library import RecordedRun
 from tfmon.recordings.runs_bridge import CHUNK_BYTES, Outline
 
 EXIT_S = 5.0
-"""Time for ssh to exit after its pipe."""
 
 
 def copies() -> Path:

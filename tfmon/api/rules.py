@@ -271,7 +271,6 @@ def refuse(name: str, value: object, allowed: str) -> NoReturn:
 
 
 FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}
-"""Flags with a name other than their argument."""
 
 
 def flag(name: str) -> str:

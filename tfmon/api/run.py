@@ -39,7 +39,6 @@ class AnyRun(ABC):
     beside = ""
     """Warning about another race that was running at the start."""
     disturbs = True
-    """Whether it disturbs another race on this machine."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -144,7 +143,6 @@ class Interruption:
         self.signal = ""
         """Name of the first signal; empty if there was none."""
         self.count = 0
-        """Number of signals."""
         self._react, self._hangup, self._hung_up = react, hangup, False
         self._came = threading.Event()
 

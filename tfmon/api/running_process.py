@@ -34,11 +34,8 @@ from tfmon.probes.machine import need_psutil, read_usable_cores
 
 EVERY_S = 1.0
 LOOKS = 5
-"""Looks behind a supposed bottleneck."""
 LEAST_LOOKS = 3
-"""Looks before a description without a screen."""
 STACK_EVERY = 5
-"""The stack is read at every fifth look."""
 STACK_TIMEOUT_S = 5.0
 BUSY, HALF, IDLE = 80.0, 50.0, 20.0
 LONGEST_COMMAND = 200
@@ -55,7 +52,6 @@ class ProcessLook:
     read_bytes_per_s: Reading
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
-    """GPUs with memory of its processes."""
     stack: str = ""
     """Stack of its main thread, innermost frame first; empty if unknown."""
 

@@ -98,7 +98,6 @@ SETTINGS = (
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 HOSTS = "hosts"
-"""Key of other machines in the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ LOG = "runner.log"
 LONGEST_PATH = 100
 """Of a socket. Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
 ANSWER_S = 3.0
-"""Longest wait for the runner's identification."""
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
 """Limit of other messages: a lane's state after a day is 5 MB, and a run has at most 16 lanes."""
@@ -70,7 +69,6 @@ class ViewerCall:
 
     number: int
     method: str
-    """A method of `tfmon.api.followers.Followers`."""
     arguments: tuple[Argument, ...] = ()
     named: dict[str, Argument] = field(default_factory=dict)
 
@@ -99,7 +97,6 @@ class Ended:
 
     exit_code: int
     error: str = ""
-    """Why no race could begin; otherwise empty."""
     hint: str = ""
     result: tuple[str, ...] = ()
     """Printed lines of a series; empty for a race."""

@@ -36,7 +36,6 @@ FOLDER_VARIABLE = "TFMON_STATE"
 NOISY = 2 * BETWEEN_PROCESSES_SD
 """With a larger standard error of one process's speed, a race teaches nothing about others."""
 MOST = 300
-"""Scenarios remembered; the oldest are dropped first."""
 
 
 def state_folder() -> Path:

@@ -26,7 +26,6 @@ from tfmon.model.session import Snapshot
 NARROW = 0.1
 """A decided race ends early at this half width of the interval over its ratio."""
 LONGEST_S, SHORTEST_S = 12.0, 6.0
-"""Default longest and shortest length of a race."""
 ALL_S = 540.0
 """Approximate time for all claims, with the remainder of 10 minutes for slow starts."""
 START_S = 6.0

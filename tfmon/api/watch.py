@@ -68,7 +68,6 @@ class Watch:
     """What is seen of the training in a `with` block. Thread: that of the block; `result` any."""
 
     _pipes: ClassVar[str] = ""
-    """Pipes of the latest block."""
 
     def __init__(self, progress: bool | Tell) -> None:
         self._undo = contextlib.ExitStack()

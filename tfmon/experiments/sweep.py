@@ -29,12 +29,10 @@ from tfmon.model.threads import start_thread
 MOST_FAILURES = 3
 """Consecutive failures of the baseline before a place is given up."""
 LATEST_VISITS = 40
-"""Visits behind the estimate of the remaining time."""
 PATIENCE_S = 600.0
 """Longest wait for the lanes to get ready, and between pairs."""
 HANGS_S = 60.0
 OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
-"""Failures of a lane that no setting caused."""
 
 
 class Sweep:
@@ -52,7 +50,6 @@ class Sweep:
         self._failures: dict[Station, int] = {}
         """Consecutive failures that both lanes had in common."""
         self._worked: set[Station] = set()
-        """Places where both lanes have fitted into memory."""
         self._visits: set[Visit] = set()
         self._final: SweepState | None = None
         """The final state, recomputed from all figures."""

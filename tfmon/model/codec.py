@@ -25,11 +25,9 @@ from tfmon.model.readings import Range
 from tfmon.model.requests import Request
 
 LONGEST_TEXT = 65_536
-"""Longest text in a recording, in characters."""
 LONGEST_MESSAGE_TEXT = 4_000
 """Longest text in a message on a pipe; longer text is cut."""
 LARGEST_INT = 2**63 - 1
-"""Largest integer that is accepted."""
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNCHANGED = (int, str, bool, type(None))

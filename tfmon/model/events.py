@@ -33,11 +33,9 @@ class LaneStarted(MonitorEvent):
 
     pid: int
     settings: dict[str, KnobValue]
-    """All knobs with their initial values."""
     source: str = ""
     """Digest of the scenario file, to compare it with that of an earlier child."""
     command: str = ""
-    """The user's command; empty for a scenario."""
     renewed: bool = False
     """Whether this fresh process continues the measurement of the previous one."""
 
@@ -47,7 +45,6 @@ class EndRequested(MonitorEvent):
     """A user's command received SIGINT, as from Ctrl+C, and time to end."""
 
     grace_s: float
-    """Time until SIGTERM and then SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +56,7 @@ class LaneEnded(MonitorEvent):
     signal: str | None
     """Such as "SIGKILL"."""
     requested: bool
-    """Whether the monitor requested the end."""
     output_tail: tuple[str, ...] = ()
-    """The last lines on stdout and stderr."""
     memory_kills: str = ""
     """The kernel's recent out-of-memory kills, in words; empty if there were none."""
 
@@ -82,7 +77,6 @@ class BadLine(MonitorEvent):
     """One or more lines on the metric pipe could not be read."""
 
     problem: str
-    """The problem of the last line."""
     lines: int = 1
 
 
@@ -99,7 +93,6 @@ class Suspended(MonitorEvent):
     """tfmon was stopped, or the machine slept; measurements of that time are discarded."""
 
     at_ns: int
-    """When tfmon continued."""
     since_ns: int
     lasted_s: float
     """Uses CLOCK_BOOTTIME, which includes suspend time, unlike the stamps."""
@@ -128,7 +121,6 @@ class RaceBegan(RaceEvent):
 
     race: Race
     specs: tuple[LaneSpec, ...]
-    """Empty while the lanes are not known."""
     source: str = ""
     """Digest of the scenario file; empty while the lanes are not known."""
 
@@ -180,7 +172,6 @@ class SweepChanged(RaceEvent):
     """A sweep made progress."""
 
     combinations: tuple[Combination, ...]
-    """The combinations that changed."""
     running: dict[int, str]
     visits_s: tuple[float, ...]
     lost: dict[str, str]
@@ -214,7 +205,6 @@ class UserRequested(RaceEvent):
     """`pause`, `resume`, `restart`, `profile`, `end` or `race`."""
     lanes: tuple[str, ...] = ()
     scenario: str = ""
-    """The new scenario of `race`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +260,6 @@ class LinkMeasured(HostEvent):
     agent_cpu_pct: Reading = NOT_READ
     """CPU of the agent process, with probes; 100 is one busy core."""
     agent_bytes: Reading = NOT_READ
-    """Memory of the agent process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

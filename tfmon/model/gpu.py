@@ -21,7 +21,6 @@ class GpuLoad:
     busy_pct: Reading = NOT_READ
     """Share of time in which at least one kernel ran, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
-    """The largest sample within the tick."""
     source: str = ""
     """`samples` (mean over our tick), `gpm` (the same for a MIG instance), `driver window` (mean over 1/6 to
     1 s), `sysfs` or `ioreg`.
@@ -51,7 +50,6 @@ class ProcessName:
     """User and command of a process on a GPU, without control characters."""
 
     user: str
-    """Empty if unknown."""
     command: str
     """Command line, at most `probes.names.LONGEST` characters; empty if unknown."""
     ours: bool = False
@@ -101,7 +99,6 @@ class GpuPower:
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
     energy_j: Reading = NOT_READ
-    """Energy since the driver was loaded."""
     source: str = ""
     """`energy counter` (mean over at least the last second) or `driver` (the driver's own average)."""
 
@@ -139,7 +136,6 @@ class PcieLink:
 
     pcie_generation: Reading = NOT_READ
     pcie_generation_max: Reading = NOT_READ
-    """The maximum of GPU and slot."""
     pcie_width: Reading = NOT_READ
     pcie_width_max: Reading = NOT_READ
     warning: str = ""
@@ -193,9 +189,7 @@ class SlowReading:
     `messages`.
     """
     took_ms: float
-    """Duration of the last reading."""
     every_s: float
-    """Present interval between readings."""
     at_ns: int
 
 
@@ -219,7 +213,6 @@ class GpuSample:
     host: str = ""
     at_ns: int
     key: str
-    """The device's UUID."""
     index: int
     name: str
     part_of: str = ""
@@ -240,9 +233,7 @@ class GpuSample:
     ecc_errors: Reading = NOT_READ
     """Uncorrected memory errors since the driver was loaded."""
     slow: tuple[SlowReading, ...] = ()
-    """Readings that are older than the sample."""
     faults: tuple[GpuFault, ...] = ()
-    """Faults since tfmon started; the latest last."""
 
     def age_s(self, name: str) -> float:
         """Return by how much the reading `name` is older than the sample; 0 if it is not in `slow`."""

@@ -27,7 +27,6 @@ class Taken:
     pct: float
     """Share of the GPU's time of all other processes."""
     processes: int = 0
-    """Number of processes that used time."""
     first: ProcessName | None = None
     """The process with the largest share; `None` if there is none or its name is unknown."""
 

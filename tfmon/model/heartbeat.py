@@ -12,7 +12,6 @@ from tfmon.model.script_events import PathsUsed, StackReported
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended outside of steps or while it waited."""
 STALL = "stall"
-"""Mark of the first window after a stall."""
 SUSPENDED = "suspended"
 """Mark of windows that overlap a suspension of tfmon or the machine."""
 MOST_SUSPENSIONS = 16

@@ -36,11 +36,9 @@ class HostState:
     """The known facts about one machine."""
 
     machine: Machine = field(default_factory=Machine)
-    """Empty before another machine is connected."""
     sample: HostSample | None = None
     history: tuple[HostSample, ...] = ()
     gpus: tuple[GpuSample, ...] = ()
-    """By index."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     gpu_users: tuple[ProcessName, ...] = ()
     """Other users of the lanes' GPUs during the race; shared reports must not contain them."""

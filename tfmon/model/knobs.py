@@ -190,9 +190,7 @@ BATCH_SCOPE = Knob(
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
 """The knob of a scenario with variants, which are its choices."""
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
-"""The knobs of every scenario that reads data."""
 PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
-"""The knobs of every scenario with a `prepare`."""
 STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
 MACHINE: tuple[Knob, ...] = (THREADS,)
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)

@@ -79,7 +79,6 @@ class Built(LaneEvent):
     """The model and the data are built."""
 
     parameters: Amount
-    """Number of trainable values."""
     examples: Amount | None
     """`None` if the pipeline does not know its length."""
     settings: dict[str, KnobValue]
@@ -105,13 +104,11 @@ class Window(LaneEvent):
     sync_ns: Amount
     """Waiting for the device at the window's end, by reading the loss."""
     report_ns: Amount
-    """Time that tfmon used for measuring and reporting."""
     longest_ns: Amount
     """Longest time between the ends of two steps."""
     histogram: dict[Bin, Amount]
     """Step times (end to end), counted in the bins of `tfmon.model.window_sums`."""
     loss: float | None
-    """Loss of the window's last step."""
     settings: dict[str, KnobValue]
     """All knobs with their values during the window (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
@@ -124,7 +121,6 @@ class Window(LaneEvent):
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
     """Time between the previous window and this one that belongs to neither, by reason."""
     traced_steps: Amount = 0
-    """Steps in which a tf.function was traced."""
     traced_ns: Amount = 0
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
@@ -200,7 +196,6 @@ class SliceEnded(LaneEvent):
 
     round: int
     load: SliceLoad | None = None
-    """Use of the CPU during the slice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

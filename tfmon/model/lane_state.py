@@ -34,13 +34,11 @@ STAGES = {
 }
 """The stages of getting ready, in order, with their texts."""
 OVER = (DONE, FAILED, ABSENT)
-"""Phases that only a restart ends."""
 
 STOOD_STILL = "stood still until its end"
 """Mark of the window in which a stalled lane was ended."""
 OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
-"""Kinds of trouble."""
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
 NO_STEPS_HINT = (
     "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
@@ -52,7 +50,6 @@ VERSIONS = ("tensorflow", "keras", "numpy", "python")
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
 """A lane stalls if a step has run for this time, and for this multiple of its longest step."""
 RECENT_NS = 5_000_000_000
-"""Length of the current throughput's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,6 @@ class LogLine:
     """A line that the lane printed, or a text of tfmon about the lane."""
 
     at_ns: int
-    """For a printed line, when it was read."""
     kind: Literal["printed", "event", "trouble"]
     text: str
     dropped_bytes: int = 0
@@ -85,14 +81,12 @@ class ProcessInfo:
     pid: int | None = None
     started_ns: int = 0
     source: str = ""
-    """Digest of its scenario file."""
     data_examples: int | None = None
     """Examples in its data: the largest possible batch."""
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
     """Versions by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
     bfloat16: bool = False
-    """Whether the CPU computes in bfloat16."""
     gpu_uuids: tuple[str, ...] = ()
     """UUIDs of its GPUs, from CUDA; empty while unknown."""
     unlike: tuple[str, ...] = ()
@@ -108,7 +102,6 @@ class ScriptFacts:
     """Facts about a user's script; empty for a scenario."""
 
     command: str = ""
-    """The user's command; empty for a scenario."""
     progress: Progressed | None = None
     """The latest progress in Keras; `None` before the first report."""
     validation: LossCurve = field(default_factory=LossCurve)
@@ -118,15 +111,11 @@ class ScriptFacts:
     step: str = ""
     """File and line of its step; empty if unknown."""
     step_traits: tuple[str, ...] = ()
-    """As in `StepDescribed`."""
     input_traits: tuple[str, ...] = ()
-    """As in `InputDescribed`."""
     places: tuple[str, ...] = ()
     """Locations of its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
-    """Uses of files, folders and ports; see `script_events.PathsUsed`."""
     resolved: dict[str, str] = field(default_factory=dict)
-    """Defaults as TensorFlow resolved them, such as TF32."""
     causes: tuple[CauseSeen, ...] = ()
     """Observed causes of slowness, with the latest figures of each cause and place."""
 
@@ -171,9 +160,7 @@ class Changes:
     """Changes of a running lane."""
 
     requested: dict[str, KnobRequested] = field(default_factory=dict)
-    """Knobs that were requested and not answered yet."""
     refused: str = ""
-    """Why the latest request was refused; otherwise empty."""
     refused_ns: int = 0
     marks: tuple[KnobMark, ...] = ()
     """Changes in effect, marks of modes and other events for the charts."""
@@ -194,7 +181,6 @@ class LaneEnd:
     killed: bool = False
     """Whether the user ended this lane, not the race."""
     event: LaneEnded | None = None
-    """`None` while the process runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +196,6 @@ class LaneState:
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
-    """Knobs in effect, as the child reported."""
     changes: Changes = field(default_factory=Changes)
     totals: Totals = field(default_factory=Totals)
     measurements: Measurements = field(default_factory=Measurements)
@@ -219,7 +204,6 @@ class LaneState:
     step_clock: SliceClock = field(default_factory=SliceClock)
     """Time in slices since the end of its last window."""
     tree: TreeUse = field(default_factory=TreeUse)
-    """CPU and memory of its processes."""
     gpu_use: GpuUse = field(default_factory=GpuUse)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     trouble: Trouble | None = None

@@ -23,7 +23,6 @@ HISTORY_WINDOWS = 1_500
 SHORTEST_STRETCH_NS = 1_000_000_000
 """Stretches for comparing concurrent lanes contain about five windows of each."""
 MOST_SLICES = 2_000
-"""Slices kept under the settings in effect."""
 MOST_EARLIER = 96
 """Settings whose slices are kept after a knob change."""
 LATEST = 24
@@ -31,7 +30,6 @@ LATEST = 24
 RARE = 0.5
 """Above this share of disturbed windows, no window is discarded."""
 MOST_POINTS = 256
-"""Losses kept of a lane."""
 SETTLED_WINDOWS = 20
 """From this number of windows on, that share is known."""
 
@@ -45,7 +43,6 @@ class Point:
     examples: int
     steps: int
     reason: str = ""
-    """Why it is discarded; empty for steady state."""
     in_slice: bool = False
     """Whether it lies in a slice: another lane trained in the gap before it."""
     others: bool = False
@@ -63,7 +60,6 @@ class KnobMark:
 
     at_ns: int
     text: str
-    """Such as "prefetch auto"."""
     gap_ns: int
 
 
@@ -126,7 +122,6 @@ class Measurements:
     """The measurements of a lane; a change of a knob or of the mode begins a new steady state."""
 
     steady: WindowSums = field(default_factory=WindowSums)
-    """Since the start of steady state."""
     slices: tuple[SliceSpeed, ...] = ()
     """Slices since then, oldest first; only their steady parts."""
     earlier: tuple[EarlierSlices, ...] = ()
@@ -136,7 +131,6 @@ class Measurements:
     discarded_ns: dict[str, int] = field(default_factory=dict)
     """Their time by reason, and time in no window; a window counts under its `main_reason`."""
     windows: int = 0
-    """All windows, including discarded ones."""
     span_ns: int = 0
     """All time from the first step to the last: steady windows and `discarded_ns`."""
     process: int = 0

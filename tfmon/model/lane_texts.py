@@ -52,7 +52,6 @@ _CHATTER = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
     r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
 )
-"""TensorFlow's start-up messages."""
 
 
 def without_chatter(lines: Iterable[str]) -> list[str]:
@@ -118,7 +117,6 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
 
 
 MOST_CHARACTERS = 300
-"""Longest text of a script in one line."""
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
@@ -130,7 +128,6 @@ HINTS = {
         "only IPython has get_ipython: name the notebook itself (.ipynb), or remove such lines from its export"
     ),
 }
-"""Remedies by the start of a script's error."""
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
 """Messages of TensorFlow and CUDA about lack of memory, also in a script's last output."""

@@ -33,7 +33,6 @@ class SliceClock:
     granted_ns: int | None = None
     """Start of the present slice, at the earliest `sampled_ns`; `None` outside of a slice."""
     spent_ns: int = 0
-    """Time in finished slices."""
 
     def granted(self, at_ns: int, *, own: bool) -> SliceClock:
         """Return the clock after the start of a slice, this lane's or not."""
@@ -81,9 +80,7 @@ class TreeUse:
     racing_cpu_pct: Mean = field(default_factory=Mean)
     clock: SliceClock = field(default_factory=SliceClock)
     memory: MemoryCourse = field(default_factory=MemoryCourse)
-    """The course of `private_bytes` during the race."""
     deaths: tuple[Death, ...] = ()
-    """Child processes that a signal ended."""
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
         """Return a sample of a lane that trains in slices, with its CPU per time in these, at most all `cores`.
@@ -135,7 +132,6 @@ ALLOCATOR = "TensorFlow's allocator"
 DEVICE_CHANGE = "device change"
 
 ACTIVITY = tuple(one.name for one in fields(GpuActivity) if one.name.endswith("_pct"))
-"""The field names of the shares."""
 NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
@@ -193,11 +189,8 @@ class GpuPart:
     """A lane's use of one of its GPUs."""
 
     busy_pct: Reading = NOT_SAMPLED
-    """Load of the GPU by all processes."""
     lane_busy_pct: Reading = NOT_SAMPLED
-    """Share of its time of the lane's processes."""
     used_bytes: Reading = NOT_SAMPLED
-    """The lane's memory on it, from `source`."""
     source: str = ""
     used_before: float | None = None
     """Bytes used on the whole GPU before the lane opened it."""
@@ -238,7 +231,6 @@ class BatchPeaks:
 
     by_size: Mapping[int, int] = field(default_factory=dict)
     before: int = 0
-    """The peak before the present size."""
 
     def plus(self, size: object, peak_bytes: int | None) -> BatchPeaks:
         """Return the peaks after a window of steady state."""
@@ -267,7 +259,6 @@ class GpuUse:
     """Allocated by the framework: now, and the peak."""
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
-    """The course of `allocated_bytes`."""
     racing_busy_pct: Mean = field(default_factory=Mean)
     """Load of the GPUs during the race, by all processes."""
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)

@@ -77,7 +77,6 @@ PORT, IN_USE = "port ", "address already in use"
 FULL = "No space left on device"
 ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
 MOST = 5
-"""Collisions that are displayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,9 @@ class Collision:
     """A file, folder or port with which two lanes disturb each other."""
 
     name: str
-    """A path, or such as `port 8080`."""
     lanes: tuple[str, ...]
-    """The titles of the disturbed lanes."""
     text: str
     helps: str
-    """The remedy."""
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:

@@ -15,9 +15,7 @@ from tfmon.model.series import Experiment
 from tfmon.model.window_sums import History
 
 MOST_PERIODS = 100
-"""Periods kept; the oldest are dropped first."""
 CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
-"""Events that can end a period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,10 @@ class Period:
     """The lanes just before, without data for charts and pages."""
     race: Race
     changes: tuple[KnobChange, ...] = ()
-    """Knobs that the user changed."""
     event: str = ""
     """Another event that ended it, such as "A restarted"."""
     phase_of: str = ""
-    """The lane whose script entered another phase."""
     experiment: Experiment | None = None
-    """The experiment that began then, with its result."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name."""

@@ -78,7 +78,6 @@ class TimeMark:
 
     at_ns: int
     text: str
-    """Such as "batch_size 64 (cpu)"."""
     kind: Literal["knob", "request", "trouble"]
 
 
@@ -134,7 +133,6 @@ class ReplayControls(Protocol):
 
 
 NOT_CLOSED = "was not closed: tfmon was killed, or could not write on"
-"""Problem of a recording without its last line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,6 @@ class RunInfo:
     """From the start signal to the end; `None` if unknown."""
     bytes: int = 0
     running: bool = False
-    """Whether it is being written."""
     problem: str = ""
     """Why it is unreadable; otherwise empty."""
 

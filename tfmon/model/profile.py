@@ -43,7 +43,6 @@ class Stage:
     busy_ns: float
     """Its work without earlier stages, on all threads: can exceed the step's time."""
     elements: float
-    """Elements per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,6 @@ class Part:
     """The type of the operation; empty for a part without one."""
     device: str
     step_ns: float
-    """Its part of a step."""
     self_ns: float = 0.0
     """Own time per step on all threads or queues; more than `step_ns` if others ran beside it."""
     count: int = 0
@@ -146,9 +144,7 @@ class Ops:
     """The operations of the step in the trace; TensorFlow does not record its cheapest ones."""
 
     top: tuple[Op, ...]
-    """The ten with the largest self time."""
     runs: int
-    """Operations in the whole capture."""
     time_ns: float
     """Their total self time."""
     busy_ns: float
@@ -204,7 +200,6 @@ class MemoryPeak:
     unknown_bytes: int
     """Part missing in the trace, whose profiler lost events; negative if frees were lost."""
     operations: tuple[Allocated, ...]
-    """The rest, largest first."""
     reached_in: str
     """The operation with the allocation that made the peak; empty if memory was only freed."""
     highest_bytes: int
@@ -217,7 +212,6 @@ class ProfileBottleneck:
 
     kind: BottleneckKind
     text: str
-    """One sentence with its number."""
     shares: dict[str, float]
     """Parts of step time, from 0 to 1, by kind of bottleneck; they add up to at most 1."""
 
@@ -230,7 +224,6 @@ class Profile:
     step_ns: Annotated[float, Range(1, 1e18)]
     """From the start of the first step to the end of the last one's work, over the number of steps."""
     longest_ns: float
-    """The longest step, on the loop's thread."""
     mode: Mode
     input: Input
     call: Call | Missing
@@ -250,7 +243,6 @@ class Profile:
     host_only: bool
     """Whether the trace has nothing of the lane's GPU, so that only the host is known."""
     notes: tuple[str, ...]
-    """Further remarks, a sentence each."""
     parts: tuple[Part, ...] = ()
     """The whole time of a step, the longest part first; empty in a recording of an older version."""
     counters: CpuCounters | Missing = NOT_COUNTED

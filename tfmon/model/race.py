@@ -26,7 +26,6 @@ class Machine:
     system: str = ""
     cpu_name: str = ""
     cores: int = 0
-    """Logical processors of the machine."""
     usable_cores: float = 0
     """How many of them a lane may keep busy: affinity and container quota."""
     memory_bytes: int = 0
@@ -41,11 +40,9 @@ class Machine:
     nice: int | None = None
     """The nice value that the lanes inherit; None where it is not known."""
     python: str = ""
-    """Version of the Python that trains."""
     tensorflow: str = ""
     """Version of its TensorFlow as it is installed, with the name of its package if that is not `tensorflow`."""
     driver: str = ""
-    """Version of the GPUs' driver."""
     power_limits_w: tuple[float | None, ...] = ()
     """Power limit of each of `gpus`; None where the driver tells none."""
 
@@ -57,9 +54,7 @@ class BetweenProcesses:
     squares: float
     """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
     degrees: float
-    """Degrees of freedom behind it."""
     races: int = 0
-    """From how many races it was learnt."""
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
@@ -121,11 +116,9 @@ class RecordingState:
     """The recording of a race."""
 
     path: str
-    """Empty where no file could be made."""
     stopped_ns: int | None = None
     """From when on nothing was recorded; None while all is well."""
     reason: str = ""
-    """Why it stopped, in words."""
 
 
 Outcome = Literal["supported", "contradicted", "too close to call", "not testable here", "corrected"]
@@ -139,7 +132,6 @@ class Claim:
     source: str = ""
     """The article and the example it comes from; empty for those of its scenario."""
     says: str = ""
-    """The statement, in our words."""
     first: str = ""
     """Spec of the lane that is said to be faster, such as `cpu,graph=on`."""
     second: str = ""
@@ -149,7 +141,6 @@ class Claim:
     at_most: float | None = None
     """By how much at most, for a claim that there is little or nothing between them."""
     needs: Literal["", "gpu", "mac"] = ""
-    """What the machine must have."""
     seconds: float | None = None
     """How long its race takes, where steps take seconds: such a claim is measured where its scenario is named."""
     corrected: str = ""

@@ -58,7 +58,6 @@ class Estimate:
     pairs: int
     """Measurements behind it."""
     kind: IntervalKind = FIXED
-    """What its interval is made for; see `analysis.intervals`."""
 
     @property
     def half_width(self) -> float:
@@ -79,7 +78,6 @@ class Range:
 
 
 FINITE = Range(-sys.float_info.max, sys.float_info.max)
-"""Neither nan nor infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +108,6 @@ class HostSample:
 
     lane: str = ""
     host: str = ""
-    """On which machine, as `LaneSpec.host` says."""
     at_ns: int
     cpu_pct: Reading
     """All cores together since the sample before; 100 is one core kept busy."""
@@ -125,9 +122,7 @@ class HostSample:
     steal_pct: Reading = NOT_READ
     """Time that the hypervisor gave to other machines while this one had work for a core."""
     swap_in_bytes_per_s: Reading = NOT_READ
-    """Read back from swap."""
     swap_out_bytes_per_s: Reading = NOT_READ
-    """Written to swap."""
     cpu_pressure_pct: Reading = NOT_READ
     """Share of the last 10 s in which some process had work and no core."""
     memory_pressure_pct: Reading = NOT_READ

@@ -15,7 +15,6 @@ class Assign:
     """What the child is to train, and on what. The first request, except for Prepare."""
 
     scenario: str
-    """Path of the scenario file."""
     device: str
     """`cpu` or `gpu`; the environment settles which GPUs."""
     devices: int = 1
@@ -32,7 +31,6 @@ class Prepare:
     """Load TensorFlow, touch no device, and wait for Assign; answered by Prepared."""
 
     yielding: bool = True
-    """Whether to load at the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,6 @@ class TakeProfile:
     """Train some steps under TensorFlow's profiler; answered by Profiled or ProfileFailed."""
 
     folder: str
-    """An empty folder for the profile's files."""
     steps: int
     on_gpu: bool = False
     """The lane trains on a GPU, which should be in the trace."""

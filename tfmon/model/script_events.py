@@ -37,7 +37,6 @@ class KnobOffered(LaneEvent):
 
     knob: str
     value: KnobValue
-    """In effect now."""
     default: KnobValue
     help: str
     choices: tuple[KnobValue, ...] = ()
@@ -62,7 +61,6 @@ class Progressed(LaneEvent):
     """From 1; 0 outside of `fit`."""
     epochs: Amount = 0
     batch: Amount = 0
-    """Batches done in this epoch."""
     batches: Amount | None = None
     """Batches of an epoch; None where the length of the data is unknown."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -106,7 +104,6 @@ class InputDescribed(LaneEvent):
     """What a user's script trains from."""
 
     traits: tuple[str, ...]
-    """What it consists of, such as `SHUFFLE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +127,6 @@ class CauseSeen(LaneEvent):
     """What slows a user's script down was observed in its process; figures are sums since it was first seen."""
 
     cause: str
-    """Its id in `analysis.causes`."""
     place: str
     """The user's instruction: its file, line and text, such as "train.py:17 `def step(x):`"."""
     subject: str = ""
@@ -138,13 +134,11 @@ class CauseSeen(LaneEvent):
     what: str = ""
     """What was observed last, such as "`x`: (32, 28) → (17, 28)"."""
     count: Amount = 1
-    """How often."""
     cost_ns: Amount = 0
     """What it took in all."""
     of_ns: Amount = 0
     """The time since the first step began: pauses between epochs count, suspension does not."""
     figures: dict[str, float] = field(default_factory=dict)
-    """Further figures of its sentence, by name."""
 
     @property
     def key(self) -> tuple[str, str, str]:

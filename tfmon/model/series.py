@@ -20,16 +20,12 @@ class CrossoverState:
 
     knob: str
     lanes: tuple[str, str]
-    """Names of the lanes that are compared."""
     values: tuple[KnobValue, ...]
     refused: dict[KnobValue, str] = field(default_factory=dict)
-    """Values that cannot be measured, and why."""
     at: KnobValue | None = None
-    """The value that is measured now."""
     left_s: float | None = None
     """How long it still takes at least, at the pace so far; None while that is not known."""
     most_left_s: float | None = None
-    """How long it still takes at most."""
     under: tuple[dict[str, KnobValue], ...] = ()
     """The settings of both lanes, apart from the knob; empty until both train."""
     over: bool = False
@@ -42,10 +38,8 @@ class Block:
     """Slices in a row that a lane trained under one of the two settings of an attempt."""
 
     changed: bool
-    """True under the new settings."""
     since_ns: int
     until_ns: int | None = None
-    """None while it is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +53,18 @@ class Attempt:
     bottleneck: str = ""
     """What limited the lane when this was proposed: a kind of `analysis.bottleneck`."""
     purpose: str = ""
-    """What the change is meant to do."""
     restarts: bool = False
-    """Whether the two settings need a process each."""
     choices: int = 1
     """From how many changes the series chooses: each is tested so much more strictly."""
     blocks: tuple[Block, ...] = ()
     outcome: str = ""
     """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
     reason: str = ""
-    """Why it was refused."""
     changes: str = ""
     """What it changes of the script's work, for which it is not kept; empty for nothing."""
     gain: Estimate | None = None
     """Throughput under the new settings over that under the old ones, when it was decided or stopped."""
     title: str = ""
-    """Title of the lane when the attempt began."""
 
     @property
     def change(self) -> dict[str, KnobValue]:
@@ -92,7 +82,6 @@ class TuneState:
     attempts: tuple[Attempt, ...] = ()
     """All of this race, on any lane; the latest last."""
     first: int = 0
-    """Place of the first attempt of this series."""
     total: Attempt | None = None
     """The settings at the end against those at the beginning; None unless several changes were kept."""
     over: bool = False
@@ -124,17 +113,14 @@ class SweepPlan:
     scenario: str
     """Name or path of the scenario, or the command in words."""
     over: dict[str, tuple[KnobValue, ...]]
-    """The values of each knob."""
     baseline: dict[str, KnobValue]
     """Settings of the lane that each combination is raced against, as far as they are known."""
     places: tuple[str, ...]
     """Where it is measured, such as `cpu` or `gpu2/gpu:0`; a place may be there more than once."""
     words: tuple[str, ...]
-    """The same as the user named them."""
     kinds: tuple[str, ...]
     """The devices that these are, without their numbers: each combination is measured on each of them."""
     settings: tuple[str, ...] = ()
-    """What `--set` says."""
     until_ci: float = 0.03
     """A combination is measured until half its interval over its ratio is as small as this."""
     each_s: float = 60.0
@@ -143,14 +129,10 @@ class SweepPlan:
     """Whether combinations that cannot win any more are measured all the same."""
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
-    """The user's own command; empty for a scenario."""
     source: str = ""
-    """Digest of the scenario file."""
     python: str = ""
     machines: dict[str, str] = field(default_factory=dict)
-    """The processor or GPU of each place."""
     hardware: dict[str, Machine] = field(default_factory=dict)
-    """The machine of each place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +142,6 @@ class Pair:
     log: float
     """Natural logarithm of the combination's throughput over the baseline's."""
     leads: bool
-    """Whether the combination's slice came first."""
     visit: int
     """Which visit measured it: each has a fresh process of both."""
     took_s: float
@@ -178,13 +159,11 @@ class Figures:
     memory_bytes: float | None = None
     """GPU memory of a GPU lane, private memory of a CPU lane."""
     memory_missing: str = ""
-    """Why the memory is not known."""
     bottleneck: str = ""
     bottleneck_text: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     """Of TensorFlow, Keras, NumPy and Python there; "" for unknown."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
-    """The baseline's values of the swept knobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +173,13 @@ class Combination:
     number: int
     kind: str
     settings: dict[str, KnobValue]
-    """The values of the knobs that are swept."""
     baseline: bool = False
     """True for the combination that the baseline is: nothing is to be measured."""
     refused: str = ""
     """Why it cannot be measured; empty if it can."""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
-    """Visits that were begun."""
     deaths: tuple[str, ...] = ()
-    """Why each process died under it."""
     figures: Figures | None = None
     measured_s: float = 0.0
     """How long it was raced for, by its pairs."""
@@ -252,7 +228,6 @@ class SweepState:
     plan: SweepPlan
     combinations: tuple[Combination, ...]
     running: dict[int, str] = field(default_factory=dict)
-    """The combinations that are measured now, and where."""
     visits_s: tuple[float, ...] = ()
     """How long the latest visits took, with getting ready."""
     lost: dict[str, str] = field(default_factory=dict)

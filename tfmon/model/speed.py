@@ -51,7 +51,6 @@ class StepBlock:
     span_ns: int
     steps: int
     step: int
-    """The first of its steps."""
     input_ns: int = 0
     median_ns: float = 0.0
     """The median step time; 0 while the block is open."""
@@ -91,9 +90,7 @@ class Level:
 
     since_ns: int
     step: int
-    """The first of its steps."""
     blocks: tuple[StepBlock, ...]
-    """Some of them, evenly spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +119,7 @@ class BlockScale:
     pending: tuple[StepBlock, ...] = ()
     """The latest, on which a bet runs."""
     number: int = 0
-    """Blocks in all."""
     bets: tuple[Bet, ...] = (Bet(),) * len(BETS)
-    """On what `BETS` says."""
     open: StepBlock | None = None
 
     def plus(self, block: StepBlock, length_ns: int, margin: float) -> BlockScale:
@@ -178,9 +173,7 @@ class SpeedWatch:
     step: int = 0
     """Where the present level began; 0 for the first."""
     late: tuple[StepBlock, ...] = ()
-    """Windows that a late reading may still discard."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """The latest, by name."""
     notes: tuple[tuple[int, str], ...] = ()
     """What the lane did besides steps, and when."""
 
@@ -251,7 +244,6 @@ class MemoryCourse:
     """Samples of a quantity over time; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
-    """Stamps and values."""
     every: int = 1
     seen: int = 0
     latest: tuple[int, float] | None = None

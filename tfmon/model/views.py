@@ -32,7 +32,6 @@ class View:
     kind: str
     """`overlay`: the same paths, and what a lane writes goes elsewhere; `copy`; or `in place`."""
     folder: str
-    """The working folder."""
     reason: str = ""
     """Why it is not the better one; empty for an overlay."""
     store: str = ""
@@ -85,7 +84,6 @@ MOST_EDITED = 3
 """Files that are named of those that were edited while lanes ran."""
 _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
 _locked: dict[Path, int] = {}
-"""Descriptors of the stores of races that run."""
 
 
 def default_base() -> Path:

@@ -189,7 +189,6 @@ class Stretch:
     input_pct: float | None = None
     """Waiting for the next batch, in percent of the windows' time."""
     loss: float | None = None
-    """Of the last window that has one."""
     cpu_pct: float | None = None
     """Means of the samples, as for the fields of `LaneState`; None without one."""
     private_bytes: float | None = None

@@ -99,7 +99,6 @@ class Chart:
     spec: dict[str, Any]
     table: Table | None = None
     drawn: Sequence[str] = ()
-    """The same chart in characters, if available."""
     legend: Sequence[tuple[str, str]] = ()
     """Colours of the style sheet with their meanings."""
 
@@ -118,7 +117,6 @@ class Section:
 
     heading: str
     blocks: Sequence[Block | None]
-    """`None` for blocks without content."""
     long: bool = False
     """Whether a brief form omits it."""
 
@@ -135,7 +133,6 @@ class Report:
     title: str
     sections: Sequence[Section]
     answer: Sequence[Note | Code] = ()
-    """The results, the most important first."""
     when: str = ""
     keys: Sequence[tuple[str, str]] = ()
     """Keys and names of the series that a page can hide in all charts."""

@@ -50,7 +50,6 @@ class Measured:
     """`None` if the lane reports no examples."""
     loss: float | None
     reason: str
-    """Why it is discarded; empty for steady state."""
 
 
 class Sample(NamedTuple):

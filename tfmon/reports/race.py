@@ -230,7 +230,6 @@ _COLUMNS = (
 )
 """Columns of the table of lanes: title, sort key (`None` if unknown), text."""
 _LONG = ("95 % CI", "p99", "GPU memory")
-"""Columns that a terminal omits."""
 
 
 def _history(analysis: Analysis) -> Table | None:

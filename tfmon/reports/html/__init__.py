@@ -267,7 +267,6 @@ LEAST_DIGITS = 3
 LEAST_CHANGES = 0.3
 """Of a random text of letters and digits, how many change from one kind to another: 0.4 to 0.6 is usual."""
 _WORDS = {"cpu", "gpu", "localhost", "root"}
-"""Ordinary words in names."""
 
 
 def keep(text: str) -> str:

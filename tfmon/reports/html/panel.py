@@ -14,7 +14,6 @@ from tfmon.reports import VERDICT, Chart, Note, Section, race, steps
 from tfmon.reports.html import NOTHING, Html, HtmlWriter, keep
 
 SHOWN = ("Result", "What limits the lanes")
-"""Sections of a race's report below the charts."""
 LONG_S = 60
 """Longer trainings are drawn by seconds, and above five minutes by five seconds."""
 GAP_NS = 2_000_000_000
