@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ import tensorflow as tf
 
 from tfmon.model.script_events import StepDescribed
 from tfmon.script import watched, watching
+from tfmon.script.rounds import NO_ROUNDS
 from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_eager import BOTH
@@ -130,7 +132,7 @@ class Lane:
         self.unknown[what] = reason
 
 
-def shape(steps: int, updates: int | None = None, examples: int | None = None, **more):
+def shape(steps: int | None, updates: int | None = None, examples: int | None = None, **more):
     """Declare a shape, and what must be counted of it."""
 
     def declare(run):
@@ -507,6 +509,90 @@ def phases():
     for x, y in data(20):
         one.step(x, y)
         two.step(x, y)
+
+
+def by_turns(*rounds):
+    """Have two optimizers update by turns: each round has so many updates of the first, and of the second."""
+    one, two = Net(), Net()
+    x = tf.ones((BATCH, 4))
+    for ones, twos in rounds:
+        for net, updates in ((one, ones), (two, twos)):
+            for _ in range(updates):
+                net.step(x, x[:, :1])
+
+
+@shape(8, 48, 256)
+def rounds_of_five_and_one():
+    by_turns(*[(5, 1)] * 8)
+
+
+NO_ORDER = {"unknown": ["examples", "loss", "steps"], "why": NO_ROUNDS}
+
+
+@shape(None, **NO_ORDER)
+def rounds_whose_first_optimizer_stops_early():
+    by_turns((1, 4), (3, 4), (2, 4), (4, 4))
+
+
+@shape(None, **NO_ORDER)
+def rounds_that_become_shorter_after_long_ones():
+    by_turns((20, 1), (20, 1), (3, 1), (3, 1), (3, 1))
+
+
+@shape(None, **NO_ORDER)
+def rounds_after_one_of_the_optimizers_has_trained_alone():
+    by_turns((20, 0), *[(3, 1)] * 4)
+
+
+@shape(None, **NO_ORDER)
+def rounds_that_another_optimizer_joins():
+    by_turns(*[(1, 1)] * 4)
+    one, two, three = Net(), Net(), Net()
+    for number, (x, y) in enumerate(data()):
+        one.step(x, y)
+        two.step(x, y)
+        if number > 4:
+            three.step(x, y)
+
+
+@shape(30, 30, 960)
+def a_checkpoint_restored_and_counters_assigned():
+    for graph in (True, False):
+        net = Net(graph=graph)
+        checkpoint = tf.train.Checkpoint(optimizer=net.optimizer)
+        for number, (x, y) in enumerate(data(15)):
+            net.step(x, y)
+            if number == 3:
+                kept = checkpoint.save(tempfile.mkdtemp() + "/kept")
+            if number == 7:
+                checkpoint.restore(kept)
+            if number == 11:
+                net.optimizer.iterations.assign(0 if graph else 2)
+
+
+@shape(20, 40, 640)
+def counters_assigned_between_rounds():
+    one, two = Net(), Net()
+    for number, (x, y) in enumerate(data(20)):
+        one.step(x, y)
+        two.step(x, y)
+        if number == 9:
+            one.optimizer.iterations.assign(500)
+            two.optimizer.iterations.assign(0)
+
+
+@shape(40, unknown=["examples", "loss"])
+def a_counter_assigned_between_loops_in_a_graph():
+    net = Net(graph=False)
+
+    @tf.function
+    def epoch(batches):
+        for x, y in batches:
+            net.step(x, y)
+
+    for to in (0, 0, 100, 3):
+        epoch(data())
+        net.optimizer.iterations.assign(to)
 
 
 @shape(10, 10, 320)

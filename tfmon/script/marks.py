@@ -54,6 +54,8 @@ class Mark:
 
     def __init__(self) -> None:
         self.pulls = False
+        self.varies = False
+        """Whether a call may update several times, or not at all: in a loop or branch of the graph."""
         self.by_hand = ""
         """The name of the function that writes its weights without an optimizer; empty for none."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -67,6 +69,8 @@ class Mark:
         """Returns those that have made the updater."""
         self.per_call: int | None = None
         """Updates of a call; None before one was compared with what the optimizers count."""
+        self.counted: int | None = None
+        """The counts of the optimizers before that call."""
 
     @property
     def trains(self) -> bool:
@@ -136,11 +140,21 @@ def _writes_weights(graph: Any, sources: Variables) -> bool:  # noqa: ANN401
     return False
 
 
-def mark_training(graph: Any, optimizers: Iterable[Any], by_hand: str = "") -> None:  # noqa: ANN401
+def mark_training(
+    graph: Any,  # noqa: ANN401
+    optimizers: Iterable[Any],
+    by_hand: str = "",
+    *,
+    varies: bool = False,
+) -> None:
     """Mark the graph that is built now, and those around it, as training."""
     for mark in marks_around(graph):
         mark.optimizers.update(one for one in optimizers if one is not None)
         mark.by_hand = mark.by_hand or by_hand
+        mark.varies |= varies
+        # The graph around the body of a loop or branch, or a function of tf.data, may run it any number of times.
+        varies |= type(graph).__name__ != "FuncGraph" or graph.name.startswith(("Dataset_", "reduce_"))
+        graph = graph.outer_graph
 
 
 def marks_around(graph: Any) -> Iterator[Mark]:  # noqa: ANN401

@@ -27,6 +27,8 @@ class Updater:
         self.name = name
         optimizers = list(optimizers)
         self.by_hand = not optimizers
+        self.varies = any(hasattr(one, "inner_optimizer") for one in optimizers)
+        """Whether a call may make no update, or several: where it scales the loss, or in a branch or loop."""
         self._counters = [one for one in map(counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)
         """How many calls make an update: gradients may be accumulated by the optimizer."""
@@ -54,27 +56,36 @@ class Updater:
         return (first + calls) // self.every - first // self.every
 
     def missed(self) -> int:
-        """Return how many more updates the optimizers have counted than were seen since the last call."""
+        """Return how many more updates the optimizers have counted than were seen since the last call.
+
+        Fewer are none where each call updates once: the script has set the counter back.
+        """
         counted = self.counted
         if counted is None or counted == self.made:
             return 0
         missed, self.made = counted - self.made, counted
-        return missed
+        return missed if missed > 0 or self.varies or self.every > 1 else 0
 
     def differs(self, more: int) -> str:
         """Return why a step is not known, if the optimizers have counted so many more updates than were seen."""
         counted = f"{abs(more)} {'more' if more > 0 else 'fewer'} update{'s' if abs(more) > 1 else ''}"
+        why = "not each call updates once" if self.varies else "it was applied unseen, or its counter was set"
         return (
-            f"{self.name} has counted {counted} than calls were seen: not each call updates once. "
+            f"{self.name} has counted {counted} than calls were seen: {why}. "
             "Tell tfmon what a step is: report.step"
         )
 
 
-def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
-    """Return the counter of the calls of an optimizer, and how many calls make an update; None if nothing does."""
+def counting(optimizer: Any) -> tuple[int, Any]:  # noqa: ANN401
+    """Return how many calls of an optimizer make an update, and the variable that counts the calls, if any."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
-    counter = inner._iterations if every > 1 else getattr(inner, "iterations", None)
+    return every, inner._iterations if every > 1 else getattr(inner, "iterations", None)
+
+
+def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
+    """Return the counter of the calls of an optimizer, and how many calls make an update; None if nothing does."""
+    every, counter = counting(optimizer)
     if not hasattr(counter, "numpy"):
         return None
     inner = getattr(counter, "_value", None)
@@ -95,7 +106,11 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
 
 
 class Rounds:
-    """Tells how many steps are complete with each update. Thread: that of the loop."""
+    """Tells how many steps are complete with each update. Thread: that of the loop.
+
+    An order of several optimizers is known with the first update of its second round. It must then hold in each
+    round: otherwise no step is known, because a part of the updates was counted in another way.
+    """
 
     def __init__(self) -> None:
         """Know no optimizer yet."""
@@ -104,14 +119,17 @@ class Rounds:
         self.unsteady = False
         """Whether no step can be told."""
         self.runs: list[list[Any]] = []
-        """Updaters of the round under way, each with its updates in a row."""
+        """Updaters of the round under way, or of each round, with their updates in a row."""
         self.updaters: list[Updater] = []
         """All that have updated weights."""
         self.cut = False
         """Whether an update was interrupted: the optimizer may have counted it."""
         self.past = Past()
         """The steps of which it is not known whether they are parts of a round."""
-        self._others = self._since = 0
+        self._run = self._made = 0
+        """The run of `runs` that is under way in a round, and its updates so far."""
+        self._between: set[Updater] = set()
+        """Those that have updated in rounds, or alone, before: a new round has none of them."""
 
     @property
     def sure(self) -> bool:
@@ -125,7 +143,6 @@ class Rounds:
             if more == 1 and self.cut:
                 self.cut = False
             elif more:
-                self.unsteady |= self.leader is not None or updater.every > 1
                 yield updater, more
 
     def take_past(self) -> Past:
@@ -146,33 +163,32 @@ class Rounds:
         if runs and runs[-1][0] is updater:
             runs[-1][1] += updates
             if len(runs) > 1 and runs[-1][1] >= SETTLED:
+                self._between.update(one for one, _ in runs[:-1])
                 del runs[:-1]
             return updates
         if not any(one is updater for one, _ in runs):
             if self.settled:
-                runs.clear()
+                self._between.add(runs.pop()[0])
             runs.append([updater, updates])
             return updates
-        counts: dict[Updater, int] = {}
-        for one, count in runs:
-            counts[one] = counts.get(one, 0) + count
-        once = [one for one, count in counts.items() if count == 1]
-        if runs[0][0] is not updater or not once or max(counts.values()) >= SETTLED:
+        once = [one for one, count in runs if count == 1]
+        long = any(count >= SETTLED for _, count in runs)
+        if runs[0][0] is not updater or not once or long or any(one in self._between for one, _ in runs):
             self.unsteady = True
             return updates
-        self.leader, self._others, self.runs = once[-1], sum(counts.values()) - 1, [[one, 0] for one in counts]
-        self._since = 0
+        self.leader = once[-1]
+        self._between.update(one for one, _ in runs)
+        self._run = self._made = 0
         return self._in_round(updater, updates)
 
     def _in_round(self, updater: Updater, updates: int) -> int:
-        if updater is self.leader:
-            self.unsteady |= updates != 1 or (self._since != self._others and self.runs[0][0] is not updater)
-            self._since = 0
-            return 1
-        if any(one is updater for one, _ in self.runs):
-            self._since += updates
-            self.unsteady |= self._since > self._others
-            return 0
-        self.unsteady |= self._since not in (0, self._others)
-        self.leader, self.runs = None, [[updater, updates]]
-        return updates
+        expected, count = self.runs[self._run]
+        if updater is not expected:
+            self.unsteady |= self._run > 0 or self._made > 0 or updater in self._between
+            self.leader, self.runs = None, [[updater, updates]]
+            return updates
+        self._made += updates
+        self.unsteady |= self._made > count
+        if self._made >= count:
+            self._run, self._made = (self._run + 1) % len(self.runs), 0
+        return int(updater is self.leader)

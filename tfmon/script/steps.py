@@ -300,7 +300,8 @@ class StepWatcher:
         missed = 0
         for updater, more in self.rounds.missed():
             missed += more
-            self.report.doubt(updater.differs(more), "examples", "loss")
+            known = updater.varies and updater.every == 1 and self.rounds.leader is None
+            self.report.doubt(updater.differs(more), *(("examples", "loss") if known else ()))
         return missed
 
     # ------------------------------------------------------------ steps

@@ -19,7 +19,7 @@ from tfmon.script.hooking import Hooks, Watching, hidden, unseen
 from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.looking import first_of
 from tfmon.script.marks import Variables, mark_training, marks_around
-from tfmon.script.rounds import Updater
+from tfmon.script.rounds import Updater, counting
 from tfmon.script.sources import Given, nothing
 from tfmon.script.steps import StepWatcher
 
@@ -53,6 +53,8 @@ class EagerHooks:
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
         self._by_hand: dict[str, Updater] = {}
+        self._counters = Variables()
+        """The variables in which optimizers count their updates."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -70,6 +72,7 @@ class EagerHooks:
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
             for name in ASSIGNMENTS:
                 replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
+            replace(kind, "_restore_from_tensors", self._sets)  # a checkpoint is restored
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
         """Watch the optimizers of a Keras, whichever it is."""
@@ -90,6 +93,7 @@ class EagerHooks:
         if updater is None:
             names = " and ".join(sorted(type(one).__name__ for one in optimizers))
             updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
+            self._counters.update(Variables([counting(one)[1] for one in optimizers]))
             if optimizers:
                 known[key] = updater
             else:
@@ -150,18 +154,36 @@ class EagerHooks:
             yield from self._update(self.updater_of([optimizer]), alike)
 
     def _assign(self, own: Any, *, adds: bool) -> Any:  # noqa: ANN401
-        """Return an assignment that is watched where a tape has differentiated by the variable."""
+        """Return an assignment that is watched where a tape has differentiated by the variable, or it counts."""
         watched = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
+        sets = self._sets(own)
 
         def assign(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             try:
                 by_hand = self._sources and args and self._sources.has(args[0])
-                return (watched if by_hand else own)(*args, **kwargs)
+                counts = self._counters and args and self._counters.has(args[0])
+                return (watched if by_hand else sets if counts else own)(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
 
         return assign
+
+    def _sets(self, own: Any) -> Any:  # noqa: ANN401
+        """Return a method that sets a variable: after it has set a counter, updates are compared from there."""
+        hook: Any = self.hooks.around(self._set)(own)
+        return hook
+
+    def _set(self, variable: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
+        watcher = self.watcher
+        counts = self._counters.has(variable) and not self._depth and self._eager()
+        if not counts or watcher.bundle.busy or not watcher.here:
+            return
+        watcher.step_aside()
+        try:
+            yield None
+        finally:
+            watcher.come_back()
 
     def _by_hands(self, *, adds: bool) -> Watching:
         self._sources = NO_VARIABLES

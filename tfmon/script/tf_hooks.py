@@ -116,7 +116,7 @@ class TensorFlowHooks(EagerHooks):
         if self.hooks.off:
             return False
         if not self._eager():
-            mark_training(self._graph(), mark.optimizers, mark.by_hand)
+            mark_training(self._graph(), mark.optimizers, mark.by_hand, varies=mark.varies)
             for outer in marks_around(self._graph()):
                 outer.sources.update(mark.sources)
             return False
@@ -135,8 +135,11 @@ class TensorFlowHooks(EagerHooks):
             return True
         if mark.updater is None or mark.hooks() is not self:  # what the optimizers count is compared from now on
             mark.updater, mark.hooks = self.updater_of(list(mark.optimizers), mark.by_hand), weakref.ref(self)
+            mark.updater.varies |= mark.varies
             if mark.pulls:
                 the_feed().recall([function])
+        if mark.per_call is None:
+            mark.counted = mark.updater.counted
         return watcher.update_begins()
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
@@ -151,8 +154,8 @@ class TensorFlowHooks(EagerHooks):
         assert updater is not None
         calls = mark.per_call
         if calls is None:
-            counted = updater.counted
-            calls = 1 if counted is None else max(0, counted - updater.made)
+            counted, before = updater.counted, mark.counted
+            calls = 1 if counted is None or before is None else max(0, counted - before)
             mark.per_call = calls or None
         if not own:
             loss, self._target = loss or self._target, None
