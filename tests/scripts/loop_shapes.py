@@ -534,12 +534,12 @@ def rounds_whose_first_optimizer_stops_early():
     by_turns((1, 4), (3, 4), (2, 4), (4, 4))
 
 
-@shape(None, **NO_ORDER)
+@shape(None, **NO_ORDER, phases=2)
 def rounds_that_become_shorter_after_long_ones():
     by_turns((20, 1), (20, 1), (3, 1), (3, 1), (3, 1))
 
 
-@shape(None, **NO_ORDER)
+@shape(None, **NO_ORDER, phases=2)
 def rounds_after_one_of_the_optimizers_has_trained_alone():
     by_turns((20, 0), *[(3, 1)] * 4)
 

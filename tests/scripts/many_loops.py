@@ -433,6 +433,8 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
 
     def join() -> Lane:
         nonlocal lane
+        if lane is not None:
+            return lane
         lane = Lane(LanePipes(metrics.fileno(), knobs, metrics.fileno(), "", "cpu"))
         lane.control.slices.paused = False  # nobody is there to resume it
         process._lane = lane

@@ -38,7 +38,7 @@ def test_updates_that_were_not_seen_agree_in_number(more, said):
         SimpleNamespace(_lane=lane, _epoch=1, _updater=updater, _model=lambda: model, _timed=None)
     )
     counted = {1: "1 update of the optimizer not seen", 2: "2 updates of the optimizer not seen"}[abs(more)]
-    assert reasons == [f"{counted}: the train function was replaced"]
+    assert reasons == [keras_fit.MADE_ANEW.format(counted)]
 
 
 def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end():

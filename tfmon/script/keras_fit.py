@@ -9,6 +9,7 @@ Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step,
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import sys
@@ -32,6 +33,7 @@ from tfmon.script.levers import levers, resolved, steps_in_call, traits_of
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.script.retracing import retracing
+from tfmon.script.sources import NO_ROWS, is_batched, nothing
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ FILES.add(__file__)
 _restored: tuple[int, str] | None = None
 """Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
 SHOWN = "a callback of TensorBoard writes the graph"
-MADE_ANEW = "{} of the optimizer not seen: the train function was replaced"
+MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
+NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that `fit` has trained: the next call builds nothing but its input."""
 STOP = Knob(
@@ -101,6 +104,12 @@ class Watcher:
         self._updater: Updater | None = None
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
+        self._sized = True
+        """Whether Keras knows the number of batches of an epoch before the first one."""
+        self._counted = 0
+        """Batches in the feed after the last call, if calls run several steps."""
+        self._read: Callable[[], object] = nothing
+        """Returns the iterator of the last call."""
         self._metrics: dict[str, float] = {}
         self._now = doing
         self.backup = ""
@@ -126,6 +135,7 @@ class Watcher:
         _fitted.add(model)
         Watcher.fit = self
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
+        self._sized = self._batches is not None
         self._own_function = own = model.train_function
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
             own = own._own
@@ -135,9 +145,6 @@ class Watcher:
             self._feed.recall(_traced(own))
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
-            if lane.device == "gpu":
-                device_causes.see(causes, model, line_of(users_frame()))
-        lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
         place = line_of(users_frame())
         self._epochs_seen = Epochs(place, lane.meter.all_waits_ns())
         traits = traits_of(model) if self._feed is not None else []
@@ -145,13 +152,29 @@ class Watcher:
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         levers.offer(lane, lane.device)
-        self._per_call = self._own_per_call = steps_in_call(model)
+        self._own_per_call = steps_in_call(model)
+        self._runs(self._own_per_call)
         self._by_steps = {self._per_call: own}
         self._iterator = iterator_of_fit(model)
         if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
             lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
+
+    def _runs(self, steps: int) -> None:
+        """Record how many steps a call runs from now on."""
+        self._per_call = steps
+        if self._feed is not None:
+            self._feed.several = steps > 1
+
+    def _see_model(self) -> None:
+        """Report the model, which is built once a step has run; a part that is not used never is."""
+        model = self._model()
+        with contextlib.suppress(ValueError):
+            if self._lane.device == "gpu" and self._feed is not None:
+                device_causes.see(causes, model, self._epochs_seen.place)
+            weights = [weight.shape for weight in model.trainable_weights]
+            self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _watch_calls(self) -> None:
         """Time a train function that a callback has made again, too; compare with what the optimizer counts."""
@@ -172,6 +195,10 @@ class Watcher:
         """Record that the train function is called; its next pull is the step's."""
         if watched.pipeline is not None:
             watched.pipeline.keras_reads(iterator)
+        if iterator is not self._read() and self._feed is not None:
+            self._read, self._counted = weakref.ref(iterator), self._feed.batches()
+            if is_batched(getattr(iterator, "_dataset", None)) is None:
+                self._feed.cannot_know(examples=NO_ROWS)
         self._lane.begin_step()
         if self._feed is not None:
             self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
@@ -181,20 +208,37 @@ class Watcher:
         if self._feed is not None:
             self._feed.follows = 0
             self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
-        if failed:
+        steps = self._steps(failed=failed)
+        if not steps:
             self._lane.meter.cancel_step()
             if self._updater is not None:
                 self._updater.missed()  # at the end of the data, the graph counts an update that it does not make
             return
         if self._updater is not None:
-            self._updater.made += self._per_call
-        most = self._per_call if self._batches is None else self._batches - self._batch
-        steps = max(1, min(self._per_call, most))
+            self._updater.made += steps
+        if not self._epochs_done and not self._batch:
+            self._see_model()
         self._batch += steps
         self._lane.meter.end_step(steps=steps, loss=loss)
         if self._batch == steps:
             self._epochs_seen.first_step(self._lane.meter.all_waits_ns)
             self._called_ns = self._lane.control.clock.called_ns
+
+    def _steps(self, *, failed: bool) -> int:
+        """Return the steps of the call that has ended; legacy Keras fails if the data end within a call."""
+        most, left = self._per_call, None if self._batches is None else self._batches - self._batch
+        if most == 1:
+            return int(not failed)
+        if not failed and self._sized and left is not None and left >= most:
+            steps = most
+        else:
+            steps = 0 if self._feed is None else self._feed.batches() - self._counted
+            if not (failed or 0 < steps <= most):
+                steps = most if left is None else max(1, min(most, left))
+                if not self._sized and not self._batch:
+                    self._lane.cannot_know("steps", NO_LENGTH)
+        self._counted += steps
+        return steps
 
     def _takes_steps(self, steps: KnobValue) -> bool:
         """Return whether so many steps in a call take effect later: at the next epoch."""
@@ -217,10 +261,12 @@ class Watcher:
             model.steps_per_execution = steps
             if steps not in self._by_steps:
                 retracing.expected = True
+                self._runs(steps)
                 model.make_train_function(force=True)
                 self._by_steps[steps] = model.train_function
             model.train_function = self._by_steps[steps]
-        model.steps_per_execution = iterator.steps_per_execution = self._per_call = steps
+        model.steps_per_execution = iterator.steps_per_execution = steps
+        self._runs(steps)
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
@@ -304,6 +350,7 @@ class Watcher:
         if self._per_call != self._own_per_call:
             model.steps_per_execution = self._own_per_call
         self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
+        self._runs(1)
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.meter.stop_clock()
         self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)

@@ -61,7 +61,7 @@ def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401
     return leaves
 
 
-def rows_of(batch: Any, *, batched: bool = True) -> frozenset[int]:  # noqa: ANN401
+def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:  # noqa: ANN401
     """Return the numbers of examples that a batch may have: the first dimensions of its parts.
 
     Several where the parts differ; none where nothing tells. A part without dimensions, such as the number of a
@@ -69,7 +69,7 @@ def rows_of(batch: Any, *, batched: bool = True) -> frozenset[int]:  # noqa: ANN
     """
     result = [rows for leaf in leaves_of(batch) if (rows := rows_of_part(leaf)) is not None]
     if not batched:
-        return frozenset((1,))
+        return frozenset(() if batched is None else (1,))
     parts = [rows for rows in result if rows]
     return frozenset(parts if len(parts) > 1 or len(parts) == len(result) else ())
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tfmon.model.lane_clock import lane_clock
+from tfmon.script.looking import leaves_of
 
 Pull = tuple["BatchSource", frozenset[int]]
 """A batch that was read, and the numbers of examples that its parts may have."""
@@ -16,6 +17,8 @@ OTHER_ROWS = "what the step is given has not the size of the batch that was read
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen"
 LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
+NO_ROWS = "the first dimension of the batches that are read is not seen to be the batch size"
+PARTS_DIFFER = "the parts of the batches differ in their first dimension"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -160,13 +163,26 @@ class Sources:
         return fed
 
 
-def is_batched(dataset: Any) -> bool:  # noqa: ANN401
-    """Return whether a dataset's elements may be batches: False for parts of tensors that nothing has batched."""
+def is_batched(dataset: Any) -> bool | None:  # noqa: ANN401
+    """Return whether the elements of a dataset may be batches along their first dimension.
+
+    False if nothing has batched the parts of a tensor. None if the first dimension is not the batch size: the
+    batches were transposed.
+    """
+    last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
-        if "Batch" in type(dataset).__name__:
-            return True
+        if "batch" in type(dataset).__name__.replace("Unbatch", "").lower():
+            size = getattr(dataset, "_batch_size", getattr(dataset, "_batch_sizes", None))
+            sizes: set[int | None] = set() if size is None else {None, *size.numpy().ravel().tolist()}
+            return True if not sizes or first_dimensions(last.element_spec) <= sizes else None
         dataset = inner
     return type(dataset).__name__ not in ("_TensorSliceDataset", "_RangeDataset")
+
+
+def first_dimensions(batch: Any) -> set[int | None]:  # noqa: ANN401
+    """Return the first dimensions of the parts of a batch, or of its types, without waiting; None if unknown."""
+    shapes: list[Any] = [getattr(part, "shape", None) for part in leaves_of(batch)]
+    return {shape[0] for shape in shapes if getattr(shape, "rank", None)}
 
 
 def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> int | str:
@@ -180,6 +196,8 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
         if len(result) != 1:
             if not dims:
                 return NOT_SEEN if pulled else NOTHING_READ
+            if pulled and not read:
+                return NO_ROWS
             return OTHER_ROWS if pulled else "the step is given parts of different size"
         (rows,) = result
         total += rows * calls

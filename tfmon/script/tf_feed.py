@@ -22,12 +22,15 @@ from typing import Any
 from tfmon.model.lane_clock import lane_clock
 from tfmon.script.hooking import FILES, hooks
 from tfmon.script.looking import logs_operations, rows_of
+from tfmon.script.sources import NO_ROWS, PARTS_DIFFER, first_dimensions
 
 FILES.add(__file__)
 SCOPE = "tfmon/"
 """Scope of the operations' names, so that those of the script keep theirs."""
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
+BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
+"""Batches of calls that run several steps, and a sum that is not 0 if the parts of a batch differ in length."""
 COUNTED = "_tfmon_counted"
 """Attribute of a graph whose batches are counted: what stays unknown of them, and why."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
@@ -54,9 +57,11 @@ class TensorFlowFeed:
         """Why no graph may be counted that Keras traces now; empty where one may."""
         self.busy = False
         """True while a batch is being counted."""
+        self.several = False
+        """Whether a call of the train function that is traced next runs several steps: its batches are counted."""
         self._broken = False
         """True once a batch could not be counted: the sums are not known then."""
-        self._waited_ns = self._examples = 0
+        self._waited_ns = self._examples = self._batches = self._unequal = 0
         self._seen_ns = self.suspended_ns = 0
         """What graphs had counted as a wait at the last look, and how long calls of them were suspended since."""
         self._sums: dict[str, Any] = {}
@@ -69,7 +74,7 @@ class TensorFlowFeed:
             elif _reads(graph.as_graph_def()):
                 self.unknown.update(examples=BEFORE, input=BEFORE)
 
-    def _cannot_know(self, **reasons: str) -> None:
+    def cannot_know(self, **reasons: str) -> None:
         """Have told why something of the batches stays unknown; the graph that is built now keeps it."""
         self.unknown.update(reasons)
         graph: Any = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
@@ -79,13 +84,9 @@ class TensorFlowFeed:
 
     def waits_ns(self) -> int:
         """Return nanoseconds waited for batches since the start, as far as they are known."""
-        variable = self._sums.get(WAITED)
-        if variable is None:
+        if WAITED not in self._sums:
             return self._waited_ns
-        tf = self._tf
-        with tf.device("CPU:0"):
-            added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float64).numpy()
-        return self._counted_ns(added) + self._waited_ns
+        return self._counted_ns(self._read(WAITED)) + self._waited_ns
 
     def _counted_ns(self, seconds: float) -> int:
         """Return the wait that graphs have counted, without a suspension, of which their clock knows nothing.
@@ -102,16 +103,24 @@ class TensorFlowFeed:
         """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
         if self._broken:
             return None
-        tf, waited_ns, examples = self._tf, 0, self._examples
-        for name, variable in self._sums.items():
-            with tf.device("CPU:0"):
-                kind = tf.float64 if name == WAITED else tf.int64
-                added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=kind).numpy()
-            if name == WAITED:
-                waited_ns = self._counted_ns(added)
-            else:
-                examples += int(added) // int(name.removeprefix(ELEMENTS))
-        return waited_ns + self._waited_ns, examples
+        if (unequal := self._read(UNEQUAL)) != self._unequal:
+            self._unequal, self.unknown["examples"] = unequal, PARTS_DIFFER
+        sizes = {name: name.removeprefix(ELEMENTS) for name in self._sums if name.startswith(ELEMENTS)}
+        examples = sum(int(self._read(name)) // int(each) for name, each in sizes.items())
+        return self.waits_ns(), self._examples + examples
+
+    def batches(self) -> int:
+        """Return the batches since the start that were counted, of calls that run several steps."""
+        return self._batches + int(self._read(BATCHES))
+
+    def _read(self, name: str) -> Any:  # noqa: ANN401
+        """Return the value of a variable; 0 if nothing was added to it."""
+        tf = self._tf
+        if name not in self._sums:
+            return 0
+        with tf.device("CPU:0"):
+            kind = tf.float64 if name == WAITED else tf.int64
+            return tf.raw_ops.ReadVariableOp(resource=self._sums[name], dtype=kind).numpy()
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Return the result of `own(iterator, …)`, and count it; an iterator read inside is not counted."""
@@ -132,9 +141,10 @@ class TensorFlowFeed:
                     self._waited_ns += lane_clock.now_ns() - began_ns
                     if not optional or given.has_value():
                         rows = rows_of(given.get_value() if optional else given)
+                        self._batches += 1
                         self._examples += next(iter(rows), 0)
                         if len(rows) != 1:
-                            self._cannot_know(examples="the parts of the batches differ in their first dimension")
+                            self.cannot_know(examples=PARTS_DIFFER if rows else NO_ROWS)
                     counted = given
             self._broken |= counted is None
             return given if counted is None else counted
@@ -144,14 +154,14 @@ class TensorFlowFeed:
     def _begin(self) -> list[Any] | None:
         """Return the time stamp before a pull if one may be taken; None where nothing may be counted."""
         tf, reason = self._tf, self.avoided or cannot_run()
-        self._cannot_know()
+        self.cannot_know()
         if reason:
-            self._cannot_know(examples=reason, input=reason)
+            self.cannot_know(examples=reason, input=reason)
             return None
         from tensorflow.python.framework import config
 
         if config.is_op_determinism_enabled():
-            self._cannot_know(input="determinism is on")
+            self.cannot_know(input="determinism is on")
             return []
         with tf.name_scope(SCOPE), tf.device("CPU:0"):
             return [tf.timestamp()]
@@ -159,7 +169,7 @@ class TensorFlowFeed:
     def _add(self, began: list[Any], given: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Add up a batch, and return it; where possible as a tensor that is ready once the sums are."""
         tf = self._tf
-        first = None if optional else _first(tf, given)
+        first = None if optional else next(iter(_parts(tf, given)), None)
         with tf.name_scope(SCOPE):
             after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
             added = []
@@ -167,20 +177,47 @@ class TensorFlowFeed:
                 with tf.device("CPU:0"), tf.control_dependencies([after]):
                     added = [self._add_to(WAITED, tf.timestamp() - began[0])]
             if optional:
+
+                def counts() -> Any:  # noqa: ANN401
+                    elements, each, unequal = self._counts(given.get_value())
+                    return tf.stack([elements // each, unequal])
+
                 # Both branches must return the same kind of number, so this counts examples, not elements.
-                elements = tf.cond(after, lambda: _length(tf, given.get_value()), lambda: tf.constant(0, tf.int64))
-                added.append(self._add_to(f"{ELEMENTS}1", elements))
+                numbers = tf.cond(after, counts, lambda: tf.zeros([2], tf.int64))
+                added += [self._add_to(f"{ELEMENTS}1", numbers[0]), self._add_to(UNEQUAL, numbers[1])]
             elif first is None:
-                self._cannot_know(examples="the batches hold no tensor")
+                self.cannot_know(examples="the batches hold no tensor")
             else:
-                elements, each = _size(tf, first) if isinstance(first, tf.Tensor) else (_length(tf, given), 1)
+                elements, each, unequal = self._counts(given)
                 added.append(self._add_to(f"{ELEMENTS}{each}", elements))
+                if isinstance(unequal, tf.Tensor):
+                    added.append(self._add_to(UNEQUAL, unequal))
+            if self.several:
+                with tf.control_dependencies([after]):
+                    batches = tf.cast(after, tf.int64) if optional else tf.ones([], tf.int64)
+                    added.append(self._add_to(BATCHES, batches))
             if not isinstance(first, tf.Tensor):
                 return given
             with tf.control_dependencies(added), _beside(tf, first):
                 counted = tf.identity(first)
         leaves = [counted if leaf is first else leaf for leaf in tf.nest.flatten(given)]
         return tf.nest.pack_sequence_as(given, leaves)
+
+    def _counts(self, batch: Any) -> tuple[Any, int, Any]:  # noqa: ANN401
+        """Return the elements of a batch's first part and of each of its examples.
+
+        The third is 0 if all parts have as many examples: only a tensor if the shapes do not tell.
+        """
+        tf, parts = self._tf, _parts(self._tf, batch)
+        (elements, each), *sizes = [_size(tf, part) for part in parts]
+        known = first_dimensions(parts)
+        if len(known - {None}) > 1:
+            self.cannot_know(examples=PARTS_DIFFER)
+        if not sizes or None not in known:
+            return elements, each, 0
+        with tf.device("CPU:0"):
+            total = tf.add_n([more for more, _ in sizes])
+            return elements, each, tf.abs(total * each - elements * sum(every for _, every in sizes))
 
     def _add_to(self, name: str, value: Any) -> Any:  # noqa: ANN401
         """Add a value to a variable of this name; not to a tf.Variable, which a strategy would replace."""
@@ -231,27 +268,21 @@ def _reads(definition: Any) -> bool:  # noqa: ANN401
     return any("GetNext" in node.op for body in bodies for node in body)
 
 
-def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401
-    """Return the first part of a batch that is a tensor of any kind, or split over replicas; None for none."""
+def _parts(tf: Any, given: Any) -> list[Any]:  # noqa: ANN401
+    """Return the tensors of a batch that have a first dimension, or replicas share; else the first tensor."""
     kinds = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
     leaves = tf.nest.flatten(given)
     known = [leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple)]
-    return next(
-        (one for one in known if getattr(getattr(one, "shape", None), "rank", 1) != 0), next(iter(known), None)
-    )
-
-
-def _length(tf: Any, batch: Any) -> Any:  # noqa: ANN401
-    """Return the first dimension of a batch, over all replicas where it is split up."""
-    first = _first(tf, batch)
-    parts = getattr(first, "values", None)
-    parts = parts if isinstance(parts, tuple) else (first,)
-    lengths = [_rows(tf, tf.nest.flatten(part)[0]) for part in parts]
-    return tf.add_n(lengths) if len(lengths) > 1 else lengths[0]
+    return [one for one in known if getattr(getattr(one, "shape", None), "rank", 1) != 0] or known[:1]
 
 
 def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
-    """Return the number of elements of a batch and of each example; if that is unknown, its examples and 1."""
+    """Return the number of elements of a part of a batch and of each example; or its examples and 1."""
+    replicas = getattr(tensor, "values", None)
+    if isinstance(replicas, tuple):
+        return tf.add_n([_rows(tf, tf.nest.flatten(part)[0]) for part in replicas]), 1
+    if not isinstance(tensor, tf.Tensor):
+        return _rows(tf, tensor), 1
     inner = tensor.shape[1:].as_list() if tensor.shape.rank else [None]
     each = 0 if None in inner else math.prod(inner)
     if not each:

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
 COUNT, BATCH = 70, 16
 
@@ -51,4 +52,27 @@ model.compile("adam", "mse")  # its graph counts an update where the data end, t
 pairs = rows.filter(lambda row: row >= 0).map(lambda row: (tf.fill((5,), tf.cast(row, tf.float32) / COUNT), 1.0))
 model.fit(pairs.batch(BATCH), epochs=4, verbose=0)
 examples, steps = examples + 4 * COUNT, steps + 4 * -(-COUNT // BATCH)
+several = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+several.compile("sgd", "mse", steps_per_execution=3)  # 5 batches an epoch, whose number Keras does not know
+several.fit(pairs.batch(BATCH), epochs=2, verbose=0)
+assert int(several.optimizer.iterations) == 2 * -(-COUNT // BATCH)
+examples, steps = examples + 2 * COUNT, steps + 2 * -(-COUNT // BATCH)
+
+
+class Nested(tf_keras.Model):
+    """A model of legacy Keras with a part that is not built before its first step."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+
+    def call(self, batch):
+        return self.body(batch)
+
+
+for _ in range(3):
+    nested = Nested()
+    nested.compile("sgd", "mse")
+    nested.fit(np.ones((COUNT, 5)), np.ones(COUNT), batch_size=BATCH, verbose=0)
+    examples, steps = examples + COUNT, steps + -(-COUNT // BATCH)
 print("trained", examples + 2 * (COUNT // BATCH) * BATCH, "examples in", steps + 2 * (COUNT // BATCH), "steps")
