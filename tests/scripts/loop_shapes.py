@@ -25,9 +25,8 @@ import tensorflow as tf
 from tfmon.model.script_events import StepDescribed
 from tfmon.script import watched, watching
 from tfmon.script.rounds import NO_ROUNDS
-from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
+from tfmon.script.sources import BOTH, NO_ROWS, NOT_COUNTED, NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
-from tfmon.script.tf_eager import BOTH
 from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
@@ -240,7 +239,7 @@ def nothing_is_read():
     assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
 
 
-@shape(40, 40, unknown=["examples", "loss", "steps"], why=BOTH)
+@shape(40, 40, 1280, unknown=["updates by hand"])
 def eager_by_hand_after_an_optimizer():
     net, batches = Net(graph=False), data(20)
     for x, y in batches.repeat(2):
@@ -251,7 +250,7 @@ def eager_by_hand_after_an_optimizer():
             variable.value.assign_sub(0.01 * gradient)
 
 
-@shape(38, 38, unknown=["examples", "steps"], why=BOTH)
+@shape(38, 38, unknown=["examples", "loss", "steps", "updates by hand"], why=BOTH)
 def eager_with_an_update_by_hand_at_times():
     net, batches = Net(graph=False), data(20)
     kernel = net.model.trainable_variables[0].value
@@ -509,6 +508,59 @@ def phases():
     for x, y in data(20):
         one.step(x, y)
         two.step(x, y)
+
+
+@shape(40, 40, 0, unknown=["examples"], why=NOTHING_READ)
+def a_function_of_one_state():
+    """The first dimension of a vector is no batch, nor is the one that a layer is given in a loop in the graph."""
+    vector, looped = Net(graph=False), Net(graph=False)
+
+    @tf.function
+    def step(state):
+        return vector.step(state[None], tf.ones((1, 1)))
+
+    @tf.function
+    def episode(state):
+        with tf.GradientTape() as tape:
+            loss = tf.constant(0.0)
+            for _ in tf.range(3):
+                loss += tf.reduce_sum(looped.model(state))
+        weights = looped.model.trainable_variables
+        looped.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    for _ in range(20):
+        step(tf.ones(4))
+    for _ in range(20):
+        episode(tf.ones((1, 4)))
+
+
+@shape(10, 10, 0, unknown=["examples"], why=NO_ROWS)
+def batches_that_are_transposed():
+    net = Net()
+    for x, y in data().map(lambda x, y: (tf.transpose(x), y)):
+        net.step(tf.transpose(x), y)
+
+
+@shape(None, unknown=["examples", "loss", "steps"], why=NOT_COUNTED)
+def a_loop_in_a_graph_whose_optimizer_does_not_count():
+    net = Net(tf.compat.v1.train.GradientDescentOptimizer(0.01), graph=False)
+    weights = [weight.value for weight in net.model.trainable_variables]
+
+    @tf.function
+    def step(x, y):
+        for _ in tf.range(4):
+            net.optimizer.apply_gradients(zip(net.gradients(x, y)[1], weights, strict=True))
+
+    for x, y in data():
+        step(x, y)
+
+
+@shape(20, 20, 20)
+def single_examples():
+    net = Net()
+    for x, y in data(1).unbatch().take(20):
+        net.step(x[None], y[None])
 
 
 def by_turns(*rounds):

@@ -37,7 +37,7 @@ def test_updates_that_were_not_seen_agree_in_number(more, said):
     keras_fit.Watcher._watch_calls(
         SimpleNamespace(_lane=lane, _epoch=1, _updater=updater, _model=lambda: model, _timed=None)
     )
-    counted = {1: "1 update of the optimizer not seen", 2: "2 updates of the optimizer not seen"}[abs(more)]
+    counted = {1: "1 update", 2: "2 updates"}[abs(more)]
     assert reasons == [keras_fit.MADE_ANEW.format(counted)]
 
 

@@ -79,7 +79,7 @@ class Bundle:
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.meter.alike_until()
         self.eager = not mark and not hasattr(function, "train_on_batch")
-        readable = not self.eager if source is None else path is not None
+        readable = not self.eager if source is None else path is not None and source.batched
         if not readable or (self.at is None and mark) or not self.until_ns:
             return
         self.source, self.pull = source, None if source is None else source.ref

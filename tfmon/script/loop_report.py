@@ -69,7 +69,8 @@ class LoopReport:
         steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))
         loss = step.loss if steps == 1 else None
-        self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
+        if not self.doubts.get("steps"):
+            self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
         if not sure:
             rounds.past.add(pulled, step.given, examples)
         elif rounds.past.steps:

@@ -19,6 +19,9 @@ UNTRAINED = object()
 _ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
 """Writes that are an update if the variable was differentiated by; other writes of a trainable one are updates."""
 _SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
+LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
+"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
+_MORE_LAYERS = ("BatchMatMulV2", "Einsum", "FusedBatchNormV3")
 _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
@@ -60,6 +63,8 @@ class Mark:
         """The name of the function that writes its weights without an optimizer; empty for none."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those that are applied, as long as the script has them."""
+        self.batched: bool | None = None
+        """Whether the first layer is given what the function is given; False for one example, None if not seen."""
         self.sources = Variables()
         self.targets: set[str] = set()
         """Names of the tensors that were differentiated."""
@@ -119,10 +124,43 @@ def mark_of(function: Any) -> Any:  # noqa: ANN401
     if mark.trains or mark.sources or mark.pulls:
         outputs = getattr(graph, "structured_outputs", None)
         mark.loss_path = path_to(outputs, lambda output: mark.is_loss(graph, output))
+        mark.batched = _is_batched(graph)
     else:
         mark = UNTRAINED
     setattr(function, MARK, mark)
     return mark
+
+
+def _is_batched(graph: Any) -> bool | None:  # noqa: ANN401
+    """Return whether the first layer has the first dimension of an argument; False if it has one example.
+
+    None if that is not seen. Without any layer, the arguments may be batches if no weight has such a dimension.
+    """
+    given = {one.shape[0] for one in graph.inputs[: len(graph.inputs) - len(graph.captures)] if one.shape.rank}
+    layer, loops = _first_layer(graph)
+    if layer is None:
+        weights = {size for one in graph.trainable_variables for size in one.shape}
+        return None if loops or given & weights else True
+    rows = layer.shape[0]
+    return True if rows in given else False if rows == 1 else None
+
+
+def _first_layer(graph: Any) -> tuple[Any, bool]:  # noqa: ANN401
+    """Return the input of the first layer in a graph or in a function that it calls, and whether it has a loop."""
+    loops = False
+    for op in graph.get_operations():
+        if op.type in LAYERS or op.type in _MORE_LAYERS:
+            first = op.inputs[0]
+            if first.op.type != "ReadVariableOp" and (first.shape.rank or 0) > (op.type == "Reshape"):
+                return first, loops
+        elif op.type.endswith("PartitionedCall") or op.type in ("If", "StatelessIf"):
+            called = graph._get_function(op.get_attr("then_branch" if op.type.endswith("If") else "f").name)
+            layer, inner = _first_layer(called.graph)
+            loops |= inner
+            if layer is not None:
+                return layer, loops
+        loops |= op.type in ("While", "StatelessWhile")
+    return None, loops
 
 
 def _writes_weights(graph: Any, sources: Variables) -> bool:  # noqa: ANN401

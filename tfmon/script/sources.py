@@ -15,10 +15,13 @@ Given = tuple[int, ...]
 """First dimensions of what a function that computes gradients was given, or of both ends of a tape."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
-NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen"
-LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
+NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen to be one"
+LOOP_IN_GRAPH = "a call updates several times, as a loop inside of a graph does"
 NO_ROWS = "the first dimension of the batches that are read is not seen to be the batch size"
 PARTS_DIFFER = "the parts of the batches differ in their first dimension"
+NOT_COUNTED = "updates in a loop or branch of a graph, by what does not count them. Tell tfmon: report.step"
+BY_HAND = "weights are also updated by hand, which is not counted"
+BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -171,7 +174,9 @@ def is_batched(dataset: Any) -> bool | None:  # noqa: ANN401
     """
     last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
-        if "batch" in type(dataset).__name__.replace("Unbatch", "").lower():
+        if "batch" in (kind := type(dataset).__name__).lower():
+            if "Unbatch" in kind:
+                return False
             size = getattr(dataset, "_batch_size", getattr(dataset, "_batch_sizes", None))
             sizes: set[int | None] = set() if size is None else {None, *size.numpy().ravel().tolist()}
             return True if not sizes or first_dimensions(last.element_spec) <= sizes else None

@@ -26,7 +26,7 @@ from tfmon.script.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, Loo
 from tfmon.script.marks import Mark
 from tfmon.script.retracing import retracing
 from tfmon.script.rounds import SETTLED, Rounds, Updater
-from tfmon.script.sources import BatchSource, Given, SeenStep, Sources, nothing
+from tfmon.script.sources import BOTH, BY_HAND, BatchSource, Given, SeenStep, Sources, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -65,6 +65,8 @@ class StepWatcher:
         """Begin to follow a thread: nothing is known of it."""
         self.sources, self.rounds = Sources(), Rounds()
         self.report.epochs = Epochs()
+        self._by_hand = False
+        """Whether weights were updated by hand after an optimizer had updated them."""
         self.forget()
 
     def forget(self) -> None:
@@ -272,6 +274,8 @@ class StepWatcher:
         updates = updater.made_more(calls)
         if not updates:
             return
+        if self._by_hand:
+            self.report.doubt(BOTH)
         step.updated_ns = lane_clock.now_ns()
         step.updates += 1
         for source in step.fed:
@@ -288,6 +292,13 @@ class StepWatcher:
         if alike is not None and alike is step.of_one_batch(pulled):
             ((rows, *_),) = step.given
             self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
+
+    def updated_by_hand(self) -> None:
+        """Record an update by hand, after one by an optimizer: the steps so far stay known if no more follow."""
+        if self.lane is not None and not self._by_hand:
+            self.finish()
+            self._by_hand = True
+            self.lane.cannot_know("updates by hand", BY_HAND)
 
     def update_fails(self) -> None:
         """Record that an update raised an error; it may have been made all the same."""

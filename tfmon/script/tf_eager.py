@@ -18,19 +18,16 @@ from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, Watching, hidden, unseen
 from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.looking import first_of
-from tfmon.script.marks import Variables, mark_training, marks_around
+from tfmon.script.marks import LAYERS, Variables, mark_training, marks_around
 from tfmon.script.rounds import Updater, counting
 from tfmon.script.sources import Given, nothing
 from tfmon.script.steps import StepWatcher
 
 hooking.FILES.add(__file__)
-LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
 """What TensorFlow notes of an operation that a tape goes back through; else the examples are not known."""
 NO_VARIABLES = Variables()
 ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
-BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
 
 class EagerHooks:
@@ -194,7 +191,7 @@ class EagerHooks:
         if not self._optimized if adds else not others:
             yield from self._update(updater, updater)
         elif adds and self.watcher.here:
-            self.watcher.report.doubt(BOTH)
+            self.watcher.updated_by_hand()
 
     def _update(self, updater: Updater, alike: object) -> Watching:
         """Watch an update that is made eagerly; `alike` makes the next ones, None where it has scaled the loss."""

@@ -25,8 +25,8 @@ from tfmon.script.looking import rows_in, rows_of
 from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
 from tfmon.script.meter import MOST
 from tfmon.script.retracing import retracing
-from tfmon.script.sources import nothing
-from tfmon.script.tf_eager import BOTH, EagerHooks
+from tfmon.script.sources import NOT_COUNTED, nothing
+from tfmon.script.tf_eager import EagerHooks
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
 hooking.FILES.add(__file__)
@@ -125,7 +125,7 @@ class TensorFlowHooks(EagerHooks):
                 watcher.trains_unseen()
             return False
         if mark.by_hand and not mark.optimizers and self._optimized:
-            watcher.report.doubt(BOTH)
+            watcher.updated_by_hand()
             return False
         if not mark.trains:
             self.gradients_begin()
@@ -136,6 +136,8 @@ class TensorFlowHooks(EagerHooks):
         if mark.updater is None or mark.hooks() is not self:  # what the optimizers count is compared from now on
             mark.updater, mark.hooks = self.updater_of(list(mark.optimizers), mark.by_hand), weakref.ref(self)
             mark.updater.varies |= mark.varies
+            if mark.varies and mark.updater.counted is None:
+                watcher.report.doubt(NOT_COUNTED)
             if mark.pulls:
                 the_feed().recall([function])
         if mark.per_call is None:
@@ -145,7 +147,8 @@ class TensorFlowHooks(EagerHooks):
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
         watcher, loss, updater = self.watcher, mark.loss_in(result), mark.updater
         if own := bool(mark.sources) or (mark.trains and not watcher.step.given):
-            watcher.gradient(() if mark.pulls else rows_in(tensor_inputs))
+            unseen_rows = mark.pulls or not (mark.batched or (mark.batched is None and watcher.sources.pulled))
+            watcher.gradient(() if unseen_rows else rows_in(tensor_inputs))
         if not mark.trains:
             self._target = loss
             if mark.pulls and watcher.lane is not None:

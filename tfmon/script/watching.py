@@ -129,8 +129,8 @@ def _unseen() -> None:
     if watched.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
     elif given := watched.watcher.step.given:
-        times = given.total()
-        _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
+        calls = f"gradients were computed in {given.total()} calls, and no update was seen that uses them"
+        _not_reported(f"{calls}: updates by hand in a loop or branch of a graph are not seen. {REPORT}")
 
 
 def _hooks_failed(reason: str) -> None:
