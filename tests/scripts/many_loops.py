@@ -28,6 +28,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
+from tfmon.model import lane_clock
 from tfmon.model.codec import decode_event
 from tfmon.model.lane_pipes import LanePipes
 from tfmon.model.lane_reducer import advance
@@ -427,7 +428,8 @@ def accumulated(net: Net, function: str, read: Iterator[Any], truth: Truth) -> N
 
 def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     """Do work in a lane of its own; return its count, and what the monitor knows afterwards."""
-    metrics = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+    metrics, clock = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+    clock.truncate(lane_clock.SIZE)
     knobs, kept = os.pipe()
     lane = None
 
@@ -435,7 +437,7 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
         nonlocal lane
         if lane is not None:
             return lane
-        lane = Lane(LanePipes(metrics.fileno(), knobs, metrics.fileno(), "", "cpu"))
+        lane = Lane(LanePipes(metrics.fileno(), knobs, clock.fileno(), "", "cpu"))
         lane.control.slices.paused = False  # nobody is there to resume it
         process._lane = lane
         return lane
@@ -462,6 +464,7 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     for line in metrics.read().splitlines():
         state = advance(state, decode_event(line, "cpu"))
     metrics.close()
+    clock.close()
     assert state.measurements.unaccounted_ns < 1_000, "all time is in a window, or left out for a reason"
     told = dict.fromkeys(("steps", "examples", "loss"), reasons[0]) if reasons else {}
     return truth, replace(state, script=replace(state.script, not_measured={**told, **state.script.not_measured}))

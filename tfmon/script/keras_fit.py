@@ -152,20 +152,13 @@ class Watcher:
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         levers.offer(lane, lane.device)
-        self._own_per_call = steps_in_call(model)
-        self._runs(self._own_per_call)
+        self._per_call = self._own_per_call = steps_in_call(model)
         self._by_steps = {self._per_call: own}
         self._iterator = iterator_of_fit(model)
         if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
             lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
-
-    def _runs(self, steps: int) -> None:
-        """Record how many steps a call runs from now on."""
-        self._per_call = steps
-        if self._feed is not None:
-            self._feed.several = steps > 1
 
     def _see_model(self) -> None:
         """Report the model, which is built once a step has run; a part that is not used never is."""
@@ -225,15 +218,15 @@ class Watcher:
             self._called_ns = self._lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
-        """Return the steps of the call that has ended; legacy Keras fails if the data end within a call."""
+        """Return the steps of the call that has ended: the data may end within it."""
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
-        if most == 1:
+        if failed or most == 1:
             return int(not failed)
-        if not failed and self._sized and left is not None and left >= most:
+        if self._sized and left is not None and left >= most:
             steps = most
         else:
             steps = 0 if self._feed is None else self._feed.batches() - self._counted
-            if not (failed or 0 < steps <= most):
+            if not 0 < steps <= most:
                 steps = most if left is None else max(1, min(most, left))
                 if not self._sized and not self._batch:
                     self._lane.cannot_know("steps", NO_LENGTH)
@@ -261,12 +254,10 @@ class Watcher:
             model.steps_per_execution = steps
             if steps not in self._by_steps:
                 retracing.expected = True
-                self._runs(steps)
                 model.make_train_function(force=True)
                 self._by_steps[steps] = model.train_function
             model.train_function = self._by_steps[steps]
-        model.steps_per_execution = iterator.steps_per_execution = steps
-        self._runs(steps)
+        model.steps_per_execution = iterator.steps_per_execution = self._per_call = steps
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
@@ -350,7 +341,6 @@ class Watcher:
         if self._per_call != self._own_per_call:
             model.steps_per_execution = self._own_per_call
         self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
-        self._runs(1)
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.meter.stop_clock()
         self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)

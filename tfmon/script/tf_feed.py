@@ -30,7 +30,7 @@ SCOPE = "tfmon/"
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
-"""Batches of calls that run several steps, and a sum that is not 0 if the parts of a batch differ in length."""
+"""Batches of train functions that run several steps, and a sum that is 0 if their parts are equally long."""
 COUNTED = "_tfmon_counted"
 """Attribute of a graph whose batches are counted: what stays unknown of them, and why."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
@@ -57,8 +57,6 @@ class TensorFlowFeed:
         """Why no graph may be counted that Keras traces now; empty where one may."""
         self.busy = False
         """True while a batch is being counted."""
-        self.several = False
-        """Whether a call of the train function that is traced next runs several steps: its batches are counted."""
         self._broken = False
         """True once a batch could not be counted: the sums are not known then."""
         self._waited_ns = self._examples = self._batches = self._unequal = 0
@@ -180,11 +178,11 @@ class TensorFlowFeed:
 
                 def counts() -> Any:  # noqa: ANN401
                     elements, each, unequal = self._counts(given.get_value())
-                    return tf.stack([elements // each, unequal])
+                    return tf.stack([elements // each, unequal, 1])
 
                 # Both branches must return the same kind of number, so this counts examples, not elements.
-                numbers = tf.cond(after, counts, lambda: tf.zeros([2], tf.int64))
-                added += [self._add_to(f"{ELEMENTS}1", numbers[0]), self._add_to(UNEQUAL, numbers[1])]
+                numbers = tf.unstack(tf.cond(after, counts, lambda: tf.zeros([3], tf.int64)))
+                added += map(self._add_to, (f"{ELEMENTS}1", UNEQUAL, BATCHES), numbers)
             elif first is None:
                 self.cannot_know(examples="the batches hold no tensor")
             else:
@@ -192,10 +190,6 @@ class TensorFlowFeed:
                 added.append(self._add_to(f"{ELEMENTS}{each}", elements))
                 if isinstance(unequal, tf.Tensor):
                     added.append(self._add_to(UNEQUAL, unequal))
-            if self.several:
-                with tf.control_dependencies([after]):
-                    batches = tf.cast(after, tf.int64) if optional else tf.ones([], tf.int64)
-                    added.append(self._add_to(BATCHES, batches))
             if not isinstance(first, tf.Tensor):
                 return given
             with tf.control_dependencies(added), _beside(tf, first):
