@@ -510,7 +510,7 @@ def phases():
         two.step(x, y)
 
 
-@shape(40, 40, 0, unknown=["examples"], why=NOTHING_READ)
+@shape(40, 40, 0, unknown=["examples"], why=NOTHING_READ, phases=2)
 def a_function_of_one_state():
     """The first dimension of a vector is no batch, nor is the one that a layer is given in a loop in the graph."""
     vector, looped = Net(graph=False), Net(graph=False)
