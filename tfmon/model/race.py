@@ -1,4 +1,4 @@
-"""What is raced, on what machine, where it is recorded, and what people claim a race to show."""
+"""A race, its machines, its recording, and claims about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = (TURNS, CONCURRENT)
 MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
 """What the charts say where a race changed its mode."""
 MARGIN = 0.03
-"""Differences below this matter to nobody, unless the user says otherwise."""
+"""Smaller differences count as none by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +27,29 @@ class Machine:
     cpu_name: str = ""
     cores: int = 0
     usable_cores: float = 0
-    """How many of them a lane may keep busy: affinity and container quota."""
+    """Cores for a lane: affinity and container quota."""
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
-    """Model names of the GPUs that the driver lists."""
+    """Models of the GPUs that the driver lists."""
     no_gpu: str = ""
-    """Why there is no GPU lane; empty where there is one or none was requested."""
+    """Why there is no GPU lane; empty if there is one, or none was requested."""
     boot: str = ""
-    """What the kernel calls this start of the machine: hosts with the same are one machine. Empty if unknown."""
+    """The kernel's boot id: hosts with the same id are one machine. Empty if unknown."""
     quota_cores: float | None = None
-    """How many cores the container's quota allows; None for no quota, or where it cannot be read."""
+    """Cores of the container's quota; `None` without a quota, or if unreadable."""
     nice: int | None = None
-    """The nice value that the lanes inherit; None where it is not known."""
+    """Nice value that the lanes inherit; `None` if unknown."""
     python: str = ""
     tensorflow: str = ""
-    """Version of its TensorFlow as it is installed, with the name of its package if that is not `tensorflow`."""
+    """Version of its TensorFlow, with the package's name unless `tensorflow`."""
     driver: str = ""
     power_limits_w: tuple[float | None, ...] = ()
-    """Power limit of each of `gpus`; None where the driver tells none."""
+    """Power limit of each of `gpus`; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """How much two equal processes differ, as earlier races on this machine told: a scaled chi-squared prior."""
+    """Between-process variance from earlier races on this machine: a scaled chi-squared prior."""
 
     squares: float
     """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
@@ -64,46 +64,47 @@ def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What is raced, and how it goes."""
+    """A race and its progress."""
 
     scenario: str = ""
     title: str = ""
     mode: str = TURNS
-    """`turns`: interleaved, one lane trains at a time, in short slices; `concurrent`: all at once."""
+    """`turns`: interleaved, in short slices; `concurrent`: all lanes at the same time."""
     training: tuple[str, ...] = ()
-    """Names of the lanes whose slices run, one a machine; empty between slices and in a concurrent race."""
+    """Lanes with a running slice, one per machine; empty between slices and in a concurrent race."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
-    """When the lanes got the start signal; None while they get ready."""
+    """The start signal; `None` before it."""
     seconds: float | None = None
-    """How long it lasts from then on; None until the user ends it."""
+    """Length from the start signal; `None` without a limit."""
     steps: int | None = None
-    """How many steps each lane does; None for no limit."""
+    """Steps of each lane; `None` without a limit."""
     slice_s: float | None = None
-    """How long a slice lasts in turns; None where the recording does not say."""
+    """Length of a slice in turns; `None` if the recording lacks it."""
     number: int = 0
-    """Which race of this run of tfmon it is, from 1."""
+    """Number of the race in this run of tfmon, from 1."""
     exclusive: str = ""
-    """Name of the lane that has the machine for itself, in slices, while the others pause; empty for none."""
+    """The only lane that trains, in slices, while the others are paused; empty if there is none."""
     interrupted: str = ""
-    """Why it was interrupted, such as "interrupted by SIGINT"; empty otherwise."""
+    """Why it was interrupted, such as "interrupted by SIGINT"; otherwise empty."""
     fresh: bool = False
-    """Whether the lanes' processes are replaced by fresh ones from time to time, between two rounds."""
+    """Whether fresh processes replace those of the lanes between rounds."""
     between: BetweenProcesses | None = None
-    """What earlier races told of equal processes; None where nothing was learnt."""
+    """Prior of the between-process variance; `None` if nothing was learnt."""
     interval: IntervalKind = ALWAYS_VALID
-    """What its intervals are made for: `always-valid`, or for a known length `spending` or `fixed`."""
+    """Use of its intervals: `always-valid`, or for a known length `spending` or `fixed`."""
     margin: float = MARGIN
-    """Lanes whose ratio differs from 1 by less are the same for all practical purposes."""
+    """Ratios closer to 1 count as the same."""
     until_ci: float | None = None
-    """It ends when half the width of every interval over its ratio is as small as this; None for no such end."""
+    """The race ends when half the width of every interval over its ratio is at most this; `None` without this end.
+    """
     differs: tuple[str, ...] = ()
-    """What else differs between the lanes' machines, in words, such as the content of a file; known before it."""
+    """Other differences between the lanes' machines, such as a file's content; known before the race."""
     views: dict[str, View] = field(default_factory=dict)
-    """How the lanes of a user's command see the working folder, by host; none where there is one lane."""
+    """Views of the working folder of a user's lanes, by host; empty for a single lane."""
 
     def with_knob(self, offered: KnobOffered) -> Race:
-        """Return the race with a knob that one of its lanes, a user's script, has offered."""
+        """Return the race with a knob that a user's script has offered."""
         if any(knob.name == offered.knob for knob in self.knobs):
             return self
         limits = (offered.choices, offered.low, offered.high)
@@ -117,7 +118,7 @@ class RecordingState:
 
     path: str
     stopped_ns: int | None = None
-    """From when on nothing was recorded; None while all is well."""
+    """End of the recording on an error; `None` if there was none."""
     reason: str = ""
 
 
@@ -126,30 +127,30 @@ Outcome = Literal["supported", "contradicted", "too close to call", "not testabl
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement and the comparison of two lanes that it predicts."""
+    """A statement and the comparison of two lanes that it predicts."""
 
     id: str
     source: str = ""
-    """The article and the example it comes from; empty for those of its scenario."""
+    """The article and its example; empty for claims of its scenario."""
     says: str = ""
     first: str = ""
-    """Spec of the lane that is said to be faster, such as `cpu,graph=on`."""
+    """Spec of the faster lane, such as `cpu,graph=on`."""
     second: str = ""
-    """Spec of the lane that it is compared with."""
+    """Spec of the other lane."""
     at_least: float = 1.0
-    """By how much it is said to be faster."""
+    """Least claimed ratio."""
     at_most: float | None = None
-    """By how much at most, for a claim that there is little or nothing between them."""
+    """Largest claimed ratio, for a claim of little or no difference."""
     needs: Literal["", "gpu", "mac"] = ""
     seconds: float | None = None
-    """How long its race takes, where steps take seconds: such a claim is measured where its scenario is named."""
+    """Length of its race if steps take seconds: such a claim is only measured with its scenario named."""
     corrected: str = ""
-    """For a statement that is technically wrong: what is true, and how it shows."""
+    """Correction of a wrong statement, and how it shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """A claim and what came of it."""
+    """A claim and its result."""
 
     scenario: str
     claim: Claim
@@ -157,11 +158,11 @@ class ClaimResult:
     ratio: Estimate | None = None
     """Throughput of the claim's first lane over its second's."""
     reason: str = ""
-    """Why it could not be tested; what is true instead of a corrected one."""
+    """Why it was not tested, or the correction."""
 
 
 def judge(claim: Claim, ratio: Estimate) -> Outcome:
-    """Return the outcome of a claim; only an interval that lies all on one side decides."""
+    """Return the outcome of a claim; it is decided only if the whole interval is on one side."""
     if claim.at_most is not None:
         if 1 / claim.at_most <= ratio.low and ratio.high <= claim.at_most:
             return "supported"

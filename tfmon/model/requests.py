@@ -1,4 +1,4 @@
-"""What the monitor asks of a lane's child over the request pipe, one frozen dataclass each."""
+"""The monitor's requests to a lane's child over the request pipe, one frozen dataclass each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tfmon.model.readings import Missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """What the child is to train, and on what. The first request, except for Prepare."""
+    """The scenario and device to train. The first request, except for Prepare."""
 
     scenario: str
     device: str
-    """`cpu` or `gpu`; the environment settles which GPUs."""
+    """`cpu` or `gpu`; the environment selects the GPUs."""
     devices: int = 1
-    """On how many of them it trains, under one strategy."""
+    """Number of devices, under one strategy."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Steps to measure before the child finishes, without those that are discarded; None for no end."""
+    """Measured steps before the child finishes; `None` without a limit."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables to set before a device is touched; empty where the child was started with them."""
+    """Variables to set before a device is used; empty if the child was started with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class RunSlice:
     """Train for one slice while the other lanes are stopped, then pause; answered by SliceEnded."""
 
     round: int
-    """Slices of the same round are compared with each other."""
+    """Slices of the same round are compared."""
     seconds: float
 
 
@@ -68,11 +68,11 @@ class TakeProfile:
     folder: str
     steps: int
     on_gpu: bool = False
-    """The lane trains on a GPU, which should be in the trace."""
+    """The lane's GPU should be in the trace."""
     chrome: str = ""
     """A file for the trace in Chrome's format; empty for none."""
     counters: CpuCounters | Missing = NOT_COUNTED
-    """What the profile says of the processor, which the monitor has counted."""
+    """Counters of the processor, measured by the monitor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What only a lane that runs a user's script says over the event pipe, one frozen dataclass each."""
+"""Events that only lanes with a user's script send, one frozen dataclass each."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from tfmon.model.knobs import FiniteFloat, KnobValue
 from tfmon.model.readings import Amount
 
 CHANNEL_CLOSED = "the script closed tfmon's channel"
-"""Reason of the steps that cannot be known of a script that trains on."""
+"""Reason for unknown steps of a script that continues."""
 FIT, ON_BATCH, EAGER = "fit", "train_on_batch", "eager"
-"""Traits of a step: Keras makes it, and its operations are started one by one."""
+"""Traits of a step: made by Keras, or eager."""
 RUN_EAGERLY, FUNCTIONS_EAGERLY = "run_eagerly", "run_functions_eagerly"
-"""Traits of a step that is eager because Keras or TensorFlow was told so."""
+"""Traits of a step that Keras or TensorFlow was configured to run eagerly."""
 COMPILES, SEES_BATCHES = "compiles", "sees batches"
 """Traits: XLA can compile the step, and a callback of the script works in each batch."""
 DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
-"""Traits of the input: the script made a dataset, and what that consists of."""
+"""Traits of the input: the parts of the script's dataset."""
 SEQUENTIAL, UNCACHED, RANDOM, SKIPS = "sequential map", "uncached work", "random map", "skip after work"
-"""Traits: a map in one thread, work that is done in each epoch, random operations in it, and elements that are
-made and skipped."""
+"""Traits: a map in one thread, work in each epoch, random operations in it, elements made and skipped."""
 ENDLESS = "endless"
 SHORT, SPARE, WAITS = "a short wait", "time to spare", "more waiting"
-"""Figures of what was observed: the wait is short, the rest of an epoch has time for it, the first epoch waits."""
+"""Figures: the wait is short, the rest of an epoch has time for it, the first epoch waits."""
 MADE, DIFFERS = "made again", "other arrays"
 """Figures: a model or function was made again, or is called with other arrays."""
 MOST_CAUSES = 32
-"""Causes and places that a script observes, and that are kept of its lane."""
+"""Observed causes kept of a script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobOffered(LaneEvent):
-    """A user's script has a knob that can be changed while it trains."""
+    """A knob of a user's script that can change during training."""
 
     knob: str
     value: KnobValue
@@ -46,39 +45,39 @@ class KnobOffered(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultsResolved(LaneEvent):
-    """What TensorFlow makes of its defaults and its environment in a script, by name."""
+    """The defaults of TensorFlow and its environment as resolved in a script, by name."""
 
     values: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed(LaneEvent):
-    """How far a user's script is in what Keras does for it."""
+    """Progress of a user's script in Keras."""
 
     doing: str
-    """`fit`, `validation`, `evaluate` or `predict`; empty for none of them."""
+    """`fit`, `validation`, `evaluate` or `predict`; otherwise empty."""
     epoch: Amount = 0
     """From 1; 0 outside of `fit`."""
     epochs: Amount = 0
     batch: Amount = 0
     batches: Amount | None = None
-    """Batches of an epoch; None where the length of the data is unknown."""
+    """Batches of an epoch; `None` if the length of the data is unknown."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """As Keras shows them: means since the epoch began; those of validation from its last run."""
+    """As displayed by Keras: means since the epoch began, validation from its last run."""
     epochs_done: Amount = 0
-    """Epochs that this `fit` has finished; the next two fields are sums over them."""
+    """Finished epochs of this `fit`; the next two fields are sums over them."""
     validation_ns: Amount = 0
     between_ns: Amount = 0
     """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
     restored: Amount = 0
-    """Epochs that were done before the script's first `fit` began: it went on from a checkpoint."""
+    """Epochs before the script's first `fit`, which continued from a checkpoint."""
     backup: str = ""
-    """The folder of its callback BackupAndRestore, if it has one."""
+    """Folder of its callback BackupAndRestore, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMeasured(LaneEvent):
-    """Something about the steps of a user's script cannot be known, and why."""
+    """A figure about the steps of a user's script is unavailable, with the reason."""
 
     what: str
     """`examples`, `input`, `loss` or `steps`."""
@@ -87,60 +86,61 @@ class NotMeasured(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDescribed(LaneEvent):
-    """What is counted as a step of a script from now on."""
+    """The definition of a step of a script from now on."""
 
     text: str
     traits: tuple[str, ...] = ()
-    """How it is made, such as `FIT`: advice about anything else is not for it."""
+    """Properties of the step, such as `FIT`, on which advice depends."""
 
     @property
     def place(self) -> str:
-        """The file and the line in it: `train.py:17`."""
+        """The file and line: `train.py:17`."""
         return re.sub(r"(:\d+).*", r"\1", self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputDescribed(LaneEvent):
-    """What a user's script trains from."""
+    """The input of a user's script."""
 
     traits: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReported(LaneEvent):
-    """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
+    """The stacks of a child's threads, on request; the monitor reads a scenario's from its stderr."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsUsed(LaneEvent):
-    """Files, folders and ports that a user's script has used for the first time."""
+    """Files, folders and ports that a user's script used for the first time."""
 
     uses: dict[str, str]
-    """Letters for each: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a port that is bound, or
-    such as `b43211`, which is bound in its place."""
+    """Letters for each: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a bound port, or `b43211`
+    for a port bound in its place.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSeen(LaneEvent):
-    """What slows a user's script down was observed in its process; figures are sums since it was first seen."""
+    """An observed cause of a script's slowness; figures are sums since its first observation."""
 
     cause: str
     place: str
-    """The user's instruction: its file, line and text, such as "train.py:17 `def step(x):`"."""
+    """The user's instruction: file, line and text, such as "train.py:17 `def step(x):`"."""
     subject: str = ""
-    """The name of the function or the stage of the pipeline that it is about."""
+    """Name of the function or pipeline stage."""
     what: str = ""
-    """What was observed last, such as "`x`: (32, 28) → (17, 28)"."""
+    """The latest observation, such as "`x`: (32, 28) → (17, 28)"."""
     count: Amount = 1
     cost_ns: Amount = 0
-    """What it took in all."""
+    """Total time."""
     of_ns: Amount = 0
     """The time since the first step began: pauses between epochs count, suspension does not."""
     figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """By which it replaces what was observed before."""
+        """Key by which it replaces the earlier observation."""
         return self.cause, self.place, self.subject

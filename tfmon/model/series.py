@@ -1,4 +1,4 @@
-"""The state of each series: a crossover or a tuning on lanes of a race, and a sweep of many combinations. Pure."""
+"""The state of each series: crossover, tuning and sweep. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
-"""What came of an attempt. `refused`: the new setting could not take effect, or the lane failed under it."""
+"""Outcomes of an attempt. `refused`: the setting could not take effect, or the lane failed under it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,18 @@ class CrossoverState:
     refused: dict[KnobValue, str] = field(default_factory=dict)
     at: KnobValue | None = None
     left_s: float | None = None
-    """How long it still takes at least, at the pace so far; None while that is not known."""
+    """Least remaining time at the present pace; `None` if unknown."""
     most_left_s: float | None = None
     under: tuple[dict[str, KnobValue], ...] = ()
-    """The settings of both lanes, apart from the knob; empty until both train."""
+    """Settings of both lanes without the knob; empty until both train."""
     over: bool = False
     ended: str = ""
-    """Why it ended before all was measured; empty otherwise."""
+    """Why it ended early; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Slices in a row that a lane trained under one of the two settings of an attempt."""
+    """Consecutive slices of a lane under one of the two settings of an attempt."""
 
     changed: bool
     since_ns: int
@@ -48,22 +48,22 @@ class Attempt:
 
     lane: str
     before: dict[str, KnobValue]
-    """Every knob and its value in the old settings."""
+    """All knobs with their old values."""
     after: dict[str, KnobValue]
     bottleneck: str = ""
-    """What limited the lane when this was proposed: a kind of `analysis.bottleneck`."""
+    """Bottleneck at the proposal: a kind of `analysis.bottleneck`."""
     purpose: str = ""
     restarts: bool = False
     choices: int = 1
-    """From how many changes the series chooses: each is tested so much more strictly."""
+    """Number of changes to choose from: each test is stricter by this factor."""
     blocks: tuple[Block, ...] = ()
     outcome: str = ""
     """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
     reason: str = ""
     changes: str = ""
-    """What it changes of the script's work, for which it is not kept; empty for nothing."""
+    """Its change of the script's work, which prevents keeping it; otherwise empty."""
     gain: Estimate | None = None
-    """Throughput under the new settings over that under the old ones, when it was decided or stopped."""
+    """Throughput under the new settings over the old ones, at its decision."""
     title: str = ""
 
     @property
@@ -74,19 +74,19 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class TuneState:
-    """Advice that is or was tried on a lane; earlier attempts of the race stay."""
+    """Advice tried on a lane; earlier attempts of the race stay."""
 
     lane: str
     everything: bool = False
-    """True when it continues until nothing helps any more."""
+    """Whether it continues until nothing helps any more."""
     attempts: tuple[Attempt, ...] = ()
-    """All of this race, on any lane; the latest last."""
+    """All attempts of this race, on any lane; the latest last."""
     first: int = 0
     total: Attempt | None = None
-    """The settings at the end against those at the beginning; None unless several changes were kept."""
+    """The settings at the end against those at the beginning; `None` unless several changes were kept."""
     over: bool = False
     ended: str = ""
-    """Why it ended before there was nothing left to try; empty otherwise."""
+    """Why it ended early; otherwise empty."""
 
     @property
     def series(self) -> tuple[Attempt, ...]:
@@ -95,7 +95,7 @@ class TuneState:
 
     @property
     def latest(self) -> Attempt | None:
-        """The attempt of this series that is or was made last."""
+        """The latest attempt of this series."""
         return self.total if self.total is not None else self.series[-1] if self.series else None
 
 
@@ -103,30 +103,30 @@ Experiment: TypeAlias = CrossoverState | TuneState
 
 
 MOST_DEATHS = 3
-"""So often a combination is begun; one whose process died each time has failed."""
+"""A combination whose process died this often has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """What is measured: everything that is settled before a lane is started."""
+    """The plan of a sweep, complete before a lane is started."""
 
     scenario: str
-    """Name or path of the scenario, or the command in words."""
+    """Name or path of the scenario, or the command as text."""
     over: dict[str, tuple[KnobValue, ...]]
     baseline: dict[str, KnobValue]
-    """Settings of the lane that each combination is raced against, as far as they are known."""
+    """Known settings of the lane against which each combination is raced."""
     places: tuple[str, ...]
-    """Where it is measured, such as `cpu` or `gpu2/gpu:0`; a place may be there more than once."""
+    """Such as `cpu` or `gpu2/gpu:0`; a place can occur more than once."""
     words: tuple[str, ...]
     kinds: tuple[str, ...]
-    """The devices that these are, without their numbers: each combination is measured on each of them."""
+    """Kinds of device, without numbers: each combination is measured on each kind."""
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
-    """A combination is measured until half its interval over its ratio is as small as this."""
+    """A combination is measured until half its interval over its ratio is at most this."""
     each_s: float = 60.0
     """Longest time that one is raced for."""
     everything: bool = False
-    """Whether combinations that cannot win any more are measured all the same."""
+    """Whether combinations that cannot win are measured to the end."""
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
     source: str = ""
@@ -137,20 +137,20 @@ class SweepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One round: a slice of the combination and one of the baseline, one right after the other."""
+    """One round: consecutive slices of the combination and of the baseline."""
 
     log: float
     """Natural logarithm of the combination's throughput over the baseline's."""
     leads: bool
     visit: int
-    """Which visit measured it: each has a fresh process of both."""
+    """Number of the visit; each has fresh processes of both."""
     took_s: float
-    """Since the pair before it."""
+    """Since the previous pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What else the last visit told of a combination; None where it is not known."""
+    """Further figures from the last visit; `None` if unknown."""
 
     place: str
     examples_per_s: float | None = None
@@ -162,37 +162,37 @@ class Figures:
     bottleneck: str = ""
     bottleneck_text: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of TensorFlow, Keras, NumPy and Python there; "" for unknown."""
+    """Versions of TensorFlow, Keras, NumPy and Python; "" for unknown."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One combination of settings on one kind of device, and what is known of it."""
+    """One combination of settings on one kind of device, with its measurements."""
 
     number: int
     kind: str
     settings: dict[str, KnobValue]
     baseline: bool = False
-    """True for the combination that the baseline is: nothing is to be measured."""
+    """Whether it equals the baseline and needs no measurement."""
     refused: str = ""
-    """Why it cannot be measured; empty if it can."""
+    """Why it cannot be measured; otherwise empty."""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
     deaths: tuple[str, ...] = ()
     figures: Figures | None = None
     measured_s: float = 0.0
-    """How long it was raced for, by its pairs."""
+    """Race time of its pairs."""
 
     @property
     def failed(self) -> str:
-        """Why it is not tried any more; empty while it may be."""
+        """Why it has failed for good; otherwise empty."""
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitBegan:
-    """A worker takes up a combination, with fresh processes."""
+    """A worker starts a combination, with fresh processes."""
 
     number: int
     place: str
@@ -208,14 +208,14 @@ class PairMeasured:
 
 @dataclass(frozen=True, slots=True)
 class VisitEnded:
-    """A worker leaves a combination, for now or for good."""
+    """A worker stops measuring a combination, temporarily or for good."""
 
     number: int
     figures: Figures | None = None
     refused: str = ""
-    """Why it cannot be measured: the scenario, or the device, does not take it; empty if it can."""
+    """The scenario or device does not accept it; otherwise empty."""
     died: str = ""
-    """Why its process ended without a word of its own; empty if it did not."""
+    """Why its process ended without an error of its own; otherwise empty."""
 
 
 SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded
@@ -223,22 +223,22 @@ SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """All that is known of a sweep."""
+    """The state of a sweep."""
 
     plan: SweepPlan
     combinations: tuple[Combination, ...]
     running: dict[int, str] = field(default_factory=dict)
     visits_s: tuple[float, ...] = ()
-    """How long the latest visits took, with getting ready."""
+    """Durations of the latest visits, with getting ready."""
     lost: dict[str, str] = field(default_factory=dict)
-    """Places that cannot be used any more, and why."""
+    """Unusable places with the reason."""
     over: bool = False
     ended: str = ""
-    """Why it ended before all was measured; empty otherwise."""
+    """Why it ended early; otherwise empty."""
 
 
 def after(state: SweepState, event: SweepEvent) -> SweepState:
-    """Return the sweep after an event; one of another sweep changes nothing."""
+    """Return the sweep after an event; an event of another sweep changes nothing."""
     if not 0 <= event.number < len(state.combinations):
         return state
     known, running = state.combinations[event.number], state.running
@@ -266,7 +266,7 @@ def kind_of(spec: LaneSpec) -> str:
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the known knobs, not a script's own, by which a combination learns other than the baseline."""
+    """Return the known knobs, not a script's own, that change learning compared to the baseline."""
     changed = {**baseline, **settings}
     batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
     precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)

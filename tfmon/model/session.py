@@ -1,4 +1,4 @@
-"""Everything known of a race: the session takes events and gives immutable snapshots."""
+"""The state of a race: the session accepts events and returns immutable snapshots."""
 
 from __future__ import annotations
 
@@ -53,40 +53,40 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import History
 
 STALE_TICKS = 3
-"""Readings older than this many times their interval are stale."""
+"""Readings older than this many intervals are stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything known at one moment. Immutable, and safe to read from any thread."""
+    """The state at one moment. Immutable, and safe to read from any thread."""
 
     at_ns: int
     race: Race
     lanes: tuple[LaneState, ...]
     hosts: Hosts = field(default_factory=lambda: {"": HostState()})
-    """The machines by `LaneSpec.host`; "" is the monitor's own, and always there."""
+    """The machines by `LaneSpec.host`; "" is the monitor's, and always present."""
     experiment: Experiment | None = None
-    """The series of measurements that runs, or ran last in this race."""
+    """The present or last series of this race."""
     tuned: TuneState | None = None
-    """The advice that is tried, or was last in this race."""
+    """The present or last tuning of this race."""
     periods: Periods = ()
-    """What was measured until each change of this race, the latest last; the present one is in `lanes`."""
+    """The measurements before each change of this race, the latest last; the present ones are in `lanes`."""
     recording: RecordingState | None = None
-    """Where this race is recorded, and whether it still is; None for a race that is not."""
+    """The recording of this race; `None` without one."""
     charted: bool = True
-    """Whether the history of the lanes is kept for the charts."""
+    """Whether to keep the chart history."""
     sweep: SweepState | None = None
-    """The sweep that a process of its own runs; None for a race."""
+    """A sweep's state; `None` for a race."""
 
     def lane(self, name: str) -> LaneState:
-        """Return the lane of that name; KeyError if there is none."""
+        """Return the lane of that name; raises KeyError."""
         for lane in self.lanes:
             if lane.spec.name == name:
                 return lane
         raise KeyError(name)
 
     def called(self, lane: LaneState) -> str:
-        """Return the name of a lane for people: with more than two lanes, its id and what tells it apart."""
+        """Return the lane's name for people: with more than two lanes, its id and its distinguishing settings."""
         place, short = lane.spec.place, lane.short_title
         if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
             short = f"{place}, {short}"
@@ -94,24 +94,24 @@ class Snapshot:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """Knobs in which the lanes differ now; those in which they were started to differ are first."""
+        """Knobs in which the lanes differ now, the initial differences first."""
         return (self.lanes[0].differs or ()) if self.lanes else ()
 
     @property
     def over(self) -> bool:
-        """True when there are lanes and none of them trains on without a restart."""
+        """Whether there are lanes and all of them have ended."""
         return bool(self.lanes) and all(lane.over for lane in self.lanes)
 
     @property
     def raced_s(self) -> float | None:
-        """How long the lanes raced, from the start signal to the last window of any lane; None for never."""
+        """Time from the start signal to the last window of any lane; `None` before."""
         ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
         started_ns = self.race.started_ns
         return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 
     @property
     def has_result(self) -> bool:
-        """True when anything was measured, which no key may destroy once the race and its experiment are over."""
+        """Whether anything was measured, which no key may delete after the race and its experiment."""
         trying = self.experiment is not None and not self.experiment.over
         return not trying and any(lane.steady.windows for lane in self.lanes)
 
@@ -131,46 +131,46 @@ class Snapshot:
         return self.hosts[""].sample
 
     def place_of(self, lane: LaneState) -> HostState:
-        """Return the machine that a lane trains on."""
+        """Return the machine of a lane."""
         return self.hosts.get(lane.spec.host) or HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
-        """Return the machine that a lane trains on; one of which nothing is known, before it is connected."""
+        """Return the machine of a lane; empty before it is connected."""
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
-        """Return the key of the machine that a lane trains on, whatever its hosts are called."""
+        """Return the key of a lane's machine, independent of the names of its hosts."""
         return machine_key(self.hosts, lane.spec.host)
 
     @property
     def machines(self) -> int:
-        """How many machines the lanes train on."""
+        """Number of the lanes' machines."""
         return len({self.machine_key(lane) for lane in self.lanes})
 
     def device_name(self, lane: LaneState) -> str:
-        """Return the model name of the processor that a lane trains on; empty while it is not known."""
+        """Return the model of a lane's processor; empty while unknown."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
         return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
-        """Return the latest sample of each GPU that a lane trains on, by their indexes."""
+        """Return the latest sample of each GPU of a lane, by their indexes."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of a sample that others should have followed, as where a driver hangs; else None."""
+        """Return the age of an overdue sample, such as after a hang of a driver; otherwise `None`."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
 def concerns(known: Snapshot, event: Event) -> bool:
-    """Return whether an event is about this race, and not about a lane that is not in it."""
+    """Return whether an event belongs to this race, not to a lane outside it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
 
 
 def _with_names(known: Snapshot, event: Event, then: Snapshot) -> Snapshot:
-    """Return a snapshot with the period that an event ended, and with the lanes named as they differ after it."""
+    """Return a snapshot with the period that an event ended, and with the lanes' new names."""
     if isinstance(event, CAUSES):
         periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
         then = replace(then, periods=periods)
@@ -255,20 +255,19 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
 
 
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
-"""Called with an event and what is known after it."""
+"""Called with an event and the snapshot after it."""
 
 
 class Session:
-    """The only mutable object of the program: takes events and gives immutable snapshots.
+    """The only mutable object of the program: accepts events and returns immutable snapshots.
 
-    What is known follows from the events and their order alone, so a replay that accepts them again, with another
-    clock, knows the same.
+    The state depends only on the events and their order, so a replay reproduces it with another clock.
 
-    Thread: every method may be called from any thread.
+    Thread: any.
     """
 
     def __init__(self, machine: Machine, clock_ns: Callable[[], int], *, charted: bool = True) -> None:
-        """Know a machine; without `charted` the history is not kept that only the charts show."""
+        """Start with a machine; without `charted`, the chart history is not kept."""
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
         self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}, charted=charted)
@@ -276,36 +275,36 @@ class Session:
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
-        """Begin a race and drop the lanes of an earlier one; `source` is the digest of the scenario file."""
+        """Begin a race without the lanes of an earlier one; `source` is the digest of the scenario file."""
         race = replace(race, number=self._known.race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
     def set_machine(self, machine: Machine, host: str = "") -> None:
-        """Set what is known of a machine."""
+        """Set the facts about a machine."""
         self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine, host=host))
 
     def start_clock(self, at_ns: int) -> None:
-        """Record when the lanes got the start signal."""
+        """Record the start signal."""
         self.accept(ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
-        """Set how the lanes share the machine; a change begins a new steady state."""
+        """Set the mode; a change begins a new steady state."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
-        """Set whose slice begins, "" for nobody's, and which slices of other machines run on."""
+        """Record the start of a slice, "" for none, and which slices of other machines continue."""
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
-        """Set which lane has the machine for itself, "" for none; concurrent lanes begin a new steady state."""
+        """Set the lane that trains alone, "" for none; concurrent lanes begin a new steady state."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def set_experiment(self, experiment: Experiment) -> None:
-        """Set how far an experiment is."""
+        """Set the state of an experiment."""
         self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
 
     def accept(self, event: Event) -> None:
-        """Take an event; one for a lane that is not in this race changes nothing."""
+        """Accept an event; an event of a lane outside this race changes nothing."""
         with self._lock:
             taken = concerns(self._known, event)
             if taken:
@@ -316,7 +315,7 @@ class Session:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event, in the thread that accepts it; return the function that ends that."""
+        """Call `listener` with every event, in the accepting thread; return the function that ends that."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:
@@ -325,9 +324,7 @@ class Session:
         return forget
 
     def keep_journal(self, journal: Journal) -> Snapshot:
-        """Give every event to a journal from now on; return what is known before the first of them.
-
-        They come in the order in which they count, also those that change nothing.
+        """Pass every event to a journal from now on, in order; return the snapshot before the first.
 
         Thread: the session is locked while the journal runs, so it must return at once and not call the session.
         """
@@ -336,11 +333,11 @@ class Session:
             return self._known
 
     def restore(self, known: Snapshot) -> None:
-        """Take over a whole snapshot: a replay seeks, a viewer or a sweep begins."""
+        """Replace the state: for a seek in a replay, or the start of a viewer or sweep."""
         with self._lock:
             self._known = known
 
     def snapshot(self) -> Snapshot:
-        """Return everything known now."""
+        """Return the present state."""
         with self._lock:
             return replace(self._known, at_ns=self._clock_ns())

@@ -1,4 +1,4 @@
-"""Lane specs: on which machine and device a lane trains, with which settings, and what it is called."""
+"""Lane specs: machine, device, settings and name of a lane."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from tfmon.model.knobs import (
 )
 
 ALL = "all"
-"""What stands for every GPU of a machine, as in `gpu:all`."""
+"""Word for every GPU of a machine, as in `gpu:all`."""
 MOST_DEVICES = 64
 DEVICES = (
     "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 4xgpu or 2xcpu; "
     "on an instance as MIG-UUID"
 )
 INSTANCE = "MIG-"
-"""How the UUID of an instance of a GPU that is split up (MIG) begins; a lane names as much of it as is unique."""
+"""Start of the UUID of an MIG instance; a lane contains a unique part of it."""
 SHORT_INSTANCE = len(INSTANCE) + 8
-"""So much of its UUID is as a rule unique."""
+"""Usually unique part of its UUID."""
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
-"""The device of a lane that is to have the idlest GPU, before one is chosen."""
+"""The device of a lane for the idlest GPU, before it is chosen."""
 
 
 class SpecError(ValueError):
-    """A lane spec that cannot be read; the text says what is allowed."""
+    """An invalid lane spec; the message contains the allowed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """What the user requested for one lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
+    """A requested lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, or `gpu:N` with N the index that the driver lists there; for several devices `gpu:N+M` or `2xcpu`.
+    """`cpu`, or `gpu:N` with the driver's index N; for several devices `gpu:N+M` or `2xcpu`.
 
-    For an instance it is the beginning of a UUID: `MIG-…`. Before it is planned also `gpu`, `gpu:all` or `4xgpu`.
+    For an instance the start of a UUID: `MIG-…`. Before planning also `gpu`, `gpu:all` or `4xgpu`.
     """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; stays when a key changes the knob.
+    """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; it never changes.
 
     People read `LaneState.title`, which follows the settings.
     """
     apart: tuple[str, ...] = ()
     """Knobs that distinguish the lane from others on its device."""
     number: int = 0
-    """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
+    """Number among lanes with the same spec, from 1; 0 for a unique spec."""
     id: str = ""
-    """One letter for the lane, which never changes: on the screen, in JSON and in recordings."""
+    """One letter, which never changes: on the screen, in JSON and in recordings."""
     host: str = ""
-    """The machine, as the user calls it: a destination of ssh, or a name of the settings file; "" for this one."""
+    """The user's name of the machine: a destination of ssh, or a name of the settings file; "" for this one."""
     chosen: str = field(default="", compare=False)
-    """Why the lane has this GPU, where it named none and tfmon chose it; else empty."""
+    """Why tfmon chose this GPU for a lane without one; otherwise empty."""
 
     @property
     def kind(self) -> str:
@@ -72,12 +72,12 @@ class LaneSpec:
 
     @property
     def is_instance(self) -> bool:
-        """Whether the device is an instance of a GPU that is split up (MIG)."""
+        """Whether the device is an MIG instance."""
         return self.device.startswith(INSTANCE)
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of its GPUs, as named; none for the CPU and an instance, and before they are chosen."""
+        """The indexes of its GPUs; empty for the CPU, an instance, and before they are chosen."""
         named = self.device.partition(":")[2]
         return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
@@ -88,13 +88,13 @@ class LaneSpec:
 
     @property
     def devices(self) -> int:
-        """On how many devices it trains; 1 for `gpu:all`, of which that is not known."""
+        """Number of devices; 1 for `gpu:all`, whose number is unknown."""
         count, times, _ = self.device.partition("x")
         return int(count) if times else len(self.indexes) or 1
 
     @property
     def place(self) -> str:
-        """Machine and device, such as `gpu2/gpu:0`; the device alone on the monitor's own machine."""
+        """Machine and device, such as `gpu2/gpu:0`; only the device on the monitor's machine."""
         return f"{self.host}/{self.device}" if self.host else self.device
 
     def place_of(self, index: int) -> str:
@@ -103,9 +103,9 @@ class LaneSpec:
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Read a lane spec such as `gpu:0,batch_size=256`, `2xgpu` or `me@gpu2/gpu`.
+    """Parse a lane spec such as `gpu:0,batch_size=256`, `2xgpu` or `me@gpu2/gpu`.
 
-    Raises: SpecError for an unknown device or no possible host, KnobError for a knob or a value that is not there.
+    Raises: SpecError for an unknown device or invalid host, KnobError for an invalid knob or value.
     """
     first, *assignments = [part.strip() for part in text.split(",")]
     host, slash, device = first.rpartition("/")
@@ -115,7 +115,7 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
 
 def _device(text: str) -> str:
-    """Return a device as `LaneSpec.device` has it; raises SpecError."""
+    """Parse a device for `LaneSpec.device`; raises SpecError."""
     if _INSTANCE.fullmatch(text):
         return INSTANCE + text[len(INSTANCE) :].lower()
     kind, colon, index = text.lower().partition(":")
@@ -148,7 +148,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_host(host: str) -> None:
-    """Raise SpecError for what cannot be the name of a host; an option of ssh is none."""
+    """Raise SpecError for invalid host names, including names that start with "-"."""
     if not host:
         raise SpecError("there is no host before the /; name one, as in gpu2/gpu:0, or leave out the /")
     if host.startswith("-"):
@@ -160,9 +160,8 @@ def check_host(host: str) -> None:
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     """Give every lane a unique name and an id.
 
-    A place that only one lane uses names that lane; lanes that share one add the settings that tell
-    them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; all other ids go
-    from A.
+    A lane's place is its name; lanes on one place add their distinguishing settings, and lanes with the same spec
+    a number. One CPU and one GPU lane are C and G; all other ids go from A.
     """
     named: list[LaneSpec] = []
     for spec in specs:
@@ -186,11 +185,11 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
 
 
 def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
-    """Write a lane's place and the settings that tell it apart, such as "gpu2/cpu batch_size=256 graph=off".
+    """Return a lane's place and its distinguishing settings, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
-        settings: Those in effect; None for those of the spec.
-        differs: The knobs to write, where they are known; None for those that the spec sets apart.
+        settings: Settings in effect; `None` for those of the spec.
+        differs: The knobs to include; `None` for those of the spec.
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
@@ -201,7 +200,7 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Write only what tells a lane apart, for narrow places: "batch 256, graph off", or else its place."""
+    """Return only the distinguishing settings, for narrow places: "batch 256, graph off", or else the place."""
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
     parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]

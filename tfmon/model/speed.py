@@ -24,27 +24,27 @@ from tfmon.model.lane_events import Window
 from tfmon.model.window_sums import add, quantile_ns
 
 SCALES = ((500_000_000, math.log(1.2)), (4_000_000_000, math.log(1.04)))
-"""The length of the blocks in nanoseconds, and the margin: large changes soon, small ones later."""
+"""Length of the blocks in nanoseconds, and the margin: large changes early, small ones later."""
 BETS = ((0, 1), (0, -1), (1, 1), (1, -1))
-"""On what is bet: that the mean (0) or the median (1) of a block is larger (1) or smaller (-1) than before."""
+"""Bets that the mean (0) or the median (1) of a block is larger (1) or smaller (-1) than before."""
 LIMIT = 1e7
-"""Gain of a bet from which on the speed has changed: 0.9 and 0.1 false alarms in 50 days of healthy blocks."""
+"""Gain of a bet at which the speed has changed: 0.9 and 0.1 false alarms in 50 days of healthy blocks."""
 LEAST_BLOCKS = 19
-"""Blocks before the first bet: a rank among fewer says little."""
+"""Blocks before the first bet: ranks among fewer are useless."""
 POWER = 0.3
 """A rank p, as a share, gains POWER * p ** (POWER - 1): 1 on average."""
 EARLY_BLOCKS, LEAST_EARLY, EARLY_ERROR = 64, 5, 1e-6
-"""Blocks that are split, the least on each side, and how seldom a split must be by chance to count."""
+"""Blocks that are split, the least on each side, and the largest probability of a split by chance."""
 MOST_BLOCKS, MOST_KEPT = 128, 32
-"""Blocks of a scale, and of a level that is over."""
+"""Blocks of a scale, and of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
 LATE_NS = 1_500_000_000
-"""A block counts once readings of the machine that disturb it would have come."""
+"""A block counts after this delay, for late readings of disturbances."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepBlock:
-    """Some steady windows in a row."""
+    """Consecutive steady windows."""
 
     since_ns: int
     at_ns: int
@@ -53,11 +53,11 @@ class StepBlock:
     step: int
     input_ns: int = 0
     median_ns: float = 0.0
-    """The median step time; 0 while the block is open."""
+    """Median step time; 0 while the block is open."""
     histogram: Mapping[int, int] = field(default_factory=dict)
     """Step times, while the block is open."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """Those of lane and machine at its end, by name; one that is not known is not there."""
+    """Readings of lane and machine at its end, by name; unknown ones are missing."""
 
     @property
     def logs(self) -> tuple[float, float]:
@@ -71,12 +71,12 @@ class StepBlock:
 
     @property
     def closed(self) -> StepBlock:
-        """The block with its median in the place of its step times."""
+        """Return the block with its median instead of its step times."""
         median_ns = quantile_ns(self.histogram, 0.5) or self.mean_ns
         return replace(self, median_ns=median_ns, histogram={})
 
     def joined(self, later: StepBlock) -> StepBlock:
-        """Return this block and the one after it as one."""
+        """Return this block and the following one as one."""
         span_ns, steps = self.span_ns + later.span_ns, self.steps + later.steps
         input_ns, times = self.input_ns + later.input_ns, add(self.histogram, later.histogram)
         return StepBlock(
@@ -98,9 +98,9 @@ class Bet:
     """A bet that blocks become slower, or faster."""
 
     gain: float = 0.0
-    """The logarithm of what it has gained since it began."""
+    """Logarithm of its gain since it began."""
     began: int = 0
-    """The number of the block that it began with."""
+    """Number of its first block."""
 
     def after(self, share: float, number: int) -> Bet:
         """Return the bet after the block of that number, with its rank as a share."""
@@ -113,11 +113,11 @@ class BlockScale:
     """The blocks of one length since the last change, and the bets on them."""
 
     known: tuple[StepBlock, ...] = ()
-    """Those before a bet that runs, evenly spread."""
+    """Blocks before a running bet, a uniform sample."""
     every: int = 1
     seen: int = 0
     pending: tuple[StepBlock, ...] = ()
-    """The latest, on which a bet runs."""
+    """The latest blocks, with a running bet."""
     number: int = 0
     bets: tuple[Bet, ...] = (Bet(),) * len(BETS)
     open: StepBlock | None = None
@@ -145,7 +145,7 @@ class BlockScale:
         return BlockScale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
 
     def changed_from(self, margin: float) -> StepBlock | None:
-        """Return the first block at another speed; None if the speed has not changed."""
+        """Return the first block at another speed; `None` if the speed has not changed."""
         best = max(self.bets, key=lambda one: one.gain)
         if best.gain >= math.log(LIMIT):
             return self.pending[max(0, best.began - (self.number - len(self.pending)))]
@@ -153,11 +153,11 @@ class BlockScale:
 
     @property
     def blocks(self) -> tuple[StepBlock, ...]:
-        """All that are kept, oldest first."""
+        """All kept blocks, oldest first."""
         return (*self.known, *self.pending)
 
     def since(self, at_ns: int) -> BlockScale:
-        """Return the scale with the blocks from a moment on alone."""
+        """Return the scale with only the blocks since a moment."""
         blocks = tuple(one for one in self.blocks if one.since_ns >= at_ns)
         return BlockScale(blocks, 1, len(blocks), (), len(blocks), (Bet(0.0, len(blocks)),) * len(BETS))
 
@@ -168,17 +168,17 @@ class SpeedWatch:
 
     scales: tuple[BlockScale, ...] = (BlockScale(),) * len(SCALES)
     levels: tuple[Level, ...] = ()
-    """Those that are over, oldest first."""
+    """Finished levels, oldest first."""
     since_ns: int = 0
     step: int = 0
-    """Where the present level began; 0 for the first."""
+    """Start of the present level; 0 for the first."""
     late: tuple[StepBlock, ...] = ()
     readings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[tuple[int, str], ...] = ()
-    """What the lane did besides steps, and when."""
+    """Other activities of the lane with their times."""
 
     def plus(self, window: Window, step: int) -> SpeedWatch:
-        """Return the watch after a steady window, whose last step is `step`."""
+        """Return the watch after a steady window with the last step `step`."""
         if not window.steps:
             return self
         at_ns, span_ns, first = window.at_ns, window.span_ns, step - window.steps + 1
@@ -222,17 +222,17 @@ class SpeedWatch:
         return self if len(late) == len(self.late) else replace(self, late=late)
 
     def noted(self, at_ns: int, text: str) -> SpeedWatch:
-        """Return the watch with something that the lane did besides steps."""
+        """Return the watch with an activity of the lane besides steps."""
         return replace(self, notes=(*self.notes[1 - MOST_NOTES :], (at_ns, text)))
 
     def read(self, **readings: float | None) -> SpeedWatch:
-        """Return the watch with readings of the lane and its machine; None for one that is not known."""
+        """Return the watch with readings of the lane and its machine; `None` for unknown."""
         known = {**self.readings, **{name: value for name, value in readings.items() if value is not None}}
         return replace(self, readings=known)
 
     @property
     def blocks(self) -> tuple[StepBlock, ...]:
-        """The blocks of the present level, evenly spread."""
+        """Blocks of the present level, a uniform sample."""
         return self.scales[0].blocks
 
 
@@ -250,7 +250,7 @@ class MemoryCourse:
 
     @property
     def latest_ns(self) -> int | None:
-        """When the latest sample was taken."""
+        """Time of the latest sample."""
         return self.latest[0] if self.latest is not None else None
 
     def plus(self, at_ns: int, value: float) -> MemoryCourse:
@@ -269,7 +269,7 @@ def _rank(before: Sequence[float], now: float, sign: int) -> float:
 
 
 def _slower_from(blocks: Sequence[StepBlock], margin: float) -> StepBlock | None:
-    """Return the block from which on the others are slower than those before it; None if chance explains that."""
+    """Return the first block of a slower speed; `None` if chance explains the difference."""
     best, first = EARLY_ERROR, None
     for times_ns in ([one.mean_ns for one in blocks], [one.median_ns for one in blocks]):
         for early in range(LEAST_EARLY, len(blocks) - LEAST_EARLY + 1):

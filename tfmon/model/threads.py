@@ -1,6 +1,6 @@
-"""Daemon threads that say why they end: one of ours that dies without a word is a hang.
+"""Daemon threads that report their errors: a silent death of a thread is a hang.
 
-Also used by the bridge to Ray, so it stays readable for Python 3.9.
+Also used by the bridge to Ray, so it supports Python 3.9.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from types import FrameType
 
 Failed = Callable[[str], object]
-"""Takes the reason in one line, in the thread that died."""
+"""Called with the error in one line, in the failed thread."""
 
 
 class ThreadLife:
-    """Whether the thread that has called `begin` last still runs. Numbers of threads are used again."""
+    """Whether the thread of the last `begin` still runs. Thread numbers are reused."""
 
     def __init__(self) -> None:
-        """No thread has called `begin`."""
+        """Start without a thread."""
         self._local = threading.local()
         self._mark: weakref.ref[object] = weakref.ref(self)
 
@@ -37,16 +37,16 @@ class ThreadLife:
 
 
 def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:
-    """Return a started daemon thread that does `work`; `failed` is called if that raises."""
+    """Return a started daemon thread for `work`; `failed` is called if that raises."""
     thread = threading.Thread(target=guarded, args=(name, work, failed), name=name, daemon=True)
     thread.start()
     return thread
 
 
 def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
-    """Do `work` in a thread that the user's script does not find, so that it cannot wait for its end.
+    """Run `work` in a thread that is invisible to the user's script, which could wait for its end.
 
-    It must not ask for `threading.current_thread()`, as logging does: that would make it known.
+    It must not call `threading.current_thread()`, like logging does: that would register it.
     """
     _thread.start_new_thread(guarded, (name, work, failed))
 
@@ -60,7 +60,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:
-    """Return the started timer that does `work` in a thread of its own; `failed` is called if that raises."""
+    """Return the started timer for `work` in its own thread; `failed` is called if that raises."""
     timer = threading.Timer(seconds, guarded, (name, work, failed))
     timer.name, timer.daemon = name, True
     timer.start()
@@ -68,7 +68,7 @@ def call_later(name: str, seconds: float, work: Callable[[], object], failed: Fa
 
 
 def guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
-    """Do `work` in a thread that another owns; `failed` is called if that raises."""
+    """Run `work` in another owner's thread; `failed` is called if that raises."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - top of a thread

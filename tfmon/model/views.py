@@ -1,9 +1,8 @@
-"""How the lanes of a user's command see the working folder, and the files that they write in their views of it.
+"""The views of the working folder for the lanes of a user's command, and their written files.
 
-What they write is kept beside recordings. Each race has a store, a folder that only its user can read and that is
-locked while the race runs. In it each process of a lane has a place, such as `A`, and `A-2` after a restart. A
-place has `written`, which is an overlay's upper folder or the copy, and until the race is over `work`, which
-overlays need.
+Written files are kept beside recordings. Each race has a private store, locked while the race runs, with a place
+for each process of a lane, such as `A`, and `A-2` after a restart. A place has `written`, the upper folder of an
+overlay or the copy, and until the end of the race `work`, which overlays need.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from pathlib import Path
 
 OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"
-"""How the names of stores end: of a recorded race, and of one whose files nobody wants."""
+"""Suffixes of stores: of a recorded race, and of a race whose files nobody wants."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How the lanes of a race on one machine, or one of them, see the working folder."""
+    """The view of the working folder for all lanes of a race on one machine, or for one lane."""
 
     kind: str
-    """`overlay`: the same paths, and what a lane writes goes elsewhere; `copy`; or `in place`."""
+    """`overlay`: same paths, but writes are redirected; `copy`; or `in place`."""
     folder: str
     reason: str = ""
-    """Why it is not the better one; empty for an overlay."""
+    """Why it is no overlay; empty for an overlay."""
     store: str = ""
-    """The folder for what the lanes of a race write, or one of them; empty in place."""
+    """The folder for written files of a race or a lane; empty in place."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Files and bytes that each process of a lane wrote, by the name of its folder; empty before the end."""
     edited: tuple[str, ...] = ()
-    """Some files of the folder itself that somebody changed while the lanes ran."""
+    """Some files of the folder itself that changed during the race."""
 
     @property
     def text(self) -> str:
-        """What it means for the user's files, in one line."""
+        """The effect on the user's files, in one line."""
         kept = "kept beside the recording" if self.store.endswith(KEPT) else "not kept"
         if self.kind == OVERLAY:
             return f"each lane has a copy-on-write view of {self.folder}; what it writes is {kept}"
@@ -53,11 +52,11 @@ class View:
 
     @property
     def ports(self) -> str | None:
-        """The folder by which lanes tell each other their ports; None where they do not see the same store."""
+        """The folder for exchanging ports; `None` if the lanes do not share a store."""
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
     def of_race(self, number: int) -> View:
-        """Return the view for a race that begins now, with a store of its own beside the one before."""
+        """Return the view for a new race, with its own store beside the previous one."""
         if not self.store:
             return self
         before = Path(self.store)
@@ -65,36 +64,36 @@ class View:
         return replace(self, store=str(before.with_name(name)))
 
     def of_lane(self, name: str, process: int) -> View | None:
-        """Return the view of a lane's process, counted from 1; None in place."""
+        """Return the view of a lane's process, counted from 1; `None` in place."""
         own = name if process == 1 else f"{name}-{process}"
         return replace(self, store=f"{self.store}/{own}") if self.store else None
 
 
 def describe(views: Mapping[str, View]) -> list[str]:
-    """Return a line for each machine that says where lanes write."""
+    """Return a line for each machine about where lanes write."""
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]
 
 
 WRITTEN, WORK, PORTS = "written", "work", "ports"
 LIMIT_BYTES = 4 * 2**30
-"""Most that all kept files take together when a race begins."""
+"""Limit of all kept files at the start of a race."""
 MOST_ENTRIES = 20_000
-"""Entries of a folder that are looked at, which takes some tenths of a second."""
+"""Entries of a folder that are examined, in some tenths of a second."""
 MOST_EDITED = 3
-"""Files that are named of those that were edited while lanes ran."""
+"""Edited files that are listed."""
 _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
 _locked: dict[Path, int] = {}
 
 
 def default_base() -> Path:
-    """Return where stores are on Linux, if no setting of the library of recordings says otherwise."""
+    """Return the default folder of stores on Linux."""
     named = os.environ.get("TFMON_RECORDINGS")
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(named) if named else Path(state).expanduser() / "tfmon" / "recordings"
 
 
 def open_place(view: View) -> None:
-    """Make the place of a lane, in a store that stays locked until it is settled; raises OSError."""
+    """Create the place of a lane, in a store that stays locked until it is settled; raises OSError."""
     place = Path(view.store)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.parent not in _locked:
@@ -111,15 +110,15 @@ def open_place(view: View) -> None:
 
 
 def entry(view: View) -> list[str]:
-    """Return the arguments that run the command behind them in a lane's view, once its place is open."""
+    """Return the arguments that run the following command in a lane's view, once its place is open."""
     package = str(Path(__file__).parents[2])
     return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
 
 
 def settle(view: View, age_s: float) -> View:
-    """Leave in the store of a race that is over only what its lanes wrote, and return the view with what that is.
+    """Reduce the store of a finished race to the written files, and return the view with them.
 
-    Thread: any; takes as long as looking at the files.
+    Thread: any; takes as long as examining the files.
     """
     store, written = Path(view.store), {}
     edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
@@ -133,7 +132,7 @@ def settle(view: View, age_s: float) -> View:
 
 
 def close_store(store: Path) -> None:
-    """Unlock a store, and remove it if its files are not kept or there are none."""
+    """Unlock a store, and remove it if it is empty or not kept."""
     if store in _locked:
         os.close(_locked.pop(store))
     if store.name.endswith(NOT_KEPT):
@@ -144,7 +143,7 @@ def close_store(store: Path) -> None:
 
 
 def tidy(place: Path, view: View) -> None:
-    """Leave in a place only what its lane wrote; nothing to do where that was done."""
+    """Reduce a place to the written files; does nothing the second time."""
     if view.kind == COPY and (place / WORK).exists():
         for name, _ in files_of(place / WRITTEN):
             if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
@@ -160,7 +159,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield the path and size of each file and link that a lane wrote; None for what it removed."""
+    """Yield the path and size of each file and link that a lane wrote; `None` for a removed file."""
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
@@ -172,7 +171,7 @@ def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
 
 
 def take_out(place: Path, target: Path) -> int:
-    """Copy the files of a place into a new folder, and return how many they are; raises OSError."""
+    """Copy the files of a place into a new folder, and return their number; raises OSError."""
     if not (place / WRITTEN).is_dir():
         raise FileNotFoundError(2, "it kept no files", str(place))
     target.mkdir(parents=True)
@@ -184,7 +183,7 @@ def take_out(place: Path, target: Path) -> int:
 
 
 def sweep(base: Path) -> None:
-    """Remove what killed races left and nobody wants, and of all kept files the oldest beyond the limit."""
+    """Remove unwanted files of killed races, and the oldest kept files beyond the limit."""
     total = 0
     for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
         if not is_locked(store):
@@ -196,7 +195,7 @@ def sweep(base: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with what is in it, also where a script, or an overlay, made it unreadable."""
+    """Remove a folder with its content, even with unreadable parts of a script or an overlay."""
     for root, names, _ in os.walk(folder):
         for path in (Path(root, name) for name in names):
             with contextlib.suppress(OSError):
@@ -206,7 +205,7 @@ def remove(folder: Path) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of what is in a folder; of a large one, of its first entries."""
+    """Yield the path and status of the entries of a folder; of a large folder only the first ones."""
     paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
     for path in itertools.islice(paths, MOST_ENTRIES):
         with contextlib.suppress(OSError):  # it has gone
@@ -222,7 +221,7 @@ def _edited(view: View, since_s: float) -> Iterator[str]:
 
 
 def lock(fd: int) -> None:
-    """Lock an open file or folder until it is closed, where its file system has locks."""
+    """Lock an open file or folder until it is closed, if its file system supports that."""
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

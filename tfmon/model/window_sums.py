@@ -1,7 +1,7 @@
-"""What windows add up to: histograms of step times, sums, means of samples, and what the charts show. Pure.
+"""Sums over windows: histograms of step times, means of samples, and the chart history. Pure.
 
-Of the last half hour the charts have a few figures for each second, and for each five seconds. Windows and samples
-are added up as they come, so that memory is bounded and a replay fills the same history.
+The charts have some figures for each second and each five seconds of the last half hour, summed as windows arrive,
+so that memory is bounded and a replay fills the same history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BINS_PER_OCTAVE = 64
 
 
 def bin_of(duration_ns: float) -> int:
-    """Return the bin that holds a duration; everything up to 1 ns lies in bin 0."""
+    """Return the bin of a duration; everything up to 1 ns is in bin 0."""
     return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
 
 
@@ -47,7 +47,7 @@ def count(durations_ns: Iterable[float]) -> dict[int, int]:
 
 
 def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dict[Key, int]:
-    """Return the sums of both by their keys; with sign -1, of the left ones without the right ones."""
+    """Return the sums of both by key; with sign -1, `left` without `right`."""
     total = dict(left)
     for index, amount in right.items():
         total[index] = total.get(index, 0) + sign * amount
@@ -55,7 +55,7 @@ def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dic
 
 
 def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the duration below which `fraction` of the counts lie, or None for an empty histogram.
+    """Return the duration below which `fraction` of the counts lie, or `None` for an empty histogram.
 
     Units: nanoseconds, to within 0.55 %. Uses the nearest-rank definition.
     """
@@ -69,7 +69,7 @@ def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
 
 
 def joined(before: Window, after: Window) -> Window:
-    """Return two windows of a lane as one, whose figures are the sums of both."""
+    """Return two windows of a lane as one, with summed figures."""
     copied_ns = [one.sampled_copy_ns for one in (before, after) if one.sampled_copy_ns is not None]
     peaks = [one.gpu_memory_peak_bytes for one in (before, after) if one.gpu_memory_peak_bytes is not None]
     share = before.computing_share if after.computing_share is None else after.computing_share
@@ -90,7 +90,7 @@ def joined(before: Window, after: Window) -> Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
-    """Sums over windows; `lane_events.Window` says what each field means."""
+    """Sums over windows; `lane_events.Window` describes the fields."""
 
     windows: int = 0
     steps: int = 0
@@ -110,7 +110,7 @@ class WindowSums:
     histogram: dict[int, int] = field(default_factory=dict)
 
     def plus(self, more: Window | WindowSums, sign: int = 1) -> WindowSums:
-        """Return the sums with one more window, or with other sums; with sign -1, without what is in them."""
+        """Return the sums with another window or sums; with sign -1, without it."""
         copied_ns = self.sampled_copy_ns
         if more.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
@@ -123,12 +123,12 @@ class WindowSums:
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; None before the first or without examples."""
+        """Examples over the wall time of the windows; `None` before the first or without examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps over the wall time of the windows; None before the first."""
+        """Steps over the wall time of the windows; `None` before the first."""
         return self.steps / self.span_ns * 1e9 if self.span_ns else None
 
     def step_ms(self, fraction: float) -> float | None:
@@ -145,7 +145,7 @@ class Mean:
     samples: int = 0
 
     def plus(self, reading: Reading) -> Mean:
-        """Return the mean with one more sample; one without a value changes nothing."""
+        """Return the mean with one more sample; a missing value changes nothing."""
         return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
 
     def joined(self, other: Mean) -> Mean:
@@ -154,35 +154,35 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """The mean, None before the first sample."""
+        """Return the mean; `None` before the first sample."""
         return self.total / self.samples if self.samples else None
 
 
 FINE_NS = 1_000_000_000
 COARSE_NS = 5 * FINE_NS
 MOST_FINE = 301
-"""Five minutes, and the second that is cut at their beginning."""
+"""Five minutes, and the incomplete second at their beginning."""
 MOST_COARSE = 361
 """Thirty minutes, likewise."""
 NEVER_NS = 1 - 2**63
-"""Before any event, also of a machine whose clock began later than this one's."""
+"""Before any event, also of a machine whose clock started later."""
 NO_SAMPLE = Missing("not sampled")
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What the windows and samples of one second came to, or of five; it never changes."""
+    """The windows and samples of one second, or of five; immutable."""
 
     start_ns: int
     length_ns: int
     since_ns: int = 0
-    """Beginning of the first window that ended in the stretch; it may lie before `start_ns`."""
+    """Start of the first window that ended in the stretch; can be before `start_ns`."""
     until_ns: int = 0
-    """End of the last one; 0 where no window ended."""
+    """End of the last one; 0 without windows."""
     in_slice: bool = False
-    """True if the first of them lies in a slice: another lane trained in the gap before it."""
+    """Whether the first one lies in a slice: another lane trained in the gap before it."""
     examples_per_s: float | None = None
-    """Over the wall time of the windows, the discarded ones included; None where no examples are reported."""
+    """Over the wall time of all windows, even discarded ones; `None` without examples."""
     p50_ms: float | None = None
     """Quantiles of the time from step end to step end, to within 0.55 %."""
     p95_ms: float | None = None
@@ -190,14 +190,14 @@ class Stretch:
     """Waiting for the next batch, in percent of the windows' time."""
     loss: float | None = None
     cpu_pct: float | None = None
-    """Means of the samples, as for the fields of `LaneState`; None without one."""
+    """Means of the samples, as in `LaneState`; `None` without samples."""
     private_bytes: float | None = None
     gpu_busy_pct: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The stretch that is under way."""
+    """The stretch under way."""
 
     start_ns: int = NEVER_NS
     since_ns: int = 0
@@ -255,20 +255,20 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last half hour of a lane; stretches without any event are not there."""
+    """The last half hour of a lane, without empty stretches."""
 
     fine: tuple[Stretch, ...] = ()
     """Finished seconds, oldest first."""
     coarse: tuple[Stretch, ...] = ()
-    """Finished stretches of five seconds, oldest first; the last one may reach as far as `fine`."""
+    """Finished stretches of five seconds, oldest first; the last one can reach into `fine`."""
     second: _Sums = field(default_factory=_Sums)
     five: _Sums = field(default_factory=_Sums)
-    """The finished seconds of the five seconds that are under way."""
+    """The finished seconds of the five seconds under way."""
     kept: bool = True
-    """False where nobody looks at the charts: nothing is added up."""
+    """Whether to keep the chart history."""
 
     def with_window(self, window: Window) -> History:
-        """Return the history with one more window; it counts where it ends."""
+        """Return the history with one more window, which counts at its end."""
         if not self.kept:
             return self
         now = self._at(window.at_ns)
@@ -294,7 +294,7 @@ class History:
         return replace(now, second=second)
 
     def _at(self, at_ns: int) -> History:
-        """Return the history with the second of that moment under way; what comes late counts for the latest."""
+        """Return the history with the second of that moment under way; late events count for the latest."""
         start_ns = at_ns // FINE_NS * FINE_NS
         if start_ns <= self.second.start_ns:
             return self
