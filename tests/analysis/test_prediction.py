@@ -76,8 +76,16 @@ class TestLongSteps:
         alone = find_verdict(snapshot_of([*slices[:3], 7.5]))
         assert less.answer_ns == first.answer_ns < alone.answer_ns, "a disturbed pair does not raise it"
 
-    def test_a_lane_that_hangs_is_out_of_the_race(self):
-        known = self.racing(6.0, 6.1, 6.0, 6.1)
+    def test_the_verdict_before_a_lane_hung_is_kept_with_until_when_it_holds(self):
+        known = self.racing(6.0, 6.1, 6.0, 6.1, runs_s=80.0)
+        hung = replace(known.lane("cpu"), heartbeat=Heartbeat(stalled_since_ns=known.at_ns - 80 * SECOND))
+        verdict = find_verdict(replace(known, lanes=(hung, known.lane("gpu:0"))))
+        assert verdict.text.startswith("gpu:0 is 121× faster than cpu (95 % CI ")
+        assert verdict.text.endswith("; until 0:26, when cpu hung")
+        assert verdict.note.startswith("cpu hangs, has said nothing for 80.0 s, and is out of the race")
+
+    def test_a_lane_that_hangs_before_anything_is_compared_is_out_of_the_race(self):
+        known = self.racing(runs_s=80.0)
         hung = replace(known.lane("cpu"), heartbeat=Heartbeat(stalled_since_ns=known.at_ns - 80 * SECOND))
         verdict = find_verdict(replace(known, lanes=(hung, known.lane("gpu:0"))))
         assert verdict.text == "no verdict: cpu hangs, has said nothing for 80.0 s, and is out of the race"

@@ -232,7 +232,7 @@ def test_every_line_of_a_pane_is_explained(machine):
     demo.session.accept(
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
-    rows = plain(frame(demo, 160, 50).rows)
+    rows = plain(frame(demo, 220, 50).rows)
     labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
     expected = "step time bottleneck loss done knobs cpu memory gpu note refused"
     assert set(expected.split()) <= labels

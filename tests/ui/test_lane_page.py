@@ -76,7 +76,9 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
     assert told in text and "train.py:7" in text and "step = tf.constant(step)" in text
     report = to_text(analyse(demo.session.snapshot()))
     assert f"cpu: {told}" in report and "  step = tf.constant(step)" in report
-    assert "a Python number retraces step" in race(demo)
+    assert "a Python number retraces" in race(demo) and "(train.py:7, 20 %)" in race(demo)
+    narrow = "\n".join(plain(frame(demo, 80, 30).rows))
+    assert "dispatch and compute alike; a Pyth" in narrow, "the figures make room for it"
 
 
 def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():

@@ -194,13 +194,16 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck in at most `most` rows; without its label, or its kind, if it needs that room."""
+    """Return the bottleneck in at most `most` rows; its label, figures and kind make room for a cause."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
     row = labelled("bottleneck", (bottleneck.line, TEXT))
     if cells(row) <= width:
         return [row]
-    text = bottleneck.cause if most == 1 and 0 < len(bottleneck.cause) <= width else bottleneck.line
+    text, cause = bottleneck.line, bottleneck.cause
+    if cause and len(wrap(text, width, most + 1)) > most:
+        kind = bottleneck.text.partition(":")[0]
+        text = cause if most == 1 and len(cause) <= width else f"{kind}; {cause}"
     return [((line, TEXT),) for line in wrap(text, width, most)]
 
 
