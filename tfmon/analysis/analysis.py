@@ -1,4 +1,4 @@
-"""What a snapshot means, computed once for all who show it: screen, reports, JSON, tuner. Pure."""
+"""The meaning of a snapshot, computed once for screen, reports, JSON and tuner. Pure."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class LaneAnalysis:
 
     @property
     def speed(self) -> Estimate | None:
-        """Throughput over its slices in examples/s, with its interval; None from too few slices."""
+        """Throughput over its slices in examples/s, with its interval; `None` from too few slices."""
         return self.throughput.speed(self.looks)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why it is slow: those of its bottleneck, or what was observed before that is known."""
+        """Causes of its bottleneck, or observed causes before the bottleneck is known."""
         return self.bottleneck.causes if self.bottleneck is not None else causes_of(self.lane)
 
     @property
     def windows(self) -> int:
-        """All windows it reported in this race."""
+        """All windows of this race."""
         return self.lane.measurements.windows
 
     @property
     def measured_text(self) -> str:
-        """For how long it was measured, and of what time, if some of that is discarded."""
+        """The measured time, and its discarded part if any."""
         measured_ns, ran_ns = self.lane.steady.span_ns, self.lane.measurements.ran_ns
         text, whole = units.seconds(measured_ns / 1e9), units.seconds(ran_ns / 1e9)
         since_start = text == units.seconds(ran_ns * (1 - sum(self.lane.discarded_shares.values())) / 1e9)
@@ -60,7 +60,7 @@ class LaneAnalysis:
 
     @property
     def discarded_text(self) -> str:
-        """What was discarded of its time, and why."""
+        """The discarded time with the reasons."""
         return units.discarded(self.lane.discarded_shares)
 
 
@@ -85,7 +85,7 @@ class Analysis:
     """The last verdict, and until when it was measured, while the present settings have none."""
 
     def lane(self, name: str) -> LaneAnalysis:
-        """Return the analysis of the lane of that name; KeyError if there is none."""
+        """Return the analysis of the lane of that name; raises KeyError."""
         for one in self.lanes:
             if one.lane.spec.name == name:
                 return one
@@ -93,7 +93,7 @@ class Analysis:
 
     @property
     def is_series(self) -> bool:
-        """Whether the race was there for its crossover or tuning: it answers no other question."""
+        """Whether the race existed only for its crossover or tuning."""
         if self.curve is not None:
             began = [one.experiment is not None for one in self.snapshot.periods]
             return not any(began) or began[-1]
@@ -101,14 +101,14 @@ class Analysis:
 
     @property
     def answer(self) -> str:
-        """The headline: what its crossover or tuning found, or the verdict."""
+        """The headline: the result of its crossover or tuning, or the verdict."""
         if self.is_series:
             return self.curve.text if self.curve is not None else self.tuned
         return self.verdict.text
 
     @property
     def answered(self) -> bool:
-        """Whether its crossover or tuning has measured anything, or a lane that was had nothing left to try."""
+        """Whether its crossover or tuning has measured anything, or a tuned lane had nothing left to try."""
         if self.curve is not None:
             return any(place.ratio is not None for place in self.curve.places)
         state = self.snapshot.tuned
@@ -121,23 +121,23 @@ class Analysis:
 
     @property
     def tuned(self) -> str:
-        """What the tuning found; empty where nothing was tuned."""
+        """The result of the tuning; empty without one."""
         return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
     def finish(self, *, brief: bool = False) -> str:
-        """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
+        """Return which lane of a script's race did the same work sooner, or why that is unknown; or ""."""
         winner, slowest, ratio = self.verdict.winner, self.verdict.slowest, self.verdict.interval
         lead = (winner, slowest, ratio) if winner and slowest and ratio else None
         return time_to_finish(self.snapshot, lead, brief=brief)
 
     @property
     def finish_lines(self) -> tuple[str, ...]:
-        """The lines about the end of a script's race; none before all lanes have ended."""
+        """The lines about the end of a script's race; empty before all lanes have ended."""
         return tuple(filter(None, (self.finish(), *loss_warnings(self.snapshot))))
 
     @property
     def outcome(self) -> str:
-        """One line on what came of the race, for lists."""
+        """One line with the result of the race, for lists."""
         snapshot, verdict = self.snapshot, self.verdict
         if self.is_series or len(snapshot.lanes) == 1:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
@@ -150,11 +150,8 @@ class Analysis:
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     """Return the analysis of a snapshot. Call it once for a snapshot and pass the result on.
 
-    `before` is the analysis of an earlier snapshot, if there is one: the throughput of lanes that completed no
-    window since is taken from it. In an interleaved race these are all lanes but one.
-
-    Cost: after an hour, with 2,000 slices a lane, 4 ms for two lanes and 20 ms for eight with `before`; 8 ms
-    and 43 ms without. After two minutes 0.3 ms for two.
+    `before` is the analysis of an earlier snapshot, whose throughput is reused for lanes without new windows. Cost
+    after an hour with 2,000 slices a lane: with `before` 4 ms for two lanes and 20 ms for eight, else 8 and 43 ms.
     """
     known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
     throughputs = {}

@@ -35,7 +35,7 @@ class BatchMemory:
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:
-        """Return the least and the most that a size needs; both are the peak of the largest that was measured."""
+        """Return bounds of the memory for a size; both are the peak for the largest measured size."""
         largest, peak = self.measured[-1]
         more = max(0, size - largest)
         pairs = itertools.pairwise(self.measured)
@@ -43,7 +43,7 @@ class BatchMemory:
         return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
 
     def fits(self, size: int) -> bool | None:
-        """Return whether a size fits; None where that is not sure."""
+        """Return whether a size fits; `None` if uncertain."""
         least, most = self.needs(size)
         if most <= self.sure_bytes:
             return True
@@ -51,7 +51,7 @@ class BatchMemory:
 
     @property
     def sizes(self) -> tuple[int, int | None]:
-        """The largest size that fits, by doubling what was measured, and the next; None where there is none."""
+        """The largest fitting size, by doubling the measured one, and the next; `None` if there is none."""
         size = self.measured[-1][0]
         for _ in range(MOST_DOUBLINGS):
             if self.most_examples is not None and 2 * size > self.most_examples:
@@ -62,14 +62,14 @@ class BatchMemory:
         return size, None
 
     def amount(self, size: int) -> str:
-        """Return what a size needs, such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
+        """Return the memory for a size, such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
         least, most = map(units.memory, self.needs(size))
         has = units.memory(self.sure_bytes if self.most_bytes is None else self.most_bytes)
         return f"about {least if least == most else f'{least} to {most}'} of {has}"
 
     @property
     def text(self) -> str:
-        """What fits, and what does not, in a sentence."""
+        """A sentence about fitting and unfitting sizes."""
         fits, beyond = self.sizes
         by = " and ".join(str(size) for size, _ in self.measured[-LEAST_SIZES:])
         text = f"batch {fits} fits ({self.amount(fits)})"
@@ -79,7 +79,7 @@ class BatchMemory:
         return f"{text}, {beyond} {what} ({self.amount(beyond)}); from the peaks at {by}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it with the names that JSON has."""
+        """Return the JSON object."""
         fits, beyond = self.sizes
         return {
             "id": "batch_fits",
@@ -95,7 +95,7 @@ class BatchMemory:
 
 
 def batch_memory(lane: LaneState) -> BatchMemory | Missing:
-    """Return what batch sizes need in a lane, or why that is not known."""
+    """Return the memory of batch sizes in a lane, or why it is unknown."""
     if lane.spec.kind != "gpu" or lane.spec.devices > 1:
         return NOT_ONE_GPU
     use = lane.gpu_use
@@ -113,7 +113,7 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
 
 
 def warning_of(lane: LaneState, size: object) -> str:
-    """Return why a batch size is better not tried; "" where it fits, and where that is not known."""
+    """Return a warning about a batch size; "" if it fits or is unknown."""
     memory = batch_memory(lane)
     if isinstance(memory, Missing) or not isinstance(size, int) or memory.fits(size):
         return ""

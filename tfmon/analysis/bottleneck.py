@@ -1,4 +1,4 @@
-"""The bottleneck that the shares of a step's time show, and what else slows a lane down. Pure."""
+"""The bottleneck from the shares of a step's time, and other causes of slowness. Pure."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class Bottleneck:
 
     @property
     def line(self) -> str:
-        """The sentence with the costliest cause that was observed, for a pane."""
+        """The sentence with the costliest observed cause, for a pane."""
         return "; ".join(filter(None, (self.text, self.cause)))
 
     @property
     def cause(self) -> str:
-        """The costliest cause that was observed, in a few words; "" for none."""
+        """The costliest observed cause in a few words, or ""."""
         return next((one.brief for one in self.causes[:1]), "")
 
     @property
     def help(self) -> str:
-        """What mends the first cause, or what may help where the observed ones explain little; "" for none."""
+        """The remedy of the first cause, or a likely one if observed causes explain little; or ""."""
         first = self.supposed or next(iter(self.causes), None)
         if first is None or not first.code:
             return "" if first is None else first.advice
@@ -80,16 +80,16 @@ class Bottleneck:
 
     @property
     def supposed(self) -> Cause | None:
-        """What is likeliest to help, unless the causes that were observed explain most of the bottleneck."""
+        """The likeliest remedy, unless observed causes explain most of the bottleneck."""
         if any(one.count for one in self.causes) and explains(self.causes, self.size_pct):
             return None
         return next((one for one in self.causes if not one.count), None)
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane under the settings in effect; None before enough is measured.
+    """Return the bottleneck of a lane under the settings in effect; `None` before enough is measured.
 
-    With `everything`, what may help against the other parts of step time follows.
+    With `everything`, include advice for the other parts of step time.
     """
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
@@ -130,7 +130,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
-    """Return the largest avoidable loss of a lane's time besides traces, if it is large; else ""."""
+    """Return the largest avoidable loss of a lane's time besides traces, if it is large; or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
     left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in PAUSES)
@@ -165,7 +165,6 @@ def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 
 def _shared(lane: LaneState) -> str:
-    """Say what others took of the lane's GPU or cores, so that the figures are not blamed on its model alone."""
     others, took = gpu_others(lane), contention([lane.slices])
     if others is not None and others.shown:
         return others.short
@@ -175,7 +174,7 @@ def _shared(lane: LaneState) -> str:
 
 
 def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
-    """Return the bottleneck that the windows of a lane show."""
+    """Return the shares of a lane's step time for the rules."""
     steady = lane.steady
     # Without a read in every step, the one read at the end of a window waits for work that is queued: no stall.
     reads = shares.asynchronous and lane.settings.get("sync_every_step", False)

@@ -51,7 +51,7 @@ class Remedy:
     code: tuple[str, ...] = ()
 
     def fits(self, traits: Collection[str]) -> bool:
-        """Return whether a script with these traits has what the change is about."""
+        """Return whether the change fits a script with these traits."""
         return all((one.removeprefix(NOT) in traits) != one.startswith(NOT) for one in self.needs)
 
 
@@ -81,11 +81,11 @@ class CauseKind:
     `of_overlap`; and no time of its own."""
 
     def supposed_with(self, traits: Collection[str]) -> bool:
-        """Return whether it is supposed of a script with these traits."""
+        """Return whether the cause is supposed for a script with these traits."""
         return any(Remedy(needs).fits(traits) for needs in self.needs)
 
     def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
-        """Return what mends it in a script with these traits, and the lines to write."""
+        """Return the remedy for a script with these traits, and its code."""
         remedies = [one for one in self.remedies if one.fits(traits)]
         mends = [self.mends, *(one.mends for one in remedies)]
         return "; ".join(filter(None, mends)), (*(line for one in remedies for line in one.code), *self.code)

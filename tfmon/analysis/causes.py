@@ -73,7 +73,7 @@ class Cause:
 
     @property
     def remedy(self) -> str:
-        """What mends it, such as "prefetch auto (make batches while the step runs)"."""
+        """The remedy, such as "prefetch auto (make batches while the step runs)"."""
         if self.knob is None or (self.by_hand and not any(one.name == self.knob for one in LEVERS)):
             return self.advice
         return f"{setting_text(self.knob, self.value)} ({self.advice})"
@@ -85,7 +85,7 @@ def setting_text(knob: str, value: object) -> str:
 
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
-    """Return why a lane is slow: what was observed, the costliest first, then what its bottlenecks let suppose."""
+    """Return a lane's causes: observed ones, the costliest first, then those supposed by its bottlenecks."""
     seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one, lane)]
     observed = [_observed(one, lane, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
     told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
@@ -121,7 +121,7 @@ def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
 
 
 def _seen_in(lane: LaneState) -> Iterator[CauseSeen]:
-    """Yield what was observed; what makes input slow with its part of the time that the lane waits for it."""
+    """Yield the observed causes; causes of slow input with their share of the input wait."""
     shares = shares_of(lane) if lane.script.causes else None
     steps = steps_share(lane)
     waits = steps * (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
@@ -249,9 +249,9 @@ def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
 
 
 def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:
-    """Return the lines of TensorFlow that do in a program what a knob does here.
+    """Return the TensorFlow code that corresponds to a knob.
 
-    Of a script without TensorFlow, and of a knob of its own, it is the line in which it offers the knob.
+    For a script without TensorFlow, and for a script's own knob, it is the line that offers the knob.
     """
     script = lane is not None and bool(lane.script.command)
     kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind())
@@ -279,7 +279,7 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each value of a script's lane that is not the script's own, and the lines that set it for good."""
+    """Yield each changed value of a script's lane, and the code that makes it permanent."""
     for knob in knobs if lane.script.command else ():
         value = lane.settings.get(knob.name, knob.default)
         if value != knob.default and knob.name != "stop_after_epoch":

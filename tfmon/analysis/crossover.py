@@ -1,8 +1,8 @@
-"""The crossover: at which value of a knob one lane overtakes the other. Pure.
+"""The crossover: the value of a knob at which one lane overtakes the other. Pure.
 
 Two interleaved lanes race at powers of two of a knob. Each value gets a few pairs; values next to a change of the
-lead get more, until the faster lane is certain on both sides. Between two values the log of the ratio, and of each
-end of its interval, is linear in the log of the knob.
+lead get more, until both sides are certain. Between two values the log of the ratio, and of its interval's ends,
+is linear in the log of the knob.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CurvePoint:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval tells which lane is faster here."""
+        """Whether the faster lane is certain here."""
         return self.ratio is not None and self.ratio.clear_of(1)
 
 
@@ -121,13 +121,13 @@ def plan_crossover(
 
 
 def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
-    """Return whether two lanes would be alike if they had the same value of a knob."""
+    """Return whether two lanes differ only in a knob."""
     settings = [{name: value for name, value in lane.settings.items() if name != knob} for lane in (first, second)]
     return first.place == second.place and settings[0] == settings[1]
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
-    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them."""
+    """Return a proposed range: from an eighth of the lanes' values to sixteen times them."""
     possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
     known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
     within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]
@@ -135,12 +135,12 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
 
 
 def expected_pairs(values: int) -> tuple[int, int]:
-    """Return how many pairs a crossover takes at least and at most, by the number of its values."""
+    """Return the least and the largest number of pairs of a crossover, by the number of its values."""
     return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
 def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
-    """Return the curve from the slices of both lanes at each value, under the settings that they had then."""
+    """Return the curve from the slices of both lanes at each value, under their settings at that time."""
     lanes = [snapshot.lane(name) for name in state.lanes]
     first, second = state.under or tuple(lane.settings for lane in lanes)
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
@@ -151,7 +151,7 @@ def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
 
 
 def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
-    """Return the value to measure next and how many pairs it is to have then; None when all is known."""
+    """Return the next value to measure and its required pairs; `None` when all is known."""
     open_places = [place for place in curve.places if not place.refused]
     for place in open_places:
         if place.pairs < FIRST_PAIRS:
@@ -164,7 +164,7 @@ def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
 
 
 def pairs_left(curve: Curve) -> tuple[int, int]:
-    """Return how many pairs are still to be measured at least, and at most."""
+    """Return the least and the largest number of remaining pairs."""
     open_places = [place for place in curve.places if not place.refused]
     near = _near_crossings(open_places)
     least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
@@ -178,12 +178,12 @@ def pairs_left(curve: Curve) -> tuple[int, int]:
 
 
 def ended_text(state: CrossoverState) -> str:
-    """Say whether a crossover that is over has measured everything."""
+    """Return whether a finished crossover has measured everything, as text."""
     return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Write who is ahead, by how much: B 1.31× (1.27 to 1.35, 6 pairs); the ratio A/B where that is not sure."""
+    """Return the leader and its lead: B 1.31× (1.27 to 1.35, 6 pairs); the ratio A/B if uncertain."""
     ratio, who = point.ratio, ids[0] if point.sure else "/".join(ids)
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
@@ -200,7 +200,7 @@ def _place(
     state: CrossoverState,
     value: KnobValue,
 ) -> CurvePoint:
-    """Return the figures of whole rounds at a value: slices that run, or were cut off, change nothing."""
+    """Return the figures of whole rounds at a value, without running and interrupted slices."""
     slices = [
         lane.slices_under({**settings, state.knob: value}) for lane, settings in zip(lanes, under, strict=True)
     ]
@@ -216,7 +216,7 @@ def _place(
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the places that need more pairs: uncertain ones where the lead may change, and their neighbours."""
+    """Return the values that need more pairs: uncertain ones near a change of the lead, and their neighbours."""
     known = [place for place in places if place.ratio is not None]
     near = []
     for at, place in enumerate(known):
@@ -234,7 +234,6 @@ def _lead(place: CurvePoint) -> bool:
 
 
 def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
-    """Return every change of the lead between certain places."""
     result = []
     known = [place for place in places if place.ratio is not None]
     sure = [at for at, place in enumerate(known) if place.sure]
@@ -249,7 +248,7 @@ def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[C
 
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
-    """Return where the ratio and the ends of its interval pass 1, in order; all within the stretch."""
+    """Return the positions at which the ratio and the ends of its interval pass 1, ordered, within the stretch."""
     logs = [math.log2(float(place.value)) for place in stretch]
     rises = _lead(stretch[-1])
     passes = []
@@ -299,7 +298,6 @@ def _answer(
 
 
 def _unknown(state: CrossoverState, places: Sequence[CurvePoint]) -> str:
-    """Return what a crossover that is over has not measured, in words; empty if it has measured everything."""
     values = [place.value for place in places if place.ratio is None]
     if not values:
         return "; stopped before it was certain" if state.ended else ""

@@ -1,4 +1,4 @@
-"""The end of a script's race: the time left, the time to finish, and whether all lanes trained the same. Pure."""
+"""The end of a script's race: remaining time, time to finish, and whether all lanes trained the same. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Lead: TypeAlias = tuple[str, str, Estimate]
 
 
 def ending_line(snapshot: Snapshot) -> str:
-    """Return which commands were asked to end, and how long they still have; empty for none."""
+    """Return which commands were asked to end, with their remaining grace; or ""."""
     ending = [(lane.title, end) for lane in snapshot.lanes if (end := lane.end.requested) and not lane.over]
     if not ending:
         return ""
@@ -40,10 +40,9 @@ def ending_line(snapshot: Snapshot) -> str:
 
 
 def seconds_left(lane: LaneState) -> float | None:
-    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
+    """Return the remaining time of a script's `fit` at the present pace, in the lane's time; `None` if unknown.
 
-    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
-    the pace or the number of batches is not known.
+    Validation and callbacks count as in earlier epochs.
     """
     progress, pace = lane.script.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
     if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
@@ -55,7 +54,7 @@ def seconds_left(lane: LaneState) -> float | None:
 
 
 def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str:
-    """Return which lane of a script's race did the same work sooner, or why that is not known; else ""."""
+    """Return which lane of a script's race did the same work sooner, or why that is unknown; or ""."""
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
@@ -69,12 +68,12 @@ def _ended(snapshot: Snapshot) -> bool:
 
 
 def ended_itself(lanes: Sequence[LaneState]) -> bool:
-    """Return whether a script's lanes ended by themselves, so that no more time would tell more."""
+    """Return whether a script's lanes ended by themselves, so that more time would not help."""
     return all(lane.script.command and lane.end.requested is None for lane in lanes)
 
 
 def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
-    """Say which lanes went on from a checkpoint, and with that trained other work than the others."""
+    """Return notes on lanes that continued from a checkpoint and so did other work."""
     restored = {went_on(lane) for lane in lanes}
     other = ": it trained other work than the rest" if len(restored) > 1 else ""
     return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
@@ -109,7 +108,7 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
 
 
 def loss_warnings(snapshot: Snapshot) -> list[str]:
-    """Return a warning for each two lanes of a script's race whose losses differ by more than they scatter."""
+    """Return a warning for each pair of a script's lanes whose losses differ by more than their scatter."""
     result: list[str] = []
     lanes = snapshot.lanes if _ended(snapshot) else ()
     finite = {lane.title: math.isfinite(loss) for lane in lanes if (loss := lane.totals.losses.last) is not None}
@@ -129,9 +128,9 @@ def loss_warnings(snapshot: Snapshot) -> list[str]:
 
 
 def _comparable(one: LaneState, other: LaneState) -> bool:
-    """Return whether two lanes that train the same have about the same loss at each step.
+    """Return whether two equal lanes have about the same loss at each step.
 
-    Without a common seed, weights and the order of examples differ. Then only losses that never overlap tell more.
+    Without a common seed, weights and order differ, so that only losses that never overlap are a sign.
     """
     if one.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(one) != went_on(other):
         return False
@@ -152,7 +151,7 @@ def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
 
 
 def loss_difference(one: LaneState, other: LaneState) -> float | None:
-    """Return by how much two lanes' losses at the same steps differ, the median; None for too few of them."""
+    """Return the median difference of two lanes' losses at the same steps; `None` from too few."""
     first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None

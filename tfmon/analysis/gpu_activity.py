@@ -1,12 +1,11 @@
-"""What a GPU does while it is busy: near which of its limits it works, or why near none. Pure.
+"""The activity of a busy GPU: which of its limits it is near, or why none. Pure.
 
-The shares are means over the time in which the lane raced, over that in which kernels ran: a lane that trains in
-slices leaves its GPU idle between them.
+The shares are means over the time in which kernels ran: a lane in slices leaves its GPU idle between them.
 
-Source: a peak is a limit from 60 % on, as in the rule of Nsight Compute that tells kernels near a limit from those
-that wait; the manual of DCGM calls less than half of the multiprocessors with work an ineffective use. On an H100
-(driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32 its units 77 %, a copy
-within the GPU its memory 89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
+Source: a peak is a limit from 60 % on, as in Nsight Compute; the manual of DCGM calls less than half of the
+multiprocessors an ineffective use. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor
+cores 93 %, one in float32 its units 77 %, a copy within the GPU its memory 89 %, and additions of 128 numbers 0.1
+% of the multiprocessors.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
-    """Return the mean of each share while kernels ran, in percent; None where that was not read, or none ran.
-
-    `kernels_pct` is over all of the time.
-    """
+    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time); `None` if unknown."""
     means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
     kernels = means.get("kernels_pct")
     if kernels is None or kernels < LEAST_KERNELS_PCT:
@@ -43,9 +39,9 @@ def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
 
 
 def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
-    """Say what the lane's GPUs do while they are busy; "" where nothing is known.
+    """Return the activity of the lane's busy GPUs as text, or "".
 
-    With `all_the_time` the lane trains without breaks, so a GPU that is idle waits for it.
+    With `all_the_time` the lane trains without breaks, so an idle GPU waits for it.
     """
     busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
     if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:

@@ -80,7 +80,7 @@ class Concern:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a training with it is not healthy."""
+        """Whether a training with it is unhealthy."""
         return self.id not in FACTS
 
 
@@ -99,7 +99,7 @@ class Waits:
 
 
 def waits_of(lane: LaneState) -> Waits | None:
-    """Return how many steps waited since the lane's knobs last changed; None before the first step."""
+    """Return the waits of a lane's steps since its last knob change; `None` before the first step."""
     bins = lane.steady.histogram
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
@@ -126,9 +126,9 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
 
 
 def retraces_of(lane: LaneState) -> tuple[int, float]:
-    """Return how many traces a lane made again and their share of the time.
+    """Return the number of repeated traces of a lane and their share of the time.
 
-    A script's process observes each one; of other lanes the steady windows count the steps that traced.
+    A script's process observes each trace; for other lanes the steady windows count the steps with traces.
     """
     seen = [one for one in lane.script.causes if one.cause.startswith("retrace_") and one.of_ns]
     if seen:
@@ -210,7 +210,7 @@ _WAITS_FOR = {
 
 
 def _place(lane: LaneState) -> str:
-    """Say in which line of the script its main thread stood when its stacks were last reported; "" for unknown."""
+    """Return the script's line in which its main thread last stood; "" if unknown."""
     if lane.process.stack is None or not lane.points:
         return ""
     if lane.process.stack.at_ns < lane.points[-1].at_ns and lane.end.stood_still_s is None:
@@ -263,9 +263,9 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
 
 @functools.lru_cache(maxsize=64)
 def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | None, int]:
-    """Return a loss, what it has diverged from and where, or None and since which step it is flat; -1 for neither.
+    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course; or -1.
 
-    Cached: the losses that are kept rarely change.
+    Cached: the kept losses rarely change.
     """
     points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
@@ -280,7 +280,7 @@ def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | No
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
-    """Return the step from which on a loss has no trend, if that is half of its course or more; else None."""
+    """Return the step from which a loss has no trend, if that is at least half of its course; or `None`."""
     for place in (0, len(points) // 4, len(points) // 2):
         tail = [loss for _, loss in points[place:]]
         if len(tail) < FLAT_LOSSES:
@@ -293,10 +293,10 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 
 @functools.lru_cache(maxsize=64)
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
-    """Return how fast samples grow, in their unit a second; None if they do not grow steadily.
+    """Return the growth of samples, in their unit a second; `None` if they do not grow steadily.
 
-    The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so
-    that samples which only once grew, or go up and down, have a wide interval.
+    The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so that
+    single steps and oscillations have a wide interval.
     """
     if len(points) < LEAST_SAMPLES:
         return None
@@ -347,7 +347,7 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
 
 
 def _what_grew(lane: LaneState) -> str:
-    """Say what of a script stays in memory, as far as its process observed it; "" for a scenario."""
+    """Return the observed content of a script that stays in memory; "" for a scenario."""
     traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
     if traces >= MANY_TRACES:
         return f"; {units.count(traces)} graphs were traced again, and each stays in memory"
@@ -360,13 +360,13 @@ def _what_grew(lane: LaneState) -> str:
 
 
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
-    """Return the verdict on a lane by itself: healthy, or what is wrong, the worst first, with its throughput.
+    """Return the verdict on a lane by itself: healthy, or its faults, the worst first, with its throughput.
 
-    Of one that failed it is the error, and what was wrong before.
+    For a failed lane it is the error, and earlier faults.
 
     Args:
         loss: The largest avoidable loss of its time, if it is large.
-        brief: Whether the worst alone is told.
+        brief: Whether to include only the worst fault.
     """
     result = [
         one for one in concerns(snapshot, lane) if FIRST_BATCHES not in one.text or FIRST_BATCHES not in loss

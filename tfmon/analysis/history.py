@@ -59,7 +59,7 @@ class HistoryRow:
 
     @property
     def effect_text(self) -> str:
-        """The effect with its interval, or why there is none."""
+        """The effect with its interval, or why it is missing."""
         effect = self.effect
         if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
             return gain_text(effect)
@@ -70,7 +70,7 @@ class HistoryRow:
         return "too early to say" if self.early else "measured too briefly"
 
     def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the row as text, a cell for each of the `HEADS`; the verdict by the ids of the lanes."""
+        """Return the row as text, a cell for each of the `HEADS`; the verdict with the ids of the lanes."""
         speeds = [units.rate(speed) if speed is not None else "–" for speed in (self.before, self.after)]
         ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
         effect = "–" if self.verdict and len(snapshot.lanes) > 1 else ""
@@ -89,7 +89,7 @@ class HistoryRow:
 def measure(
     snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod] = ()
 ) -> tuple[MeasuredPeriod, ...]:
-    """Return the outcome of each period, the present one last; those known in `before` are taken from it."""
+    """Return the outcome of each period, the present one last; `before` has outcomes to reuse."""
     known = {id(one.period): one for one in before if one.period is not None}
     result = []
     for period in snapshot.periods:
@@ -101,7 +101,7 @@ def measure(
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
-    """Return the mean logarithm of a lane's examples/s, by slices or seconds, since its last change; or None."""
+    """Return the mean logarithm of a lane's examples/s, by slices or seconds, since its last change; or `None`."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
     return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 
@@ -111,7 +111,7 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
 
 
 def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
-    """Return the rows of a race, oldest first; none for one in which nothing changed."""
+    """Return the rows of a race, oldest first; empty if nothing changed."""
     changes = list(_changes_of_speed(snapshot, measured))
     rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[: 1 if changes else -1][:1]]
     for one, then in itertools.pairwise(measured):
@@ -121,7 +121,6 @@ def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[
 
 
 def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[HistoryRow]:
-    """Yield a row for each change of a lane's speed that nobody requested."""
     began_ns = snapshot.race.started_ns or 0
     for one in measured:
         for lane in one.period.lanes if one.period is not None else snapshot.lanes:
@@ -138,7 +137,6 @@ def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) ->
 
 
 def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[HistoryRow]:
-    """Yield the rows of what ended a period, before another one."""
     period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
     assert period is not None, "the present period has not ended"
     at_s, experiment = _at_s(period, snapshot), period.experiment
@@ -163,7 +161,7 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
 
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
-    """Return a throughput over an earlier one; that of another process with what two processes differ by."""
+    """Return the ratio of two throughputs; for another process with between-process variance."""
     if before is None or after is None:
         return None
     value, reach = after.value - before.value, math.hypot(before.reach(LOOKS), after.reach(LOOKS))
@@ -189,7 +187,7 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 
 
 def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
-    """Say what the last change of the user did to its lanes; "" where something else came after it."""
+    """Return a text about the user's last change; "" after a later change of another kind."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
     rows = [row for row in rows if not row.what.startswith("became ")]
     last = rows[len(rows) - count :]
@@ -198,7 +196,7 @@ def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
-    """Return the last verdict and until when it was measured, while the present settings have none; else ""."""
+    """Return the last verdict and the end of its measurement, if the present settings have none; or ""."""
     for one in reversed(measured):
         if one.verdict.kind in (FASTER, SAME):
             if (period := one.period) is None:

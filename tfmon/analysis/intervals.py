@@ -57,11 +57,11 @@ class Looks:
 
     @property
     def error(self) -> float:
-        """How often one interval may miss the truth."""
+        """Probability that one interval misses the truth."""
         return ERROR / self.choices
 
     def errors(self, pairs: int, degrees: float) -> float:
-        """Return how many standard errors the interval reaches to either side; `NONE` from too few pairs."""
+        """Return the number of standard errors to either side; `NONE` from too few pairs."""
         if self.kind == FIXED:
             return student(self.error, degrees)
         if pairs < FEW:
@@ -100,10 +100,10 @@ def spending(share: float, degrees: float, error: float = ERROR) -> float:
 
 @lru_cache(maxsize=8192)
 def student(error: float, degrees: float) -> float:
-    """Return how far Student's t distribution is from 0 in all but this share of cases, on either side.
+    """Return the two-sided quantile of Student's t distribution for this probability.
 
-    Newton's method for the logarithm of the tail over that of t. This is concave: the first step passes the root,
-    all others come down to it. Accurate to 11 digits.
+    Newton's method for the logarithm of the tail over that of t, which is concave: the first step passes the root,
+    all others descend to it. Accurate to 11 digits.
     """
     density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     goal, z = math.log(error), NormalDist().inv_cdf(1 - error / 2) if error > 1e-12 else 7.0
@@ -180,12 +180,12 @@ class Center:
     estimated: int = 0
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite where there is none yet."""
+        """Return half the 95 % interval; infinite if there is none yet."""
         errors = looks.errors(self.count - self.estimated, self.degrees)
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval, None where there is none yet."""
+        """Return the mean with its interval; `None` if there is none yet."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
@@ -228,12 +228,12 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of two or more values: quickly, where `statistics.stdev` is exact."""
+    """Return the standard deviation of two or more values, faster than the exact `statistics.stdev`."""
     return math.dist(values, [fmean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
-    """Return a value with its interval; None for one so wide that it says nothing."""
+    """Return a value with its interval; `None` if that is uselessly wide."""
     return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 

@@ -28,7 +28,7 @@ class MemoryRow:
 
 
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
-    """Return a peak by layers, the most memory first, with what was allocated before."""
+    """Return a peak by layers, the largest first, with the memory allocated before."""
     layers: dict[str, list[Allocated]] = {}
     for one in peak.operations:
         layers.setdefault(layer(one.name), []).append(one)
@@ -44,7 +44,7 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
 
 
 def memory_sentence(peak: MemoryPeak) -> str:
-    """Return the largest parts of the peak in words: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    """Return the largest parts of the peak as text: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
     rows = memory_rows(peak)
     named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
     parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]
@@ -55,12 +55,12 @@ def memory_sentence(peak: MemoryPeak) -> str:
 
 
 def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missing:
-    """Return the peaks of the latest of at least one profile, that of the device that computes first."""
+    """Return the peaks of the latest profile, the computing device's first."""
     return profiles[-1].memory or NO_MEMORY
 
 
 def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
-    """Return what the peaks of a side are made of, each after its name; or why that is not known."""
+    """Return the parts of a side's peaks, each after its name; or why they are unknown."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
         return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
@@ -74,7 +74,7 @@ def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
 
 
 def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None, ...]]:
-    """Return the parts of the first peak of each side beside each other, the largest parts first."""
+    """Return the parts of the first peak of each side, the largest first."""
     peaks = [latest_peaks(side.profiles) for side in sides]
     parts = [{} if isinstance(one, Missing) else {row.name: row for row in memory_rows(one[0])} for one in peaks]
     beside = [
@@ -84,12 +84,12 @@ def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None,
 
 
 def memory_heads(sides: Sequence[ProfiledSide]) -> list[str]:
-    """Return the heads of the columns of `memory_cells`."""
+    """Return the headers of the columns of `memory_cells`."""
     return ["layer", *(text for side in sides for text in (side.id, "share"))]
 
 
 def memory_cells(rows: Sequence[MemoryRow | None]) -> list[str]:
-    """Return a part as a row of a table: its name, then how much it is on each side, and its share."""
+    """Return a part as a table row: name, amount on each side, and share."""
     name = next(row.name for row in rows if row is not None)
     texts = [
         (DASH, "") if row is None else (units.memory(row.allocated_bytes), units.percent(100 * row.share))

@@ -39,7 +39,7 @@ class GpuOthers:
 
     @property
     def shown(self) -> bool:
-        """Whether it is enough to be said."""
+        """Whether it is large enough to report."""
         share = self.slices / self.of_slices if self.of_slices else self.time_share
         return share > TOLD
 
@@ -92,7 +92,7 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 
 def others_notes(snapshot: Snapshot) -> list[str]:
-    """Return a line for each GPU of the lanes that others used, too; that of the lane that lost the most."""
+    """Return a line for each of the lanes' GPUs that others used; for the lane with the largest loss."""
     result: dict[str, GpuOthers] = {}
     for lane in snapshot.lanes:
         one = gpu_others(lane)
@@ -112,7 +112,7 @@ def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> 
 
 
 def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
-    """Return the use by others over some time, as far as it is known; None where nothing is."""
+    """Return the known use by others over some time; `None` if unknown."""
     total_ns, weighted = 0, 0.0
     for one in readings[bisect_right(ends, since_ns) :]:
         if one.since_ns >= until_ns:
@@ -138,7 +138,7 @@ UNTOLD_BYTES = 2**30
 
 
 def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
-    """Return GPUs by how idle they are: readable, memory left, no processes, then by load and free memory."""
+    """Return GPUs by idleness: readable, memory left, no processes, then load and free memory."""
     return sorted(samples, key=_rank)
 
 
@@ -151,7 +151,7 @@ def _rank(sample: GpuSample) -> tuple[float, ...]:
 
 
 def is_free(sample: GpuSample) -> bool:
-    """Return whether nobody uses a GPU: no process, no load, no memory."""
+    """Return whether a GPU is unused: no process, no load, no memory."""
     busy, memory = known(sample.load.busy_pct), sample.memory
     used, total = known(memory.used_bytes), known(memory.total_bytes)
     if busy is None and used is None:
@@ -162,7 +162,7 @@ def is_free(sample: GpuSample) -> bool:
 
 
 def why(chosen: Sequence[GpuSample], of: int) -> str:
-    """Say why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    """Return the reason for the choice of GPUs: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
     if len(chosen) == 1:
         return f"the idlest of {of} GPUs: {state(chosen[0])}"
     said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
@@ -170,7 +170,7 @@ def why(chosen: Sequence[GpuSample], of: int) -> str:
 
 
 def state(sample: GpuSample, *, named: bool = False) -> str:
-    """Say how many are on a GPU, with `named` who, how busy it is, and how much memory is free."""
+    """Return a GPU's number of processes (with `named` their names), load and free memory, as text."""
     busy, free = known(sample.load.busy_pct), sample.memory.free_bytes
     if busy is None and free is None:
         return units.reading(sample.load.busy_pct, units.percent)

@@ -113,7 +113,7 @@ class DiffRow:
 
 
 def heads(by: Grouping, first: str, second: str) -> list[str]:
-    """Return the heads of a table's columns."""
+    """Return the headers of a table's columns."""
     return [by, first, second, "difference", "±", "share", "runs a step", "device"]
 
 
@@ -165,7 +165,7 @@ def side_of(lane: LaneState) -> ProfiledSide:
 
 
 def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSide] | None:
-    """Return the first two lanes that have profiles; None for fewer."""
+    """Return the first two lanes with profiles; `None` for fewer."""
     sides = [side for side in map(side_of, lanes) if side.profiles]
     return (sides[0], sides[1]) if len(sides) > 1 else None
 
@@ -234,7 +234,7 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> TimeDifferen
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return half the 95 % interval of the difference of two means, by Welch; None from a single value."""
+    """Return half the 95 % interval of the difference of two means, by Welch; `None` from a single value."""
     if min(len(first), len(second)) < 2:
         return None
     parts = [variance(values) / len(values) for values in (first, second)]
@@ -277,7 +277,7 @@ def _explained(
 
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
-    """Return what the comparison comes to: how much longer a step takes, and what explains it."""
+    """Return the result of the comparison: how much longer a step takes, and the explanation."""
     value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
     sides = f"{first} takes {time_text(diff.first_ns)} a step, {second} {time_text(diff.second_ns)}"
     if one is None:

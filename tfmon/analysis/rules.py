@@ -63,7 +63,7 @@ class Evidence:
     """Uncertainty of the difference of `dispatch` and `compute`. Units: percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
-        """Return the share that a bottleneck is about; 0 where it is not known."""
+        """Return the share behind a bottleneck; 0 if unknown."""
         match kind:
             case "eager" | "dispatch":
                 return self.dispatch or 0.0
@@ -84,7 +84,7 @@ class Evidence:
         return replace(self, **parts)
 
     def largest(self, part: float) -> bool:
-        """Return whether a part is larger than any other; a step that is not split counts as two halves."""
+        """Return whether a part is larger than any other; an unsplit step counts as two halves."""
         parts = [self.input, self.transfer, self.sync, self.other, self.dispatch or 0.0, self.compute or 0.0]
         parts += [self.all_reduce, self.step / 2]
         parts.remove(part)
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
-    """Return the kind of bottleneck, or the two of a mixed bottleneck, that of the rule first."""
+    """Return the kind of bottleneck, or the two kinds of a mixed bottleneck, that of the rule first."""
     rule = next(rule for rule in RULES if rule.applies(evidence))
     if rule.decides:
         return (rule.kind,)
@@ -154,7 +154,7 @@ _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager executi
 
 
 def sentence(kinds: tuple[BottleneckKind, ...], evidence: Evidence, phrases: Mapping[BottleneckKind, str]) -> str:
-    """Write a bottleneck: "input-bound: waiting for batches takes 62 % of the time"."""
+    """Return a sentence: "input-bound: waiting for batches takes 62 % of the time"."""
     first, *others = kinds
     names, takes = (
         [_NAMES.get(kind, kind) for kind in kinds],

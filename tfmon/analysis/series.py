@@ -100,7 +100,7 @@ def rates(speed: Estimate) -> str:
 
 
 def settings_text(settings: Settings) -> str:
-    """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
+    """Return settings in the notation of the command line: "batch_size=512 mixed_precision=off"."""
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
@@ -132,7 +132,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw."""
+    """Return the chart of a curve over the values of a knob; `None` without room or points."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])
@@ -170,7 +170,6 @@ def _row(value: float, scale: tuple[float, float], rows: int) -> int:
 
 
 def _column(at: int, places: int, columns: int) -> int:
-    """Return the column of a value: each has a stretch of the same width, and stands in its middle."""
     return int((at + 0.5) * columns / places)
 
 
@@ -211,7 +210,7 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
-    """Write the values below the axis; every other one, and so on, where they do not all have room."""
+    """Return the values below the axis; every second one, and so on, if there is no room for all."""
     labels = [show(value) for value in values]
     every = 1
     while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:

@@ -39,7 +39,7 @@ from tfmon.model.spec import KINDS, counted
 
 
 def answer(ranking: Ranking) -> list[str]:
-    """Say which combination is the best, on each kind of device."""
+    """Return which combination is the best, on each kind of device."""
     lines = [_answer_on(ranking, kind) for kind in ranking.state.plan.kinds]
     for one in scaling_of(ranking):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
@@ -48,7 +48,6 @@ def answer(ranking: Ranking) -> list[str]:
 
 
 def _answer_on(ranking: Ranking, kind: str) -> str:
-    """Return the answer on one kind of device."""
     where = f" on {kind}" if len(ranking.state.plan.kinds) > 1 else ""
     so_far, yet = ("", "") if ranking.over else (" so far", " yet")
     best = ranking.best(kind)
@@ -87,7 +86,7 @@ def baseline_text(ranking: Ranking) -> str:
 
 
 def scaling_of(ranking: Ranking) -> list[Scaling]:
-    """Return how throughput grows with the devices; empty where that is not swept, or something else is, too."""
+    """Return how throughput grows with the devices; empty unless only that is swept."""
     over = ranking.state.plan.over
     name = counted(over)
     if not name or len(over) > 1:
@@ -101,19 +100,19 @@ def scaling_of(ranking: Ranking) -> list[Scaling]:
 
 
 def troubles(ranking: Ranking) -> list[str]:
-    """Say which places were lost, and why the sweep ended early."""
+    """Return the lost places, and why the sweep ended early."""
     state = ranking.state
     lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
     return [*lost, f"ended early: {state.ended}"] if state.ended else lost
 
 
 def learns_text(row: SweepRow) -> str:
-    """Say by what a combination trains otherwise than the baseline: "trains differently (other batch size)"."""
+    """Return how a combination trains differently from the baseline: "trains differently (other batch size)"."""
     return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
 
 def progress_text(ranking: Ranking) -> str:
-    """Return how far a sweep is: "12 of 48 settled, at most 20 min left"."""
+    """Return the progress of a sweep: "12 of 48 settled, at most 20 min left"."""
     left = f", at most {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
     return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
@@ -132,7 +131,7 @@ IDS = "ABCDEFGH"
 
 
 def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:
-    """Return the table of a sweep, the best combination first; `before` spares the rows of those without news."""
+    """Return the table of a sweep, the best combination first; `before` has rows to reuse."""
     plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
@@ -186,7 +185,7 @@ def _rank(value: KnobValue) -> tuple[int, float, str]:
 
 
 def ratio_texts(row: SweepRow) -> tuple[str, str]:
-    """Return the ratio and its interval; a ratio of what trains differently has a mark."""
+    """Return the ratio and its interval; the ratio of different training has a mark."""
     if row.ratio is None:
         return DASH, DASH
     if row.outcome == BASELINE:
@@ -204,7 +203,7 @@ def _state_text(row: SweepRow) -> str:
 
 
 def _about(row: SweepRow) -> str:
-    """Say all that there is to say about a combination."""
+    """Describe a combination."""
     known, figures = row.combination, row.combination.figures
     said = [settings_text(known.settings)]
     if row.outcome == BASELINE:
@@ -226,7 +225,7 @@ def _about(row: SweepRow) -> str:
 
 
 def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
-    """Return a line of the ratio over each number knob, by device and the other settings, the best one first."""
+    """Return curves of the ratio over each numeric knob, by device and other settings, the best first."""
     plan, curves = ranking.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [
@@ -252,7 +251,7 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
 
 
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the table of the last crossover: a row for each value of the knob. None where there was none."""
+    """Return the table of the last crossover: a row for each value of the knob; or `None`."""
     snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
     if curve is None or not isinstance(state, CrossoverState):
         return None
@@ -288,7 +287,7 @@ def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
 
 
 def tuning_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the table of the tuning of a race: a row for each change. None where nothing was tuned."""
+    """Return the table of the tuning of a race: a row for each change; or `None`."""
     snapshot, state, best = analysis.snapshot, analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -329,7 +328,7 @@ def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> S
 
 
 def doing_text(snapshot: Snapshot) -> str:
-    """Return which series is measured on the lanes now, and how far it is; empty for none."""
+    """Return the running series on the lanes with its progress; or ""."""
     state = snapshot.experiment
     if state is None or state.over:
         return ""
@@ -345,7 +344,7 @@ def doing_text(snapshot: Snapshot) -> str:
 
 
 def lane_series_progress(snapshot: Snapshot) -> str:
-    """Return how far a series on the lanes of a race is, in a line."""
+    """Return the progress of a series on the lanes of a race, in a line."""
     if not all(lane.points for lane in snapshot.lanes):
         return "the lanes get ready"
     return news(snapshot) or doing_text(snapshot)

@@ -67,7 +67,7 @@ def steps_share(lane: LaneState) -> float:
 
 
 def shares_of(lane: LaneState) -> Shares | None:
-    """Return where the step time of a lane went since its knobs last changed; None before the first step."""
+    """Return the parts of a lane's step time since its last knob change; `None` before the first step."""
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None
@@ -96,7 +96,7 @@ def _runs_behind(tally: WindowSums) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
-    """Return the shares where a call returns when its work is done; a short profile tells how the call splits."""
+    """Return the shares for synchronous calls; a short profile splits the call."""
     span = tally.span_ns
     step = 100 * tally.call_ns / span
     traced = min(100 * tally.traced_ns / span, step)

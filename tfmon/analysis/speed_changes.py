@@ -55,7 +55,7 @@ class SpeedChange:
 
     @property
     def _factor(self) -> tuple[str, str]:
-        """The ratio as a number above 1, and its interval; "" for an interval that is not known."""
+        """The ratio as a number above 1, and its interval; "" if unknown."""
         value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
         if low <= 0:
             return f"{max(value, 1 / value):.2g}", ""
@@ -64,7 +64,7 @@ class SpeedChange:
 
     @property
     def why(self) -> str:
-        """What it is, and what came with it."""
+        """The cause and the simultaneous changes."""
         less = " less" if self.ratio.value < 1 else ""
         causes = {
             "input": f"it waits{less} for its input",
@@ -77,7 +77,7 @@ class SpeedChange:
 
 
 def levels_of(lane: LaneState) -> tuple[Level, ...]:
-    """Return the speeds that a lane has had since its settings last changed, the present one last; () for one."""
+    """Return the speeds of a lane since its last settings change, the present one last; () for a single one."""
     watch = lane.speed
     if not watch.levels:
         return ()
@@ -93,7 +93,7 @@ def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
-    """Return by how much a lane is slower now than it was at its fastest, and since when; None if it is not."""
+    """Return a lane's slowdown from its fastest speed, and its start; `None` without a slowdown."""
     levels = levels_of(lane)
     if len(levels) < 2:
         return None
@@ -137,7 +137,7 @@ def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
 
 
 def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock]) -> str:
-    """Return the part of a step that takes more, or less, time: input, the step's own computing, or a wait."""
+    """Return the part of a step that changed: input, the step's computing, or a wait."""
     more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
@@ -155,7 +155,7 @@ def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlo
 
 
 def _beside(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock], at_ns: int) -> Iterator[str]:
-    """Yield what came with a change: what the lane did just then, and what is different on its machine since."""
+    """Yield simultaneous changes of the lane and its machine."""
     near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
     yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
     means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}

@@ -81,12 +81,12 @@ class Throughput:
     drift: float | None
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the throughput in examples/s; None from too few slices."""
+        """Return the throughput in examples/s; `None` from too few slices."""
         return None if self.center is None else _exponential(self.center.estimate(looks))
 
     @classmethod
     def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
-        """Return the throughput of a lane that ran these slices; `before` is what it was a few slices ago."""
+        """Return the throughput of a lane with these slices; `before` is the throughput a few slices ago."""
         done = len(before.slices) - 1 if before is not None else 0  # the last one may have grown since
         if before is not None and done > 0 and before.slices[:done] == slices[:done]:
             logs = {**before.logs}
@@ -110,7 +110,7 @@ class Between:
     """From this race alone; `None` with one process of each lane."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return the part of half the interval that more pairs of the same processes do not narrow."""
+        """Return the part of half the interval that more pairs of the same processes do not reduce."""
         return student(looks.error, self.degrees) * self.sd / math.sqrt(self.processes)
 
 
@@ -123,17 +123,17 @@ class LogRatio:
     """`None` if one process ran both."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite where there is none yet."""
+        """Return half the 95 % interval; infinite if there is none yet."""
         within = self.center.reach(looks)
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the ratio with its interval, None where there is none yet."""
+        """Return the ratio with its interval; `None` if there is none yet."""
         return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
 def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
-    """Return the logarithms of the slices in which anything was trained."""
+    """Return the logarithms of the speeds of non-empty slices."""
     log = math.log
     return {
         one.round: LogSpeed(log(one.examples / one.span_ns * 1e9), one.at_ns, one.process)
@@ -150,7 +150,7 @@ def compare(
     in_turns: bool = True,
     apart: bool = False,
 ) -> LogRatio | None:
-    """Compare two lanes by the rounds that both ran in; None from too few.
+    """Compare two lanes by common rounds; `None` from too few.
 
     Args:
         in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
@@ -169,7 +169,7 @@ def compare_pairs(
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
 ) -> LogRatio | None:
-    """Compare two lanes of one machine by pairs that are known already; None from too few."""
+    """Compare two lanes of one machine by known pairs; `None` from too few."""
     return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 
 
@@ -181,7 +181,7 @@ def ratio(
     *,
     apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
+    """Return the first lane's throughput over the second's, from common rounds; `None` from too few."""
     result = compare(first, second, prior, apart=apart)
     return None if result is None else result.estimate(looks)
 
@@ -207,7 +207,7 @@ def gain(
 
 
 def drift(lane: LogSpeeds) -> float | None:
-    """Return the throughput of the last third of the slices over the first if off by `DRIFT`, else None."""
+    """Return the throughput of the last third of the slices over the first if off by `DRIFT`, else `None`."""
     values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
@@ -219,7 +219,7 @@ def drift(lane: LogSpeeds) -> float | None:
 
 
 def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
-    """Return which pairs lie far from the others (see `FAR`), and off by more than `DRIFT`; none of too few."""
+    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`; empty for few pairs."""
     logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
         return []
@@ -255,7 +255,7 @@ def between_processes(
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
-    """Return the estimate from the processes of one race; None for fewer than two with enough pairs."""
+    """Return the estimate from the processes of one race; `None` for fewer than two with enough pairs."""
     centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
     if len(centers) < 2:
         return None
@@ -278,7 +278,7 @@ def _compare(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
-    """Compare two lanes by the log ratios of pairs, which slice of each came first, and the processes of both."""
+    """Compare two lanes by the log ratios of pairs, the first slice of each pair, and the processes of both."""
     effect = None  # half of what the log ratio is larger by where the first lane's slice came first
     if first_leads:
         leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])

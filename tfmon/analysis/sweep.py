@@ -1,9 +1,9 @@
-"""What each combination of a sweep comes to, which can still win, and what to measure next. Pure.
+"""The result of each combination of a sweep, the candidates, and the next measurement. Pure.
 
-Each combination is raced in turns against the baseline settings on the same device, in visits: some rounds with
-fresh processes of both. All that can still win get one visit before any gets another, so that those which cannot
-are stopped early. A figure is looked at after every round and one answer is chosen from all combinations, so every
-interval is always valid, and as much wider as that choice needs: see `intervals`.
+Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes of
+both. All candidates get one visit before any gets another, so that losers are stopped early. A figure is looked at
+after every round and the best of all combinations is chosen, so every interval is always valid, and wider for that
+choice: see `intervals`.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class SweepRow:
 
     @property
     def span(self) -> tuple[float, float, float]:
-        """Its ratio with the ends of the interval in order; any ratio is possible if there is none."""
+        """Its ratio with the ordered ends of the interval; any ratio is possible without one."""
         return (
             (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
         )
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be measured."""
+        """Whether it needs no more measurements."""
         return self.outcome != OPEN
 
     @property
@@ -82,7 +82,7 @@ class SweepRow:
 
     @property
     def reason(self) -> str:
-        """Why there is no ratio; empty if there is one, or none yet."""
+        """Why there is no ratio; otherwise empty."""
         known = self.combination
         if known.refused or known.failed:
             return known.refused or known.failed
@@ -107,7 +107,7 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
-        """The best first, then the settled ones by ratio, then the others; those without a ratio are last."""
+        """The best first, then the settled ones by ratio, then the others; those without a ratio last."""
         bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
 
         def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
@@ -117,12 +117,12 @@ class Ranking:
 
     @cached_property
     def left_s(self) -> float | None:
-        """How long it still takes at most; None while that is not known."""
+        """Longest remaining time; `None` if unknown."""
         return _left_s(self.state, self.rows)
 
     @property
     def baseline(self) -> dict[str, KnobValue]:
-        """The baseline's values of the swept knobs, as far as they are known."""
+        """The known baseline values of the swept knobs."""
         plan, figures = self.state.plan, [row.combination.figures for row in self.rows]
         measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
         known = {**measured, **plan.baseline}
@@ -130,7 +130,7 @@ class Ranking:
 
     @property
     def settled(self) -> int:
-        """Of how many nothing more is to be measured."""
+        """Number of settled combinations."""
         return sum(row.settled for row in self.rows)
 
     @property
@@ -139,9 +139,9 @@ class Ranking:
         return self.state.over or self.settled == len(self.rows)
 
     def best(self, kind: str) -> SweepRow | None:
-        """Return the best combination on a kind of device, or the nearest to it; None before any has a ratio.
+        """Return the best combination on a kind of device, or the leading one; `None` before any has a ratio.
 
-        One that is not settled is the best only if it is certainly faster than all that is settled.
+        An unsettled one is the best only if it is certainly faster than all settled ones.
         """
         rated = [row for row in self.rows if row.combination.kind == kind and row.rated]
         if all(row.outcome == BASELINE for row in rated):
@@ -159,7 +159,7 @@ class Ranking:
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
-        """Return the others on its kind of device whose interval reaches into that of the best."""
+        """Return the others on its kind of device whose interval overlaps that of the best."""
         kind = [row for row in self.rows if row is not best and row.combination.kind == best.combination.kind]
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
@@ -195,12 +195,12 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
 
 
 def choices_of(combinations: Iterable[Combination], kind: str) -> int:
-    """Return from how many combinations the best on a kind of device is chosen, beside the baseline."""
+    """Return the number of combinations to choose from on a kind of device, without the baseline."""
     return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
 def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
-    """Return the results of a sweep so far; `before` spares the figures of combinations without news."""
+    """Return the results of a sweep so far; `before` has figures to reuse."""
     choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
     if before is not None:
         earlier = before.rows
@@ -230,7 +230,7 @@ def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
 
 
 def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
-    """Return the row of the baseline with the throughput that it had beside the others."""
+    """Return the row of the baseline with its throughput beside the others."""
     beside = [
         row.combination.figures
         for row in rows
@@ -259,14 +259,14 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
+    """Return the number of the open combination with the fewest visits on a kind of device; or `None`."""
     combinations = (row.combination for row in rows if row.outcome == OPEN)
     due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
     return min(due)[1] if due else None
 
 
 def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
-    """Return the time until each open combination is at its limit; None before the first visit has ended."""
+    """Return the time until each open combination is at its limit; `None` before the first visit has ended."""
     visited = [one for one in state.combinations if one.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
@@ -282,12 +282,10 @@ MOST_COMBINATIONS = 2_000
 
 
 def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
-    """Read what `--over` says: `batch_size=32,128`, or `batch_size=16..4096` for powers of two.
+    """Parse `--over`: `batch_size=32,128`, or `batch_size=16..4096` for powers of two; raises KnobError.
 
     Args:
-        knobs: Those of the scenario; None for a script, whose knobs are not known before it runs.
-
-    Raises: KnobError for what cannot be swept.
+        knobs: Those of the scenario; `None` for a script, whose knobs are not known before it runs.
     """
     over: dict[str, tuple[KnobValue, ...]] = {}
     for word in assignments:
@@ -330,10 +328,10 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 def combine(
     plan: SweepPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
 ) -> tuple[Combination, ...]:
-    """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
+    """Return all combinations of a plan, on each kind of device, in the order of their first visits.
 
     Args:
-        check: Says why settings are not possible on a kind of device; empty if they are.
+        check: Returns why settings are impossible on a kind of device; otherwise "".
 
     Raises: KnobError for too many.
     """

@@ -38,10 +38,10 @@ WORTH = 0.01
 
 
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane, without what was supposed and tried since the last change that was kept.
+    """Return the bottleneck of a lane, without suggestions tried since the last kept change.
 
-    A cause that was observed stays, with what came of trying it. After a change that was kept, what did not help
-    before is tried again, but not in the same series if it clearly cost throughput.
+    Observed causes stay, with the results of trials. After a kept change, earlier failures are tried again, but
+    not in the same series if they clearly cost throughput.
     """
     result = find_bottleneck(snapshot, lane, everything=everything)
     state = snapshot.tuned
@@ -70,7 +70,7 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
     """Return a series of attempts on a lane, before its start.
 
-    Raises: ExperimentError for a lane that is over, or that no knob of the scenario can help.
+    Raises: ExperimentError for a lane that has ended, or that no knob of the scenario can help.
     """
     lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
     if lane is None:
@@ -89,11 +89,10 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
 
 
 def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState | None]:
-    """Return the last change by the user or by tuning that is in effect; of tuning also the state without it.
+    """Return the last change by the user or by tuning that is in effect; for tuning also the state without it.
 
-    A change back takes the one before it from the list, so that one after the other can be undone.
-
-    Raises: ExperimentError when there is none, or while a change is not in effect yet.
+    Undone changes are removed from the list, so that repeated undo works. Raises ExperimentError without a change,
+    or before a change is in effect.
     """
     if any(lane.changes.requested for lane in snapshot.lanes):
         raise ExperimentError("a change is not in effect yet: undo it then")
@@ -115,7 +114,7 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState |
 
 
 def undoes_last(snapshot: Snapshot) -> bool:
-    """Return whether what can be taken back now is what was changed last."""
+    """Return whether the change that can be undone is the last one."""
     running = snapshot.experiment is not None and not snapshot.experiment.over
     made = _changes_in(snapshot.periods[-1]) if snapshot.periods and not running else []
     with contextlib.suppress(ExperimentError):
@@ -136,7 +135,7 @@ def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
 
 
 def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1) -> Attempt:
-    """Return the attempt that tries what mends one of some causes on a lane as it is set now."""
+    """Return the attempt with a remedy of these causes on a lane with its present settings."""
     lane = snapshot.lane(name)
     before = dict(lane.settings)
     assert cause.knob is not None and cause.value is not None
@@ -154,7 +153,7 @@ def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, c
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
-    """Return what a knob changes of the work of a user's script besides its speed; "" for nothing."""
+    """Return how a knob changes the work of a user's script besides its speed; or ""."""
     if not lane.script.command:
         return ""
     if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
@@ -172,7 +171,7 @@ def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[SliceSpee
 
 
 def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceSpeed]]:
-    """Return the slices under the old and the new settings, each with its partner of the neighbouring block."""
+    """Return the slices under the old and the new settings, paired with the neighbouring block."""
     blocks: dict[bool, list[list[SliceSpeed]]] = {False: [], True: []}
     for block in attempt.blocks:
         blocks[block.changed].append(slices_in(lane, attempt, block))
@@ -181,7 +180,7 @@ def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceS
 
 
 def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
-    """Return the gain of an attempt so far, 1.38 for 38 %; None from too few pairs."""
+    """Return the gain of an attempt so far, 1.38 for 38 %; `None` from too few pairs."""
     pairs = pairs_of(lane, attempt)
     share = min(1.0, len(pairs) / looks_at(attempt)[-1])
     looks = Looks(SPENDING, share, attempt.choices)
@@ -189,12 +188,12 @@ def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
 
 
 def looks_at(attempt: Attempt) -> tuple[int, ...]:
-    """Return after how many pairs the gain of an attempt is tested."""
+    """Return the numbers of pairs at which the gain of an attempt is tested."""
     return LOOKS_RESTARTING if attempt.restarts else LOOKS
 
 
 def decide(lane: LaneState, attempt: Attempt) -> str:
-    """Return `kept` or `reverted`, or "" while more pairs are needed."""
+    """Return `kept` or `reverted`, or "" if more pairs are needed."""
     looks = looks_at(attempt)
     pairs, result = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
     last = pairs >= looks[-1]
@@ -238,7 +237,7 @@ ALL_TRIED = "no{} knob is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
-    """Say what is tried, or what came of the last change while it is in effect; "" if there is nothing."""
+    """Return the present trial, or the result of the last change in effect; or ""."""
     state = snapshot.tuned
     if state is None or snapshot.experiment is not state:
         return ""
@@ -259,12 +258,12 @@ def news(snapshot: Snapshot) -> str:
 
 
 def change_text(attempt: Attempt) -> str:
-    """Name the change: "prefetch auto"."""
+    """Return the change: "prefetch auto"."""
     return " · ".join(setting_text(knob, value) for knob, value in attempt.change.items())
 
 
 def gain_text(estimate: Estimate) -> str:
-    """Write a gain with its interval: "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
+    """Return a gain with its interval: "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
     if estimate.value >= 2 or 0 < estimate.value < 0.5:
         ends, slower = (estimate.value, estimate.low, estimate.high), ""
         if estimate.value < 1:
@@ -277,7 +276,7 @@ def gain_text(estimate: Estimate) -> str:
 
 
 def outcome_text(attempt: Attempt) -> str:
-    """Write the outcome of an attempt, with the reason of a refusal."""
+    """Return the outcome of an attempt, with the reason of a refusal."""
     if attempt.outcome == REFUSED:
         return f"not possible: {attempt.reason}"
     return _not_kept(attempt) or attempt.outcome or "in progress"
@@ -289,7 +288,7 @@ def _not_kept(attempt: Attempt) -> str:
 
 
 def attempt_text(lane: LaneState, attempt: Attempt) -> str:
-    """Say what is tried, or what came of it, in one sentence."""
+    """Return a trial or its result in one sentence."""
     change = change_text(attempt)
     if attempt.outcome == "":
         return f"trying {change}: {_measured_text(lane, attempt)}"
@@ -309,7 +308,6 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
 
 
 def _measured_text(lane: LaneState, attempt: Attempt) -> str:
-    """Return the gain, or how far it is known."""
     if attempt.outcome:
         return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
     result, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
@@ -322,7 +320,7 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
 
 
 def answer_text(state: TuneState) -> str:
-    """Return the settings that a series came to and their gain, or how far it came without any."""
+    """Return the final settings of a series and their gain, or its progress."""
     best, yet = best_of(state), "" if state.over else " yet"
     undone = [f"{change_text(one)} was undone" for one in state.series if one.outcome == UNDONE]
     others = [
@@ -346,5 +344,5 @@ def answer_text(state: TuneState) -> str:
 
 
 def measured(state: TuneState) -> bool:
-    """Return whether any change of a series was measured until it was decided."""
+    """Return whether any change of a series was measured to a decision."""
     return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.series)

@@ -115,17 +115,17 @@ class Verdict:
 
     @property
     def interval_kind(self) -> IntervalKind | None:
-        """What the interval is made for; None without one."""
+        """Use of the interval; `None` without one."""
         return self.interval.kind if self.interval is not None else None
 
 
 def find_verdict(
     snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None, before: Verdict | None = None
 ) -> Verdict:
-    """Compare the lanes that trained, by examples/s in steady state since each one's last knob change.
+    """Compare the lanes that trained, by examples/s in steady state since their last knob changes.
 
-    `throughputs` are those of the lanes by name, where they are computed already. With `before`, the verdict on an
-    earlier snapshot, the time that it may still take does not rise until what was told has passed.
+    `throughputs` has known throughputs by lane. With `before`, an earlier verdict, the remaining time does not
+    rise until the earlier one has passed.
 
     Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
     second.
@@ -209,12 +209,12 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 
 
 def _settled(lanes: Sequence[LaneState]) -> bool:
-    """Return whether lanes have run beside each other for the last time, unless one is started again."""
+    """Return whether the lanes have trained together for the last time, unless one is restarted."""
     return sum(not lane.over for lane in lanes) < 2
 
 
 def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
-    """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
+    """Compare the lanes by the stretches in which all trained: a lane alone is faster."""
     length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     result = _judged(snapshot, compared, before, together=True)
@@ -232,7 +232,6 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
 
 
 def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict:
-    """Compare the lanes by the rounds in which all trained."""
     result = _judged(snapshot, compared, before)
     if result is not None:
         return result
@@ -252,7 +251,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return which of some lanes is faster, or how far that is known; None before there are intervals."""
+    """Return which of some lanes is faster, or what is known of that; `None` before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
@@ -329,12 +328,12 @@ def _judged(
 
 
 def ahead(who: str, ratio: Estimate) -> str:
-    """Write a ratio with its interval: `B 14× (13 to 15)`."""
+    """Return a ratio with its interval: `B 14× (13 to 15)`."""
     return "{} {} ({})".format(who, *units.ratio_in(ratio.value, ratio.low, ratio.high))
 
 
 def _ranked(lanes: Sequence[LaneState], ranking: Sequence[Rank], ratio: Ratio) -> tuple[str, ...]:
-    """Return each lane over the slowest, then each two that differ in one knob; the fastest come first."""
+    """Return each lane over the slowest, then each pair that differs in one knob; the fastest first."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
     parts = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"]
     for one, other in itertools.combinations(lanes, 2):
@@ -348,7 +347,6 @@ def _ranked(lanes: Sequence[LaneState], ranking: Sequence[Rank], ratio: Ratio) -
 
 
 def _interval_words(ratio: Estimate) -> tuple[str, str]:
-    """Return the words for an interval, with and without the kind of it."""
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
     return f"{interval}, {ratio.pairs} pairs", interval

@@ -34,25 +34,25 @@ _CONSTANT = {
 
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
-    """Return the lanes that hang."""
+    """Return the stalled lanes."""
     return [one for one in snapshot.lanes if one.heartbeat.stalled_since_ns is not None and not one.over]
 
 
 def hangs(lane: LaneState, now_ns: int) -> str:
-    """Say that a lane hangs."""
+    """Return the text about a stalled lane."""
     silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
     return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
 
 
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what is wrong with each of several lanes that still answers, besides a few long waits."""
+    """Yield the concerns of each of several lanes that is not stalled, except a few long waits."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
         result = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
         yield from (f"{lane.title}: {one.text}" for one in result if one.id not in ("waits", "loss_flat"))
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
-    """Say in which phases of a script the lanes are, if one of them is where another was before; else ""."""
+    """Return the phases of a script's lanes, if one is in an earlier phase of another; or ""."""
     now = {lane.script.places[-1] for lane in lanes if lane.script.places}
     before = {place for lane in lanes for place in lane.script.places[:-1]}
     if len(now) < 2 or not now & before:
@@ -62,14 +62,13 @@ def unlike_phases(lanes: Sequence[LaneState]) -> str:
 
 
 def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
-    """Return all that limits the figure in one line; what other programs took comes first."""
+    """Return all limits of the figure in one line; the use by other programs comes first."""
     own = not any(lane.spec.host for lane, _ in lanes)
     took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
     return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
 
 
 def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
-    """Return the notes on a less sure figure: drift, outlying pairs, lasting disturbances."""
     notes = []
     for lane, throughput in lanes:
         if throughput.drift is not None:
@@ -97,7 +96,7 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
-    """Name the GPUs whose clocks fall between slices, so that they have to speed up in each."""
+    """Return the GPUs whose clocks fall between slices, so that each slice starts slowly."""
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
         history = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
@@ -132,7 +131,7 @@ _LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_
 
 
 def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what a library or the script resolved otherwise in one lane than in another, where no setting did."""
+    """Yield defaults that a library or script resolved differently between lanes, without a differing setting."""
     offered = {knob.name for knob in snapshot.race.knobs}
     settings = [name for name in also_differing(snapshot.lanes) if name in EQUAL and name not in offered]
     values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
@@ -181,7 +180,7 @@ class MachineDifference:
 
 
 def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple[MachineDifference, ...]:
-    """Return in what the machines of lanes differ, as far as it is known of all of them."""
+    """Return the known differences between the machines of lanes."""
     if len({snapshot.machine_key(lane) for lane in lanes}) < 2:
         return ()
     on_gpus = [lane for lane in lanes if lane.spec.kind == "gpu"]
@@ -234,11 +233,11 @@ class Scaling:
 
     @property
     def of_linear(self) -> float:
-        """What share of as many times the throughput as there are times the devices; 1 is linear."""
+        """The ratio of throughputs over the ratio of devices; 1 is linear."""
         return self.ratio.value * self.over / self.devices
 
     def text(self, interval: str) -> str:
-        """Write "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"; `interval` is the end of it."""
+        """Return "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"; `interval` is its end."""
         factor, _ = units.ratio_in(self.ratio.value, self.ratio.low, self.ratio.high)
         fewer = _COUNTS[self.over] if self.over < len(_COUNTS) else str(self.over)
         linear = units.percent(100 * self.of_linear)
@@ -246,12 +245,12 @@ class Scaling:
 
     @property
     def what(self) -> str:
-        """What the devices are called: logical ones of the CPU share its cores."""
+        """The title of the devices: logical devices of the CPU share its cores."""
         return "GPUs" if self.kind == "gpu" else "logical CPUs"
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ only in how many devices they have; () where they differ in more."""
+    """Return the scaling of lanes that differ only in the number of devices; () otherwise."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}
