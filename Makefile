@@ -13,13 +13,20 @@ OUT ?= accept-gpu
 WORKERS ?= 3
 # uv is used if it is there, otherwise pip; both install the versions of constraints.txt.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
-PIP := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile)
+PIP := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+# For `make run`: it imports a part of what is installed, and only that part is compiled.
+UNCOMPILED := $(if $(UV),,--no-compile)
+# For tests: many processes import the same modules, so they are compiled once.
+COMPILED := $(if $(UV),--compile-bytecode)
 # What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser, shells.
 DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
 # What uv writes after each package that every environment of pyproject.toml gets in the same version.
 EVERYWHERE := python_full_version < '3.14' and ((platform_machine == 'arm64' and sys_platform == 'darwin') or sys_platform == 'linux')
+
+# Without bytecode, TensorFlow takes twice as long to import, in each process of a test.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all test-slow test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck claims compared soak monkey oom accept-gpu docs picture constraints release example clean
@@ -31,12 +38,12 @@ run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-den
 	@$(BIN)/tfmon $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the tests; they train with real TensorFlow on the CPU.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-all: test test-slow test-ray test-pythons  ## Run all tests: those marked `slow`, of Ray and under the other Pythons, too.
 
 test-slow: $(VENV)/all.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m slow $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
@@ -140,15 +147,15 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e .
+	$(PIP) $(UNCOMPILED) -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e '.[dev]'
+	$(PIP) $(COMPILED) -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/run.stamp
 
 $(VENV)/all.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e '.[all]'
+	$(PIP) $(COMPILED) -c constraints.txt -e '.[all]'
 	@touch $@ $(VENV)/dev.stamp $(VENV)/run.stamp
 
 constraints: $(VENV)/all.stamp  ## Resolve the dependencies again, for every supported Python and platform.

@@ -37,12 +37,6 @@ STARTS_A_PROCESS = {
 }  # fmt: skip
 NEEDS_ONE = {"process", "tensorflow", "pty"}
 LOADS_TENSORFLOW = "tensorflow"
-LONGEST = (
-    "test_wheel.py", "scripts/test_same_training.py", "cli/test_sweep.py", "trainer/test_scenarios.py",
-    "trainer/test_replicas.py", "scripts/test_loops.py", "scripts/test_pipeline.py",
-)  # fmt: skip
-"""Files that take a minute or nearly so: a file is one worker's, so none of these may begin near the end."""
-SLOWEST_FIRST = ("tensorflow", "pty", "process")
 
 
 class Guard:
@@ -75,19 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "build_fake_nvml" in getattr(item, "fixturenames", ()):
             item.add_marker("process")
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        begin_with_the_slowest(items)
-
-
-def begin_with_the_slowest(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, so that no worker is left with one of them at the end."""
-    places: dict[Path, int] = {}
-    for item in items:
-        marks = [place for place, mark in enumerate(SLOWEST_FIRST) if item.get_closest_marker(mark)]
-        place = min(marks, default=len(SLOWEST_FIRST))
-        places[item.path] = min(place, places.get(item.path, place))
-    long = {Path(__file__).parent / name for name in LONGEST}
-    items.sort(key=lambda item: (item.path not in long, places[item.path]))
 
 
 @pytest.hookimpl(tryfirst=True)

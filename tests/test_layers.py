@@ -110,8 +110,12 @@ def part_of(names: list[str]) -> str:
     return inner if inner in ALLOWED else names[0] if names else ""
 
 
-def imports_in(source: str, module: Path) -> Iterator[Import]:
-    tree = ast.parse(source)
+@functools.cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(module.read_text("utf-8"))
+
+
+def imports_in(tree: ast.Module, module: Path) -> Iterator[Import]:
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     late = {id(inner) for function in functions for inner in ast.walk(function)}
     for node in ast.walk(tree):
@@ -140,13 +144,13 @@ def names_in(node: ast.AST) -> list[str]:
 
 @functools.cache
 def all_imports() -> list[Import]:
-    return [found for module in MODULES for found in imports_in(module.read_text("utf-8"), module)]
+    return [found for module in MODULES for found in imports_in(tree_of(module), module)]
 
 
 def test_the_reader_sees_every_form_of_import():
     early = "import a.b\nfrom tfmon import cli\nfrom tfmon.model.codec import x\n"
     source = early + "def f():\n    import c\n    importlib.import_module('d')\n"
-    found = [(one.name, one.late) for one in imports_in(source, PACKAGE / "x.py")]
+    found = [(one.name, one.late) for one in imports_in(ast.parse(source), PACKAGE / "x.py")]
     assert found == [("a", False), ("cli", False), ("model", False), ("c", True), ("d", True)]
 
 
@@ -191,7 +195,7 @@ def test_no_files_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {}
     for name, module in files.items():
         imported: set[str] = set()
-        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.ImportFrom):
                 inner = {f"{node.module}.{alias.name}" for alias in node.names} & files.keys()
                 imported |= inner or {str(node.module)}
@@ -207,7 +211,7 @@ def test_nothing_that_is_read_is_run():
     unpack = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
     found = [str(one) for one in all_imports() if one.name in unpack]
     for module in MODULES:
-        for node in ast.walk(ast.parse(module.read_text())):
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in run:
                 found.append(f"{module.relative_to(PACKAGE)}:{node.lineno} calls {node.func.id}")
     assert not found
@@ -217,7 +221,7 @@ def test_no_module_binds_a_constant_twice():
     """What is merged into one module may have the same name for two things."""
     twice = []
     for path in MODULES:
-        body = ast.parse(path.read_text("utf-8")).body
+        body = tree_of(path).body
         bound = [
             target.id
             for one in body

@@ -106,6 +106,7 @@ for _ in range(int(os.environ["STEPS"])):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(tmp_path):
     script, before = tmp_path / "train.py", tmp_path / "before.jsonl.gz"

@@ -50,6 +50,7 @@ class Own(Scenario):
 ONE = "tests/test_speed.py::test_speed"
 
 
+@pytest.mark.slow
 def test_the_fixture(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     tests = tmp_path / "tests"

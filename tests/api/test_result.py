@@ -109,6 +109,7 @@ def test_diff_takes_results_and_their_files(result, tmp_path):
         tfmon.diff("nothing", result)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_report_is_saved_in_the_working_directory(tmp_path, monkeypatch):
     pytest.importorskip("vl_convert")

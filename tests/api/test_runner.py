@@ -116,6 +116,7 @@ def test_a_viewer_knows_what_is_known_and_follows(run):
     assert len(viewer.session.snapshot().lanes[0].points) > 10
 
 
+@pytest.mark.slow
 def test_viewers_that_come_and_go_at_random_lose_no_event(run):
     chance, first, over = random.Random(1), run.watch(), threading.Event()
 

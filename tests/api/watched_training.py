@@ -17,7 +17,11 @@ import tensorflow as tf
 import tfmon
 
 rng = np.random.default_rng(0)
-x, y = rng.random((2_048, 16)).astype("float32"), rng.integers(0, 10, 2_048)
+x, y = rng.random((1_024, 16)).astype("float32"), rng.integers(0, 10, 1_024)
+
+
+LONGER = 10
+"""Epochs of a fit that takes long enough for a steady window."""
 
 
 def new_data() -> tf.data.Dataset:
@@ -37,7 +41,7 @@ def new_model() -> keras.Model:
     return model
 
 
-def fit(model: keras.Model, epochs: int = 6) -> list[float]:
+def fit(model: keras.Model, epochs: int = 2) -> list[float]:
     kept = keras.callbacks.LambdaCallback(on_epoch_end=lambda _epoch, _logs: None)
     return model.fit(
         new_data(), epochs=epochs, verbose=0, callbacks=[kept], validation_data=(x[:64], y[:64])
@@ -55,7 +59,7 @@ def new_step(model: keras.Model):
     return step
 
 
-def loop(step, epochs: int = 6) -> list[float]:
+def loop(step, epochs: int = 2) -> list[float]:
     data = new_data()
     return [float(step(features, labels)) for _ in range(epochs) for features, labels in data]
 
@@ -95,8 +99,8 @@ def main() -> None:
     for number in (1, 2):
         model, other = new_model(), new_model()
         with tfmon.watch(progress=False) as w:
-            losses = fit(model)
-        told[f"fit {number}"] = [losses == fit(other), digest(model) == digest(other), w.result.data]
+            losses = fit(model, LONGER)
+        told[f"fit {number}"] = [losses == fit(other, LONGER), digest(model) == digest(other), w.result.data]
     with tfmon.watch(progress=False) as w:
         hooked = callables()
         fit(model)  # by the train function of the block before

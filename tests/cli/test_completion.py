@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyte
 import pytest
+from support.slow import slow_except
 from support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ SHELLS = {
 
 
 @pytest.mark.pty
-@pytest.mark.parametrize("shell", list(SHELLS))
+@pytest.mark.parametrize("shell", slow_except("bash", SHELLS))
 def test_tab_in_a_real_shell(shell, tmp_path):
     pexpect = pytest.importorskip("pexpect")
     if shutil.which(shell) is None:

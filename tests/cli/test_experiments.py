@@ -25,6 +25,7 @@ def test_a_crossover_is_told_in_text_and_recorded(tfmon, scripted, tmp_path, mon
     assert end.experiment.over and end.experiment.values == (8, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monkeypatch):
     FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": "prefetch=auto:3", "STOPPED": "1e9"})
@@ -41,6 +42,7 @@ def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monke
     assert "gpu2/cpu" in told["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypatch):
     def interrupt(told: str) -> None:
@@ -79,6 +81,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, tmp_path, monkeypatch):
     monkeypatch.setenv("TFMON_GRACE", "2")  # TensorFlow may hang at the exit where Python makes the data

@@ -70,6 +70,7 @@ def test_what_cannot_be_gets_a_clear_line(tfmon, words, code, said):
     assert said in " ".join(done.err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_one_trace_that_was_kept_is_shown(tfmon, tmp_path):
     kept = tmp_path / "vm.xplane.pb"
@@ -81,6 +82,7 @@ def test_one_trace_that_was_kept_is_shown(tfmon, tmp_path):
     assert json.loads(tfmon("profile", str(kept), "--json").out)["steps"] == 14
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_two_lanes_are_compared_and_their_traces_again_later(tfmon, tmp_path):
     """A batch of 256 through one large layer takes longer than one of 16: its products explain it."""

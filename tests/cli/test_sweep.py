@@ -39,6 +39,7 @@ def test_the_best_is_found_and_told_as_json_and_the_rest_goes_on_without_measuri
     assert file.read_bytes() == before, "nothing was left to measure"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_goes_on(
     tfmon, scripted, tmp_path, monkeypatch
@@ -72,6 +73,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
     assert f"tfmon sweep --resume {tmp_path / 'night.sweep'} continues it" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many_are_refused(
     tfmon, scripted, tmp_path, monkeypatch
@@ -129,6 +131,7 @@ model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbos
 """
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_knobs_that_a_script_offers_are_swept(tfmon, tmp_path):
     script = tmp_path / "train.py"

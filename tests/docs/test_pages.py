@@ -162,6 +162,7 @@ def test_python_of_the_pages_compiles():
             compile(code, str(page), "exec")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_manual_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx")

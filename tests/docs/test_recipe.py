@@ -35,6 +35,7 @@ def step(name: str) -> str:
     return textwrap.dedent("\n".join(lines[:end]))
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_change_that_makes_a_package_slower_fails(tmp_path):
     for side, factor in (("base", "1"), ("head", "0.02")):

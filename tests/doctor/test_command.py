@@ -70,6 +70,7 @@ def test_wrong_python_and_help():
         assert code in text
 
 
+@pytest.mark.slow
 @pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_with_the_real_import(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.lanes import RacingGroup, group, patient
 from support.processes import gone, run_python
+from support.slow import slow_except
 from support.sweeps import SimulatedStation, planned
 from support.ui import Demo
 from support.waiting import HANGS_S, LOOK_S, PATIENCE_S, wait_for
@@ -288,7 +289,7 @@ async def test_the_screen_shows_the_reason(deadly):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", OF_A_CHILD)
+@pytest.mark.parametrize("name", slow_except("tfmon-build", OF_A_CHILD))
 def test_a_lane_of_a_scenario_fails_with_the_reason(name, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(DIES.format(root=str(ROOT), name=name))
     race = Race(ROOT / "scenarios" / "small_dense.py", environment={"PYTHONPATH": str(tmp_path)})

@@ -26,6 +26,7 @@ def race_through(faulty_group, fault: str) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
     told = []
     faulty_group.session.listen(lambda event: told.append(event) if hasattr(event, "problem") else None)

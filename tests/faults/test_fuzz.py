@@ -37,6 +37,7 @@ VALUES = {
     "KnobValue": KNOBS,
     "tuple[KnobValue, ...]": st.lists(KNOBS, max_size=3),
     "dict[str, str]": st.dictionaries(TEXT, TEXT, max_size=3),
+    "dict[str, Amount]": st.dictionaries(TEXT, INTS, max_size=3),
     "dict[str, float]": st.dictionaries(TEXT, FLOATS, max_size=3),
     "tuple[str, ...]": st.lists(TEXT, max_size=3),
     "dict[str, KnobValue]": st.dictionaries(TEXT, KNOBS, max_size=3),
@@ -91,7 +92,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(LINES)
 def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
     demo = Demo(mode="turns").go().race(2)

@@ -62,6 +62,7 @@ def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
     assert cpu["gpu_busy_pct"] is None and cpu["missing"]["gpu_busy_pct"] == "no GPU in this lane"
 
 
+@pytest.mark.slow
 def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(machine, tmp_path):
     lanes = ("race", "small-dense", "--lane", "gpu:0", "--lane", "gpu:all")
     recording = str(tmp_path / "one.jsonl")
@@ -97,6 +98,7 @@ def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
     screen.wait_for(lambda shown: all(words in shown for words in seen))
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_holds_up_neither_the_screen_nor_the_end(machine, screen):
     screen.wait_for(lambda shown: "87 % busy" in shown)
     machine.driver.play(TWO_GPUS + "hang DeviceGetUtilizationRates\nhang DeviceGetMemoryInfo_v2\n")

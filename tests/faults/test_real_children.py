@@ -11,7 +11,7 @@ from trainer.racing import Race
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import FAILED
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 SOURCE = '''
 """Goes wrong."""

@@ -82,6 +82,7 @@ def look_at_the_gpus(screen: Terminal, *words: str) -> None:
     screen.wait_for(racing)
 
 
+@pytest.mark.slow
 def test_a_lane_gets_the_idlest_gpu_and_the_verdict_tells_who_came_to_it_later(eight):
     with Stranger(eight, 1), run(eight, "--lane", "gpu:1", "--steps", "3000", "--json") as racing_:
         out, err = racing_.communicate(timeout=HANGS_S)

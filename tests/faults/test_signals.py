@@ -18,6 +18,7 @@ pytest.importorskip("pexpect")
 
 import pexpect
 import pyte
+from support.slow import slow_except
 from support.terminal import RESTORED, Terminal, gone, racing, terminal_environment
 from support.waiting import HANGS_S, wait_for
 
@@ -33,6 +34,7 @@ MODES = (("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?100
 """What a screen switches on or off, and what takes that back."""
 
 
+@pytest.mark.slow
 @pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
@@ -56,6 +58,7 @@ def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
         terminal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_sigterm_while_tensorflow_loads_ends_the_lanes_and_restores_the_terminal():
     terminal = Terminal(*RACE, PYTHONPATH=str(ROOT))
@@ -77,7 +80,7 @@ def test_a_closed_terminal_ends_the_program_and_its_lanes(start):
     wait_for(lambda: program.status() == psutil.STATUS_ZOMBIE, what="tfmon ends with its terminal")
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", slow_except(signal.SIGHUP, [signal.SIGHUP, signal.SIGKILL]))
 def test_no_lane_is_left_though_one_hangs(start, number):
     terminal = start(*RACE, FAULT="hangs_in_c", TFMON_TEST_STALL_S="1")
     terminal.wait_for(lambda text: "stalled 0:" in text)
@@ -111,6 +114,7 @@ def test_sigint_that_python_wraps_while_a_class_is_made_ends_it_the_same(monkeyp
         run()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_screen_comes_up_leaves_the_terminal_as_it_was():
     for after_s in (0.4, 0.9):
         terminal = Terminal(*RACE, "--no-record", PYTHONPATH=str(ROOT))
@@ -185,7 +189,7 @@ def shell():
         each.process.close(force=True)
 
 
-@pytest.mark.parametrize("stop", ["ctrl-z", "SIGSTOP"])
+@pytest.mark.parametrize("stop", slow_except("ctrl-z", ["ctrl-z", "SIGSTOP"]))
 def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, stop):
     bash = shell(*RACE)
     bash.process.expect_exact("steps/s")
@@ -213,7 +217,9 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
     assert bash.terminal_modes() == bash.modes
 
 
-@pytest.mark.parametrize("size", [(36, 120), (24, 80)], ids=["the same size", "resized meanwhile"])
+@pytest.mark.parametrize(
+    "size", slow_except((24, 80), [(36, 120), (24, 80)]), ids=["the same size", "resized meanwhile"]
+)
 def test_after_fg_the_whole_screen_is_painted_again(shell, size):
     bash = shell(*RACE)
     bash.process.expect_exact("steps/s")
@@ -240,6 +246,7 @@ def test_after_fg_the_whole_screen_is_painted_again(shell, size):
     bash.process.expect_exact("READY> ")
 
 
+@pytest.mark.slow
 def test_a_race_without_a_screen_stops_and_goes_on_too(shell):
     bash = shell(*RACE, "--headless", "--seconds", "3600")
     bash.process.expect(r"\d examples/s|\d ex")

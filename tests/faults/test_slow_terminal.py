@@ -45,6 +45,7 @@ def link(log: Path) -> Iterator[Link]:
     program.quit("\x03\x03")
 
 
+@pytest.mark.slow
 def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> None:
     link.bytes_per_s = 0
     for _ in range(PAINTS // 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.processes import gone
+from support.slow import slow_except
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes import children
@@ -13,7 +14,7 @@ from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process
 
-BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
+BOTH_MODES = pytest.mark.parametrize("mode", slow_except(CONCURRENT, [CONCURRENT, TURNS]))
 
 
 @BOTH_MODES
@@ -46,7 +47,9 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     assert faulty.totals.steps == sum(point.steps for point in faulty.points)
 
 
-@pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])
+@pytest.mark.parametrize(
+    ("fault", "mode"), [("hangs_for_ever", CONCURRENT), pytest.param("hangs_in_c", TURNS, marks=pytest.mark.slow)]
+)
 def test_it_tells_where_it_stands(faulty_group, fault, mode):
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
@@ -68,7 +71,10 @@ def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(
 
 @pytest.mark.parametrize(
     ("fault", "mode", "how"),
-    [("hangs_for_ever", CONCURRENT, "ended on request"), ("hangs_in_c", TURNS, "SIGKILL")],
+    [
+        ("hangs_for_ever", CONCURRENT, "ended on request"),
+        pytest.param("hangs_in_c", TURNS, "SIGKILL", marks=pytest.mark.slow),
+    ],
     ids=["heeds", "defies"],
 )
 def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, how, monkeypatch):

@@ -17,6 +17,7 @@ import pytest
 from support.hosts import FakeSsh
 from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
+from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.process
 Begin = Callable[..., Heard]
 
 
-@pytest.fixture(params=["here", "there"])
+@pytest.fixture(params=slow_except("here", ["here", "there"]))
 def begin(request, tmp_path, monkeypatch) -> Iterator[Begin]:
     """Start a child that says what is named."""
     if request.param == "here":

@@ -140,6 +140,7 @@ def test_stopping_leaves_none(begin):
     wait_for(lambda: gone(pid), what="the spare is gone")
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
     from tfmon.lanes.launch import BOOTSTRAP

@@ -137,7 +137,7 @@ runs_of = st.lists(
 
 
 @given(runs_of)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_the_shares_add_up_to_the_time_in_which_anything_ran(runs: list[OpRun]):
     shares = shared(runs, (0, 1000))
     ran = unite((max(0, run.start_ps), min(1000, run.end_ps)) for run in runs)

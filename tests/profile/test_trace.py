@@ -124,7 +124,7 @@ gpus = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(hosts, st.none() | gpus, st.booleans())
 def test_it_is_analysed_or_refused(host, gpu, on_gpu):
     trace = space(host, *([] if gpu is None else [gpu]))

@@ -158,7 +158,7 @@ def _look(path: Path) -> None:
     draw(analyse(end), Display(), 120, 36)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
     """Bytes are changed, lines dropped, doubled and moved."""
@@ -184,7 +184,7 @@ def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
     _try(write(tmp_path, *lines))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_figure_makes_more_than_a_clear_error(tmp_path, data):
     """Numbers are replaced by others that nobody can have measured."""

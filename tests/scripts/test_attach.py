@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import run_python
+from support.slow import slow_except
 from support.waiting import PATIENCE_S, wait_for
 
 pytest.importorskip("pexpect")
@@ -126,8 +127,8 @@ def plain(folder: Path) -> tuple[str, str]:
     return (folder / "plain" / "weights").read_text(), done.stdout
 
 
-@pytest.mark.parametrize("stage", [*STAGES, "tuning"])
-@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal"])
+@pytest.mark.parametrize("stage", slow_except("racing", [*STAGES, "tuning"]))
+@pytest.mark.parametrize("how", slow_except("SIGKILL", ["SIGHUP", "SIGKILL", "closed terminal"]))
 def test_the_script_ends_as_without_tfmon_whatever_ends_its_viewer(start, folder, how, stage):
     tuned = stage == "tuning"
     words = ("tune", "--in-place") if tuned else ("watch",)
@@ -158,6 +159,7 @@ def test_the_script_ends_as_without_tfmon_whatever_ends_its_viewer(start, folder
     assert [line.text for line in replayed.lanes[0].log if line.text in output.splitlines()] == output.splitlines()
 
 
+@pytest.mark.slow
 def test_attaching_and_detaching_at_random_loses_no_event(folder):
     detached = run_python("-m", "tfmon", "watch", "--detach", "--", sys.executable, "train.py")
     assert detached.returncode == 0, detached.stderr
@@ -209,6 +211,7 @@ def test_a_viewer_ends_with_a_terminal_though_nobody_sends_it_sighup(folder, sho
     terminal.close()
 
 
+@pytest.mark.slow
 def test_a_tuning_on_a_terminal_tells_its_result_there_and_ends_the_script(start, folder):
     terminal = start(
         "tune", "--in-place", "--", sys.executable, "-c", TRAINS.replace("range(600)", "range(10**9)")
@@ -232,6 +235,7 @@ def test_ctrl_c_ends_a_tuning_on_a_terminal_with_what_it_has(start, folder):
 SWEEP = ("sweep", "--over", "pause=0.003,0.004", "--slice", "0.2", "--limit", "4", "--all")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal"])
 def test_the_sweep_of_a_script_goes_on_whatever_ends_its_screen(start, folder, how):
     Path("loop.py").write_text(LOOP)
@@ -250,6 +254,7 @@ def test_the_sweep_of_a_script_goes_on_whatever_ends_its_screen(start, folder, h
     assert all(one.pairs for one in sweeps.read(Path(run.greeting.recording)).combinations)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_left_and_ended_from_anywhere_and_goes_on_from_its_file(start, folder):
     Path("loop.py").write_text(LOOP)
     begun = run_python("-m", "tfmon", *SWEEP, "--detach", "--", sys.executable, "loop.py")
@@ -277,6 +282,7 @@ def test_a_sweep_is_left_and_ended_from_anywhere_and_goes_on_from_its_file(start
     assert first.pairs[: len(before)] == before and second.pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGKILL", "closed terminal"])
 def test_the_sweep_of_a_scenario_ends_with_its_screen(start, folder, how):
     terminal = start("sweep", "small-dense", "--over", "batch_size=16,64")

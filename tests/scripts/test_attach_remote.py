@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import run_python
+from support.slow import slow_except
 from support.sshd import Sshd, needs_sshd, sshd
 from support.waiting import wait_for
 
@@ -60,6 +61,7 @@ def tfmon(here: Path, *words: object):
     return run_python("-m", "tfmon", *words, TFMON_RUNTIME=str(here))
 
 
+@pytest.mark.slow
 def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd):
     assert "no race was recorded on gpu2 yet, and none is under way" in tfmon(there, "runs", "gpu2").stdout
     assert run_python("-m", "tfmon", "watch", "--detach", "--", "python3", "train.py").returncode == 0
@@ -90,6 +92,7 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
     wait_for(lambda: not sshd.sessions(), what="the connection is closed")
 
 
+@pytest.mark.slow
 def test_what_is_over_there_is_listed_as_here_and_its_recording_is_copied_and_shown(there, sshd, tmp_path):
     store = Path(os.environ["TFMON_RECORDINGS"])
     store.mkdir(parents=True)
@@ -124,7 +127,7 @@ def test_what_is_over_there_is_listed_as_here_and_its_recording_is_copied_and_sh
     wait_for(lambda: not sshd.sessions(), what="the connection is closed")
 
 
-@pytest.mark.parametrize("how", ["d", "SIGKILL", "the run's process is killed"])
+@pytest.mark.parametrize("how", slow_except("d", ["d", "SIGKILL", "the run's process is killed"]))
 def test_what_ends_there_with_what(there, sshd, how):
     run_python("-m", "tfmon", "watch", "--detach", "--", "python3", "train.py")
     (run,) = sockets.under_way()

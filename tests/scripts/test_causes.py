@@ -46,6 +46,7 @@ def line_of(name: str, text: str) -> str:
     return f"{name}:{number} "
 
 
+@pytest.mark.slow
 def test_what_retraces_is_named_with_the_argument_that_changed():
     causes = causes_in("retracing.py")
     value, shape, new = causes["retrace_value"], causes["retrace_shape"], causes["retrace_object"]
@@ -70,6 +71,7 @@ def test_xla_that_compiles_without_a_trace_is_named_with_the_size():
     assert again["place"].startswith(line_of("xla_sizes.py", "def score"))
 
 
+@pytest.mark.slow
 def test_predict_between_the_steps_and_two_traces_are_no_retracing():
     lane = lane_of("predicting.py")
     assert lane["steps"] == 272 and "retracing" not in (lane["bottleneck"] or "")
@@ -79,6 +81,7 @@ def test_predict_between_the_steps_and_two_traces_are_no_retracing():
     assert causes["between_call"]["place"].startswith(line_of("predicting.py", "model.predict"))
 
 
+@pytest.mark.slow
 def test_slow_epochs_are_named():
     causes = causes_in("epochs.py", "first_epoch", "later_epochs")
     first, later = causes["epoch_first"], causes["epoch_later"]
@@ -88,6 +91,7 @@ def test_slow_epochs_are_named():
     assert later["place"].startswith(line_of("epochs.py", "train(rows_, target)"))
 
 
+@pytest.mark.slow
 def test_small_steps_and_calls_for_one_sample_are_named():
     causes = causes_in("epochs.py", "small_steps")
     small, one = causes["steps_small"], causes["one_sample"]
@@ -97,6 +101,7 @@ def test_small_steps_and_calls_for_one_sample_are_named():
     assert one["place"].startswith(line_of("epochs.py", "model.predict"))
 
 
+@pytest.mark.slow
 def test_pauses_between_epochs_are_named_by_what_fills_them():
     causes = causes_in("epochs.py", "pauses")
     assert "validation_freq" in causes["epoch_validation"]["code"][0]

@@ -12,7 +12,7 @@ from .test_keras import ALL_OF, counted, trained
 
 GUIDES, PUBLIC = (Path(__file__).parent / name for name in ("guides", "public"))
 OTHERS = ("custom_train_step", "gan_in_fit", "two_models")
-pytestmark = [pytest.mark.tensorflow]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
 TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation"}

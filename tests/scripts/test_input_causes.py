@@ -11,7 +11,7 @@ from support.waiting import HANGS_S
 
 from .test_causes import causes_in, line_of
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
 def test_what_makes_input_slow_is_named_with_its_line_and_what_to_write():

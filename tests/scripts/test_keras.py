@@ -171,6 +171,7 @@ def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     assert {"validation", "evaluate", "predict"} <= {event.doing for event in race.of(Progressed)}
 
 
+@pytest.mark.slow
 def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script):
     race = watch(script(ALL_OF), *shapes("gradient_tape", "several_outputs", "py_dataset"), batch_size=64)
     assert trained(race) == counted(race)
@@ -182,6 +183,7 @@ def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script
     assert any(window.input_ns > 0.4 * window.span_ns and window.call_ns < 0.6 * window.span_ns for window in slow)
 
 
+@pytest.mark.slow
 def test_several_steps_in_one_call_are_a_knob_and_train_the_same(watch, script):
     path = script(IN_ONE_CALL)
     race = watch(path, "0")

@@ -158,6 +158,7 @@ def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
     assert "no Python of it has loaded tfmon" in race.lane.trouble.hint
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_a_session_of_tensorflow_1_is_told_apart_from_an_optimizer_that_is_not_seen(watch, script):
     session = """

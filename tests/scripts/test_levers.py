@@ -65,6 +65,7 @@ def end(race) -> str:
     return next((line for line in race.lane.end.event.output_tail if line.startswith("told")), "")
 
 
+@pytest.mark.slow
 def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(watch, script):
     path = script(FIT)
     plain = watch(path)
@@ -84,14 +85,29 @@ def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(wa
     assert levers.items() <= asked.lane.settings.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "settings", "words"),
     [
-        (LOOP, {"xla": True}, "xla was requested, and the script compiles no model of Keras before it trains"),
-        (LOOP, {"allocator": "cuda_malloc_async"}, "allocator is for a lane with a GPU"),
-        (OWN_THREADS + LOOP, {"threads": 1}, "threads=1 is not in effect: the script sets it to 2 itself"),
+        pytest.param(
+            LOOP,
+            {"xla": True},
+            "xla was requested, and the script compiles no model of Keras before it trains",
+            id="no compile",
+        ),
+        pytest.param(
+            LOOP,
+            {"allocator": "cuda_malloc_async"},
+            "allocator is for a lane with a GPU",
+            id="no GPU",
+        ),
+        pytest.param(
+            OWN_THREADS + LOOP,
+            {"threads": 1},
+            "threads=1 is not in effect: the script sets it to 2 itself",
+            id="its own",
+        ),
     ],
-    ids=["no compile", "no GPU", "its own"],
 )
 def test_a_lever_that_is_not_in_effect_ends_the_lane_and_says_so(watch, script, text, settings, words):
     race = watch(script(text), **settings)

@@ -74,6 +74,7 @@ def figure(what: str, true: float | None, known: float | None, reasons: dict[str
     return "exact" if close else f"wrong: {known} of {true}"
 
 
+@pytest.mark.slow
 def test_each_figure_is_exact_or_unknown_and_most_are_exact():
     parts = range(PARTS if ALL else 1)
     drawn = [line for first in parts for line in lines_of("many_loops.py", first, PARTS, LOOPS)]

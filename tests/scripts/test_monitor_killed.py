@@ -80,8 +80,11 @@ PYTHON = (sys.executable, "train.py")
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(TRAINS, SHELL), (LOADS, PYTHON), (RESISTS + TRAINS, SHELL)],
-    ids=["below a shell", "loading", "ignoring signals below a shell"],
+    [
+        pytest.param(TRAINS, SHELL, id="below a shell", marks=pytest.mark.slow),
+        pytest.param(LOADS, PYTHON, id="loading", marks=pytest.mark.slow),
+        pytest.param(RESISTS + TRAINS, SHELL, id="ignoring signals below a shell"),
+    ],
 )
 def test_a_script_ends_with_its_monitor(watched, text, words):
     monitor, below = watched(text, *WATCH, *words)
@@ -107,6 +110,7 @@ def test_it_has_time_to_save_and_to_print_as_at_a_ctrl_c(watched, tmp_path, monk
     wait_for(lambda: saved.exists() and saved.read_text() == "all", what="it is saved")
 
 
+@pytest.mark.slow
 def test_no_guard_is_left_when_the_script_ends_by_itself(watched, tmp_path):
     text = TRAINS.replace("while True:", "while not os.path.exists('enough'):") + MORE
     monitor, below = watched(text, *WATCH, *PYTHON)

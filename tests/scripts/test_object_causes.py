@@ -16,6 +16,7 @@ class Held:
         self.more = [1.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeps", [True, False])
 def test_the_kind_that_grows_is_told_only_while_it_grows(monkeypatch, keeps):
     seen, watch, kept = Causes(), ObjectWatch(), []

@@ -12,7 +12,7 @@ from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.script_events import KnobOffered
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer, pytest.mark.slow]
 
 LOOP = """
 import itertools, os, sys, time

@@ -49,6 +49,7 @@ def race(run, tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return start
 
 
+@pytest.mark.slow
 def test_lanes_in_slices_train_every_step_and_the_replay_says_the_same(race, run, tmp_path):
     live = race(TRAINS, *LANES, "--record", "one.jsonl")
     assert live.returncode == 0, live.stderr

@@ -1,8 +1,8 @@
 """A script trains the same in a lane as alone: exit code, output, files and weights to the bit.
 
 Each case is drawn: oddities of a process, flags of its interpreter, and the shapes of training that it runs one
-after the other. `TFMON_SAME=100` draws that many cases, each time the same ones; `TFMON_SAME_SEED`
-others.
+after the other. `TFMON_SAME=100` draws that many cases, each time the same ones; `TFMON_SAME_SEED` draws
+others. `make test` runs the first one, with two shapes; `make test-all` runs the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .test_unnoticed import masked
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 SCRIPT = Path(odd_script.__file__)
-CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "5")), 7
+CASES, SHAPES_OF_A_CASE, SHAPES_OF_THE_FIRST = int(os.environ.get("TFMON_SAME", "5")), 7, 2
 SEED = os.environ.get("TFMON_SAME_SEED", "0")
 FLAGS = ("", "-X dev", "-W error::ResourceWarning", "-O", "-u", "-B", "-X importtime=0", "-m runpy")
 ENDS = ("", "exit-3", "exit-text", "exit-true", "raises", "interrupts", "aborts")
@@ -33,7 +33,7 @@ SETTINGS = {
 """Variables under which two plain runs are equal to the bit."""
 
 
-def drawn() -> list[tuple[str, str, str]]:
+def drawn() -> list[object]:
     """Return flags, oddities and shapes of each case; one after the other, so that none is left out for long."""
     draw = random.Random(SEED)
     oddities = [*odd_script.ODDITIES, *odd_script.AFTER_IMPORT, *odd_script.AT_THE_END]
@@ -47,10 +47,11 @@ def drawn() -> list[tuple[str, str, str]]:
         return list(dict.fromkeys(taken))
 
     return [
-        (
+        pytest.param(
             FLAGS[number % len(FLAGS)],
             ",".join([*more("oddity", 6), ENDS[number % len(ENDS)]]),
-            ",".join(more("shape", SHAPES_OF_A_CASE)),
+            ",".join(more("shape", SHAPES_OF_A_CASE if number else SHAPES_OF_THE_FIRST)),
+            marks=pytest.mark.slow if number else (),
         )
         for number in range(CASES)
     ]

@@ -37,6 +37,7 @@ def test_a_script_is_told_its_devices(device, kind, devices):
 
 
 @pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_a_strategy_of_a_script_trains_on_the_logical_devices_of_its_lane_and_is_counted(tmp_path):
     (tmp_path / "train.py").write_text(TRAINS)

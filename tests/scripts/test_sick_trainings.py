@@ -157,7 +157,9 @@ def flat(text: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", text).split())
 
 
-MARKS = {"retraces": pytest.mark.tensorflow}
+SLOW = ("slower", "input", "memory", "diverges")
+MARKS: dict[str, object] = {name: pytest.mark.slow for name in SLOW}
+MARKS["retraces"] = (pytest.mark.tensorflow, pytest.mark.slow)
 
 
 @pytest.mark.parametrize("sickness", [pytest.param(name, marks=MARKS.get(name, ())) for name in SICK])

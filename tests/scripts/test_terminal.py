@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import gone as ended
+from support.slow import slow_except
 from support.waiting import wait_for
 
 pytest.importorskip("pexpect")
@@ -55,7 +56,9 @@ def watched(tmp_path: Path, monkeypatch) -> Iterator[Callable[..., Terminal]]:
         terminal.close()
 
 
-@pytest.mark.parametrize("key", [*ASKS, None], ids=["quit", "Ctrl+C", "restart", "scenario", "double click"])
+@pytest.mark.parametrize(
+    "key", slow_except("q", [*ASKS, None]), ids=["quit", "Ctrl+C", "restart", "scenario", "double click"]
+)
 def test_a_key_that_would_end_it_asks_before(watched, key):
     terminal = watched("watch")
     column = terminal.wait_for(lambda shown: "q quit" in shown).splitlines()[-1].index("q quit") + 1
@@ -70,7 +73,7 @@ def test_a_key_that_would_end_it_asks_before(watched, key):
     assert Path("began").read_text() == "x"
 
 
-@pytest.mark.parametrize("key", ["q", "\x03"], ids=["quit", "Ctrl+C"])
+@pytest.mark.parametrize("key", slow_except("\x03", ["q", "\x03"]), ids=["quit", "Ctrl+C"])
 def test_the_second_time_it_ends_as_at_a_ctrl_c(watched, key):
     terminal = watched("watch")
     terminal.process.send(key)
@@ -80,8 +83,8 @@ def test_the_second_time_it_ends_as_at_a_ctrl_c(watched, key):
     assert Path("saved").read_text() == "saved"
 
 
-@pytest.mark.parametrize("lanes", [(), ("--lane", "cpu", "--lane", "cpu")], ids=["watch", "race"])
-@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal", "d"])
+@pytest.mark.parametrize("lanes", slow_except((), [(), ("--lane", "cpu", "--lane", "cpu")]), ids=["watch", "race"])
+@pytest.mark.parametrize("how", slow_except("closed terminal", ["SIGHUP", "SIGKILL", "closed terminal", "d"]))
 def test_it_trains_on_and_is_recorded_when_the_screen_is_gone(watched, how, lanes):
     terminal = watched(*(("race", "--in-place", *lanes) if lanes else ("watch",)))
     viewer = psutil.Process(terminal.process.pid)

@@ -84,6 +84,7 @@ model.fit(np.zeros((64, 4)), np.zeros((64, 1)), batch_size=8, epochs=4, verbose=
 """
 
 
+@pytest.mark.slow
 def test_the_iterator_of_an_epoch_is_freed_when_keras_lets_it_go(watch, script):
     path = script(ITERATORS)
     alone = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=HANGS_S, check=True)
@@ -107,6 +108,7 @@ def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script,
     assert race.lane.script.not_measured["steps"] == reason
 
 
+@pytest.mark.slow
 def test_parameter_servers_pull_and_train_as_without_tfmon(watch, script):
     servers = """
 import keras, os, tensorflow as tf
@@ -149,6 +151,7 @@ os._exit(0)
     assert race.lane.script.step.startswith("a thread of TensorFlow: "), "no line of the script is on its stack"
 
 
+@pytest.mark.slow
 def test_a_wait_that_cannot_be_measured_is_not_zero_but_has_a_reason(watch, script):
     fits = """
 import keras, numpy as np, tensorflow as tf

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import gone
+from support.slow import slow_except
 from support.sshd import Sshd, free_port, needs_sshd, sshd
 from support.waiting import HANGS_S, wait_for
 
@@ -145,7 +146,7 @@ ORDINARY = "ordinary"
 REFUSED = "refused"
 
 
-@pytest.fixture(params=["as it is", ORDINARY, REFUSED])
+@pytest.fixture(params=slow_except("as it is", ["as it is", ORDINARY, REFUSED]))
 def run(request, folder, tmp_path) -> Runner:
     """tfmon as this user, as an ordinary user, and where the system gives no namespaces."""
     store = tmp_path / "recordings"
@@ -204,7 +205,11 @@ def mounts(store: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("moment", ["A", "B/written/backup/epoch.txt", "A/written/log.csv"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("A", marks=pytest.mark.slow), "B/written/backup/epoch.txt",
+     pytest.param("A/written/log.csv", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, tmp_path, moment):
     run, before_mounts = Runner(folder, tmp_path / "recordings"), len(mounts(tmp_path))
     (folder / "train.py").write_text(RESTORES)
@@ -230,6 +235,7 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     assert not list(run.store.glob("*.files/ports")), "the ports of a killed race, too"
 
 
+@pytest.mark.slow
 @needs_sshd
 def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypatch):
     monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
@@ -328,6 +334,7 @@ def test_lanes_that_listen_on_one_port_have_each_its_own(folder, tmp_path):
     assert not list(run.store.glob("*.files/ports"))
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(folder, tmp_path):
     subprocess.run([sys.executable, "-c", KERAS], cwd=folder, check=True)

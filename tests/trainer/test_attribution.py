@@ -87,6 +87,7 @@ class TestComputingShare:
         matrix = tf.ones((300, 300))
         return tf.function(lambda batch: tf.reduce_sum(matrix @ (matrix * batch[0])))
 
+    @pytest.mark.slow
     def test_it_is_found_once_for_each_settings(
         self, running: Start, tf: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -107,6 +108,7 @@ class TestComputingShare:
         assert all(0 < window.computing_share <= 1 for window in loop.windows if not window.marks)
         assert sum(PROFILE in window.marks for window in loop.windows) == 1, "for 20, the first time"
 
+    @pytest.mark.slow
     def test_in_slices_it_is_found_where_a_slice_starts(self, running: Start, tf: Any) -> None:
         loop = running(self.computing(tf))
         loop.until_ready()

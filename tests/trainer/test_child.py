@@ -64,6 +64,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
     assert lane.lane.process.bad_lines == 0
 
 
+@pytest.mark.slow
 def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, tmp_path: Path) -> None:
     lane = race(SMALL_DENSE, environment={"TMPDIR": str(tmp_path)}, steps=100)
     lane.until_event(Window)  # TensorFlow wrote some when it traced the step

@@ -119,6 +119,7 @@ def test_of_the_caches_that_were_filled_only_the_latest_are_kept(tf: Any) -> Non
     assert [prepared(size) for size in (4, 1)] == [4, 4]
 
 
+@pytest.mark.slow
 def test_threads_limits_what_one_op_may_use() -> None:
     code = (
         "from tfmon.trainer import runtime; import tensorflow as tf; "

@@ -14,7 +14,7 @@ from tfmon.catalog import built_in_folder, read_scenario
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.lane_state import FAILED
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer, pytest.mark.slow]
 
 CHILD = Path(__file__).parent / "replicas_child.py"
 FOLDER = built_in_folder()

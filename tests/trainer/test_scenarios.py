@@ -26,6 +26,14 @@ SMALL = {
     "transformer": {"sequence_length": 8, "blocks": 1},
 }
 """Settings that make building quick and change nothing else."""
+SLOW = (
+    "resnet50",
+    "device-choice",
+    "transformer-128",
+    "transformer-256",
+    "sequential-rnn-loop",
+    "op-placement-free",
+)
 
 
 def lanes() -> list[Any]:
@@ -38,7 +46,8 @@ def lanes() -> list[Any]:
         for each in settings:
             each.pop("threads", None)
             found["-".join(map(str, (info.name, *each.values())))] = info, {**each, **SMALL.get(info.name, {})}
-    return [pytest.param(*each, id=name) for name, each in found.items()]
+    marks = {name: pytest.mark.slow for name in SLOW}
+    return [pytest.param(*each, id=name, marks=marks.get(name, ())) for name, each in found.items()]
 
 
 def train(info: ScenarioInfo, settings: dict[str, Any], steps: int = 3) -> list[Any]:

@@ -84,6 +84,7 @@ async def grows_no_more(pilot, look) -> None:
     await until(pilot, lambda: (kept_bytes() - least) / 2 < MOST_BYTES)
 
 
+@pytest.mark.slow
 async def test_pages_that_were_closed_leave_nothing():
     app = app_of(racing_demo(), runs=FakeRuns())
 

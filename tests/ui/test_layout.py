@@ -40,7 +40,7 @@ def assert_apart_and_inside(rects: list[Rect], width: int, height: int) -> None:
 
 
 @given(some.integers(1, 400), some.integers(1, 150), some.integers(0, 16), some.integers(0, 15))
-@settings(max_examples=500)
+@settings(max_examples=150)
 def test_the_parts_fill_the_screen_and_do_not_overlap(width, height, lanes, focused):
     focused = min(focused, max(0, lanes - 1))
     layout = arrange(width, height, lanes, focused)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.hosts import agents_code, all_gone, read_pids, start_all_kinds, start_monitor
 from support.processes import gone, suspended
+from support.slow import slow_except
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
@@ -41,7 +42,7 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     wait_for(lambda: child.process.ended and gone(child.pid), what="the child is gone")
 
 
-@pytest.mark.parametrize("dies", ["link", "client", "agent"])
+@pytest.mark.parametrize("dies", slow_except("client", ["link", "client", "agent"]))
 def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
     cut = ssh.folder / "cut"
     ssh.behave(cut=str(cut), notice="Authorised use only")
@@ -128,7 +129,7 @@ def test_a_lost_host_can_be_connected_again_and_its_readings_go_on(ssh):
     assert len(link.heard(HostConnected)) == 2, "it is connected"
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", slow_except(signal.SIGKILL, [signal.SIGKILL, signal.SIGTERM]))
 def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
     with start_monitor("kinds") as monitor:
         agent, *pids = read_pids(monitor)
@@ -136,6 +137,7 @@ def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
     wait_for(lambda: all(map(gone, [agent, *pids])), what="all are gone")
 
 
+@pytest.mark.slow
 def test_a_monitor_that_is_stopped_by_ctrl_z_loses_no_lane(ssh):
     """It stops for longer than the silence that an agent takes for a loss."""
     impatient = ssh.folder / "impatient"

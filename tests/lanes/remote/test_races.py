@@ -72,6 +72,7 @@ def race(run, tmp_path) -> Run:
     return start
 
 
+@pytest.mark.slow
 def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(race, run, tmp_path):
     live = race(TRAINS, "gpu2/cpu", "ahead/cpu")
     assert live.returncode == 0, live.stderr

@@ -19,7 +19,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.remote.host import Host
 
 __all__ = ["sshd"]
-pytestmark = [pytest.mark.process, needs_sshd]
+pytestmark = [pytest.mark.process, pytest.mark.slow, needs_sshd]
 
 
 @pytest.fixture
