@@ -1,1 +1,1 @@
-"""The door: options, plan, run and result of a race or a sweep, without a screen and on it."""
+"""Options, plan, run and result of a race or a sweep, with and without a screen."""

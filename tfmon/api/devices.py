@@ -1,4 +1,4 @@
-"""The devices of a lane: the GPUs that it names, or the idlest of its machine; and waiting until they are free."""
+"""The devices of a lane: its GPUs or the idlest of its machine, and waiting until they are free."""
 
 from __future__ import annotations
 
@@ -45,10 +45,7 @@ def _several(lane: str) -> bool:
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the GPUs that a lane can train on, and their required number; empty for a lane on the CPU.
-
-    Raises: DeviceAbsentError for a missing or split GPU; UsageError for an ambiguous UUID.
-    """
+    """Return the GPUs that a lane can train on, and their number (none for the CPU); raises as `instance_of`."""
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
@@ -93,7 +90,7 @@ def _listed(spec: LaneSpec, listing: GpuSearch) -> str:
 
 
 def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
-    """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance by as much of its UUID as is unique."""
+    """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance as the unique part of its UUID."""
     if gpus[0].part_of:
         return short_name(gpus[0], listing)
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
@@ -112,7 +109,7 @@ def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
 
 
 def short_name(instance: Gpu, listing: GpuSearch) -> str:
-    """Return as much of an instance's UUID as tells it from the others, 8 digits at least."""
+    """Return the unique start of an instance's UUID, at least 8 digits."""
     others = [one.uuid for one in listing.instances if one.uuid != instance.uuid]
     length = SHORT_INSTANCE
     while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
@@ -131,7 +128,7 @@ def listed(listing: GpuSearch, part_of: str = "") -> str:
 
 @dataclass
 class Idle:
-    """Chooses GPUs, for one run of tfmon: lanes of a later race get the same."""
+    """Chooses GPUs for one run of tfmon; lanes of a later race get the same."""
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
@@ -143,7 +140,7 @@ class Idle:
     """The GPUs of each host that was searched, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
-        """Return the lanes with the devices that they train on, each with its GPUs; raises as `candidates`."""
+        """Return the lanes with their devices and GPUs; raises as `candidates`."""
         result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, result, strict=True)]
         if self.wait_s is not None:
@@ -159,7 +156,7 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """Return as many GPUs as a lane needs, the idlest, and why; the first, without reason, if none is read."""
+        """Return the idlest GPUs for a lane, and the reason; the first without reason if none is readable."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
@@ -170,7 +167,7 @@ class Idle:
         return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
 
     def _wait(self, wanted: Sequence[Wanted], wait_s: float) -> None:
-        """Wait until every lane that is to train on GPUs finds as many that nobody uses."""
+        """Wait until every GPU lane has enough unused GPUs."""
         began_s = self.clock_s()
         try:
             while busy := self._busy(wanted):
@@ -187,7 +184,6 @@ class Idle:
             self.tell("")
 
     def _busy(self, wanted: Sequence[Wanted]) -> list[str]:
-        """Say who is on the GPUs that lanes wait for; nothing once they can begin."""
         seen: dict[str, list[GpuSample]] = {}
         for host in dict.fromkeys(host for host, *_ in wanted):
             every = dict.fromkeys(gpu for there, gpus, _ in wanted if there == host for gpu in gpus)
@@ -197,7 +193,7 @@ class Idle:
 
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
-    """Say why a lane cannot have so many free ones of these GPUs; nothing where it can. The idlest comes first."""
+    """Return why a lane cannot have enough free GPUs, or "". The idlest comes first."""
     places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
     free = {one.key for one in samples if one.key in places and is_free(one)}
     if len(free) >= count:

@@ -1,4 +1,4 @@
-"""When a race ends by itself, and the exit code that its end stands for."""
+"""The automatic end of a race, and its exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfmon.model.session import Session
 
 
 class Ending:
-    """Ends the race where `until_ci` or `fail_on` of its options says so. Thread: any."""
+    """Ends the race by `until_ci` or `fail_on` of its options. Thread: any."""
 
     def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
         """Follow a session from now on."""
@@ -32,7 +32,7 @@ class Ending:
 
     @property
     def unhealthy(self) -> str:
-        """The concern of `fail_on` that ended the race, or one that a lane has now; empty for none."""
+        """The concern of `fail_on` that ended the race, or that a lane has now; empty if there is none."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
         result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
@@ -40,7 +40,6 @@ class Ending:
         return next(texts, self._unhealthy)
 
     def _finish_when_narrow(self, event: Event) -> None:
-        """End the race once the interval of every ratio is as narrow as `until_ci` says."""
         if not isinstance(event, SliceEnded) or self._until_ci is None:
             return
         ranking = analyse(self._session.snapshot()).verdict.ranking
@@ -48,21 +47,20 @@ class Ending:
             self._lanes.finish()
 
     def _finish_when_unhealthy(self, event: Event) -> None:
-        """End the race once a lane has a concern of `fail_on`."""
         if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
             self._session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
             self._lanes.finish()
 
     def exit_code(self) -> int:
-        """Return the exit code by how the lanes ended."""
+        """Return the exit code for the ends of the lanes."""
         phases = [lane.phase for lane in self._session.snapshot().lanes]
         if ABSENT in phases:
             return EXIT_DEVICE_ABSENT
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of a race: of one lane with a user's command, that of the command."""
+        """Return the exit code of a race; for one lane with a user's command, that of the command."""
         lanes, ours = self._session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return EXIT_UNHEALTHY

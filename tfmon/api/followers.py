@@ -1,4 +1,4 @@
-"""Who watches a run that has a process of its own: each viewer gets what happens, and makes requests."""
+"""The viewers of a run in a separate process: each receives events and sends requests."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Followers:
                 one.take(event)
 
     def look_for_viewers(self) -> None:
-        """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
+        """Listen for viewers, and again after the socket was lost, as when the user's last session ends."""
         if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
             return
         try:
@@ -114,7 +114,7 @@ class Followers:
                 connection.close()
 
     def add(self, connection: socket.socket) -> _Follower:
-        """Greet one who connected."""
+        """Add a connected viewer."""
         with self.lock:
             recording, scenario = self.known.recording, self.known.race.scenario
         path = recording.path if recording is not None else ""
@@ -127,7 +127,6 @@ class Followers:
         return follower
 
     def _serve(self, follower: _Follower) -> None:
-        """Do what a viewer requests until it is gone."""
         with follower.connection, follower.connection.makefile("rb") as lines, contextlib.suppress(OSError):
             while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
                 try:
@@ -157,12 +156,12 @@ class Followers:
                 self._methods["controls.resume"](paused)
 
     def all_done(self) -> bool:
-        """Return whether the race is over, or could not begin, and nobody watches."""
+        """Return whether the race has ended or could not begin, and there are no viewers."""
         failed = isinstance(self._beginning, TfmonError)
         return not self._connected and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
-        """Tell all that the run has ended, and the result of a series, once what happened before is sent."""
+        """Send the earlier events, the end of the run and the result of a series to all viewers."""
         if self._listening is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
@@ -177,12 +176,12 @@ class Followers:
             one.drop()
 
     def begin(self, beginning: TfmonError | tuple[str, ...]) -> None:
-        """Set how the start went: the lines to show, or why there is no race."""
+        """Set the result of the start: lines to show, or why there is no race."""
         self._beginning = beginning
         self._began.set()
 
     def tell(self, text: str, besides: _Follower | None = None) -> None:
-        """Show a line to all viewers but one."""
+        """Show a line to all viewers except one."""
         with self.lock:
             for one in self._all:
                 if one is not besides:
@@ -243,7 +242,7 @@ def _words(call: ViewerCall) -> str:
 
 
 class _Follower:
-    """One viewer: what waits to be sent to it. Thread: `take` and `say` with the lock of all; `write` its own."""
+    """A viewer and its queue. Thread: `take` and `say` with the common lock; `write` its own."""
 
     def __init__(self, followers: Followers, connection: socket.socket) -> None:
         self.connection, self._followers = connection, followers
@@ -294,7 +293,6 @@ class _Follower:
         self._ready.set()
 
     def write(self) -> None:
-        """Send what waits, again and again."""
         with contextlib.suppress(OSError):
             while True:
                 if time.monotonic() - self.called_s > AFTER_KEY_S:

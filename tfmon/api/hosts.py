@@ -1,4 +1,4 @@
-"""The other machines of a race: connected at once, asked what they have, examined, and closed."""
+"""The other machines of a race: connections at the start, examination, and the end."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tfmon.reports.checks import to_text
 
 
 class Hosts:
-    """The connections of one run of tfmon. Thread: any; `connect` and `close` may block for seconds."""
+    """The connections of one run of tfmon. Thread: any; `connect` and `close` can block for seconds."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
-        """Connect to nothing yet; `connect` makes a connection that is opened later."""
+        """Start without connections; `connect` creates a connection that is opened later."""
         self._session = session
         self._connect = connect
         self._connections: dict[str, Connection] = {}
@@ -74,7 +74,7 @@ class Hosts:
         return self._searches[host]
 
     def look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
-        """Return one sample of each of these GPUs of a connected host; raises TfmonError where it is lost."""
+        """Return one sample of each of these GPUs of a connected host; raises TfmonError if it is lost."""
         result = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
         return read_look_answer(result, host)
 
@@ -83,26 +83,26 @@ class Hosts:
         return self._connections[host]
 
     def differing_files(self) -> tuple[str, ...]:
-        """Say which files of the command have another content on a host than here."""
+        """Return the files of the command that differ on a host."""
         differing = self._differing.items()
         return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
     def begin_readings(self, hosts: Sequence[str]) -> None:
-        """Have hosts that have lanes read themselves and these from now on; a host that is lost tells nothing."""
+        """Start readings of the GPUs on hosts with lanes; a lost host sends none."""
         for name in hosts:
             if name not in self._read:
                 self._read.add(name)
                 self._connections[name].begin_readings(self._searches[name].sampled)
 
     def close(self) -> None:
-        """End all agents and what they started, at the same time."""
+        """End all agents and their processes, at the same time."""
         connections = list(self._connections.values())
         if connections:
             with ThreadPoolExecutor(len(connections), thread_name_prefix="tfmon-close") as pool:
                 list(pool.map(Connection.close, connections))
 
     def _prepare(self, connection: Connection, info: ScenarioInfo) -> None:
-        """Connect to one host, and find out whether it can run the lanes of a race."""
+        """Connect to a host, and check whether it can run the lanes of a race."""
         connection.ensure()
         name = connection.host.name
         if name not in self._searches:
@@ -125,7 +125,7 @@ class Hosts:
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
-    """Return the folder, the program and the files of a command here, which a machine is asked for."""
+    """Return the folder, the program and the files of a command here, to check for on other machines."""
     program, *arguments = command
     files = [word for word in arguments if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}

@@ -1,4 +1,4 @@
-"""What is shown on the screen: runs the app, and ends every lane when the app leaves or a signal comes."""
+"""Runs the app on the screen, and ends every lane when the app closes or a signal arrives."""
 
 from __future__ import annotations
 
@@ -47,11 +47,8 @@ PATIENCE_S = 1.0
 def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: ScreenSettings) -> str:
     """Show a race until the user leaves; return why it was interrupted, or "".
 
-    Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
-
-    After a screen that failed, the race continues without one.
-
-    Thread: the main thread, for the signals.
+    Without a plan, the race is planned after the first paint, because a GPU's driver can take seconds. After a
+    failure of the screen, the race continues without it. Thread: the main thread, for the signals.
     """
     program.announce(info)
     first = not config_path().exists() and not library.runs()
@@ -126,7 +123,7 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
 
 
 def _source_of(session: Session, controls: Controls, experiments: Experiments) -> Source:
-    """Return a source of a race that runs, here or in another process."""
+    """Return a source of a running race, in this or another process."""
     return Source(
         session.snapshot,
         controls,
@@ -193,7 +190,7 @@ def _app(
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
-    """Return the app that shows a source as the settings say; its keys come from the terminal."""
+    """Return the app for a source with the settings; its keys come from the terminal."""
     if not os.isatty(0):
         terminal = os.open(os.ctermid(), os.O_RDWR)
         os.dup2(terminal, 0)
@@ -209,21 +206,21 @@ def _app(
 
 
 def screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    """Return the error to report for a screen that was left."""
+    """Return the error to report for a failed screen."""
     failed = TfmonError(f"the screen failed: {described(error)}", hint)
     failed.exit_code = EXIT_LANE_FAILED
     return failed
 
 
 def flush_input() -> None:
-    """Drop the keys that were meant for a screen that is gone, so that no shell takes them."""
+    """Discard keys that were typed for the closed screen, so that no shell receives them."""
     for fd in (0, 1, 2):  # standard input may be a pipe
         with contextlib.suppress(termios.error):
             termios.tcflush(fd, termios.TCIFLUSH)
 
 
 def leave_anyway(close: Callable[[], None]) -> None:
-    """End the lanes, then the process: the app may be blocked where it writes to a terminal that is gone."""
+    """End the lanes, then the process: the app can be blocked while it writes to a lost terminal."""
 
     def leave() -> NoReturn:
         close()
@@ -249,7 +246,7 @@ def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False
 
 
 def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
-    """Return a recording that is played as a source; stopping it closes the recording."""
+    """Return a playing recording as a source; stopping it closes the recording."""
     snapshot = player.session.snapshot
     return Source(
         snapshot,
@@ -264,7 +261,7 @@ def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
 
 
 def _table(snapshot: Snapshot) -> str:
-    """Return the result of a race. Writers of reports are loaded here: a screen starts without them."""
+    """Return the result of a race. Report writers are imported here, so that a screen starts faster."""
     from tfmon.reports.race import to_text
 
     return to_text(analyse(snapshot))
@@ -278,11 +275,11 @@ class RecordedRuns:
         return [run.info() for run in library.runs()]
 
     def delete(self, id: str) -> None:
-        """Delete a recording for good."""
+        """Delete a recording permanently."""
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Have a child at the lowest priority write a report of a recording or sweep here; return where it is."""
+        """Write a report of a recording or sweep here, in a child at the lowest priority; return its path."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
@@ -305,7 +302,7 @@ class RecordedRuns:
 
 
 def _path(id: str) -> Path:
-    """Return the recording of exactly that id; raises RecordingError for one that is gone."""
+    """Return the recording with exactly that id; raises RecordingError if it is gone."""
     for suffix in (library.PACKED, library.PLAIN):
         path = library.folder() / (id + suffix)
         if Path(id).name == id and path.is_file():

@@ -54,14 +54,14 @@ def _part(percent: Reading) -> Reading:
 
 
 class RaceCollector:
-    """Gives Prometheus' client the state of a race whenever it is asked for."""
+    """Provides Prometheus' client with the present state of a race."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._analysis: Analysis | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; its samples are those that are known."""
+        """Yield every metric with its known samples."""
         self._analysis = analyse(self._snapshot(), self._analysis)
         snapshot = self._analysis.snapshot
         yield from self._of_lanes(snapshot)

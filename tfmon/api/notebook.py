@@ -1,4 +1,4 @@
-"""A notebook as a script: its code cells in their order, without what only IPython can run."""
+"""Converts a notebook to a script with its code cells in order, without IPython-only code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = ("time", "capture", "tfmon")
 
 @dataclass(frozen=True, slots=True)
 class NotebookScript:
-    """The script that a notebook was made into."""
+    """The script of a notebook."""
 
     path: Path
     skipped: tuple[str, ...]
@@ -27,10 +27,8 @@ class NotebookScript:
 def notebook_script(notebook: Path) -> NotebookScript:
     """Write the code cells of a notebook as a script, which finds the modules beside the notebook.
 
-    A line of IPython whose result nothing uses is left out, and named. Line numbers are those of the script, which
-    names the cells.
-
-    Raises: UsageError where the notebook cannot be read, or needs IPython.
+    IPython lines without a used result are skipped and listed. Line numbers are those of the script, which has the
+    numbers of cells. Raises UsageError if the notebook is unreadable or needs IPython.
     """
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
@@ -50,7 +48,6 @@ def notebook_script(notebook: Path) -> NotebookScript:
 
 
 def _code_cells(notebook: Path) -> Iterator[str]:
-    """Yield the source of each code cell."""
     try:
         import nbformat
     except ImportError:
@@ -66,7 +63,7 @@ def _code_cells(notebook: Path) -> Iterator[str]:
 
 
 def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
-    """Return the Python of a cell, and the lines of IPython that it is without."""
+    """Return the Python of a cell, and the removed IPython lines."""
     try:
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
@@ -95,7 +92,7 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of the running IPython as it is typed: the magic, its line and its cell; empty for others."""
+    """Return a call of the running IPython as typed: the magic, its line and its cell; empty for other nodes."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
     given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]

@@ -1,4 +1,4 @@
-"""Tells the user when something happens to a race: runs a command of theirs, or has their terminal say it."""
+"""Notices about events of a race, by a command or the terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Act = Callable[["Notice"], object]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that happened to lanes or to a GPU."""
+    """An event of lanes or of a GPU."""
 
     kind: str
     """A concern of `--fail-on`, `failed`, `ended`, `regression` or `gpu`."""
@@ -53,7 +53,7 @@ class Notice:
     recording: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a command gets on its standard input, as JSON."""
+        """Return the JSON for a command's standard input."""
         return {
             "tfmon": __version__,
             "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -66,7 +66,7 @@ class Notice:
 
 
 def happening(snapshot: Snapshot) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each thing that holds now: its kind, its identity, the title of its lane or "", and a text."""
+    """Yield each present event: its kind, its identity, the title of its lane or "", and a text."""
     names = {concern: name for name, concern in FAIL_ON.items()}
     for lane in snapshot.lanes:
         if lane.phase in (FAILED, ABSENT):
@@ -84,16 +84,16 @@ def happening(snapshot: Snapshot) -> Iterator[tuple[str, str, str, str]]:
 
 
 class Baseline:
-    """A race that this one is held against while it runs. Thread: one."""
+    """A race for comparison while this race runs. Thread: one."""
 
     def __init__(self, figures: RaceFigures, limit: float, header: Callable[[], Header | None]) -> None:
-        """Take the figures to compare with, and the share of its speed that a lane may lose."""
+        """Start with the figures to compare with, and the share of its speed that a lane can lose."""
         self._figures, self._limit, self._header = figures, limit, header
         self._known: list[tuple[str, str, str, str]] = []
         self._due_s = 0.0
 
     def regressions(self, snapshot: Snapshot, *, at_the_end: bool) -> Sequence[tuple[str, str, str, str]]:
-        """Return the lanes that are slower, as `happening` does; looked at once in `COMPARED_EVERY_S`."""
+        """Return the slower lanes, as in `happening`, checked once in `COMPARED_EVERY_S`."""
         from tfmon.recordings.compare import compare  # late, as the next: few races need it
         from tfmon.recordings.figures import RaceFigures
         from tfmon.recordings.gate import SLOWER, judge
@@ -142,7 +142,7 @@ class Notifier:
         self._thread = start_thread("tfmon-notify", self._work, lambda reason: tell(f"--notify: {reason}"))
 
     def close(self) -> None:
-        """Send what has happened until now, and end."""
+        """Send the remaining notices, and end."""
         self._forget()
         self._due.put(False)
         self._thread.join(AT_THE_END_S)
@@ -165,7 +165,7 @@ class Notifier:
                     self._fails = True
 
     def _news(self, *, at_the_end: bool) -> Iterable[Notice]:
-        """Return a notice for each kind of which something new holds and that may be sent again."""
+        """Return a notice for each kind with a new event that is due."""
         snapshot = self._session.snapshot()
         now = list(happening(snapshot))
         if self._baseline is not None:
@@ -197,7 +197,7 @@ Ghostty and urxvt know OSC 777."""
 
 @contextlib.contextmanager
 def in_terminal(session: Session, how: str, write: Callable[[str], object]) -> Iterator[None]:
-    """Have a terminal tell what happens to a race, where `how` is one of `TERMINAL`."""
+    """Send a notice to the terminal; `how` is one of `TERMINAL`."""
     if how not in TERMINAL:
         yield
         return
@@ -209,7 +209,7 @@ def in_terminal(session: Session, how: str, write: Callable[[str], object]) -> I
 
 
 def sequence(how: str, notice: Notice) -> str:
-    """Return what makes a terminal ring, or show a notice on the desktop; tmux passes it on where it may."""
+    """Return the escape sequence of a bell or desktop notice, wrapped for tmux if necessary."""
     if how == BELL:
         return "\a"
     text = f"9;tfmon: {notice.text}" if how == OSC_9 else f"777;notify;tfmon;{notice.text.replace(';', ',')}"

@@ -1,6 +1,6 @@
-"""The options of a race and of a sweep, from what the command line or Python gave, and which exclude each other.
+"""The options of a race and of a sweep, from the command line or Python, and their mutual exclusions.
 
-Values follow `tfmon.api.rules`. Messages name flags; `rules.named_as_arguments` names arguments in their place.
+Values follow `tfmon.api.rules`. Messages contain flags; `rules.named_as_arguments` replaces them by arguments.
 """
 
 from __future__ import annotations
@@ -102,10 +102,7 @@ class SweepOptions:
 
 
 def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
-    """Return the scenario of the arguments or of a user's command, or else the default scenario.
-
-    Raises: UsageError if both or neither are present, or the scenario does not exist.
-    """
+    """Return the scenario of the arguments or of a user's command, or the default one; raises UsageError."""
     check_one(scenario, command, verb)
     if command:
         return command_scenario(tuple(command))
@@ -113,7 +110,7 @@ def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> S
 
 
 def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
-    """Raise UsageError where a scenario and a command are named, or none, unless it is to be raced."""
+    """Raise UsageError if there are both a scenario and a command, or neither, unless it is a race."""
     if command and scenario is not None:
         raise UsageError(f"{verb} a scenario, or a command of your own: not both", ALONE)
     if verb != "race" and not command and scenario is None:
@@ -121,7 +118,7 @@ def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
 
 
 def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> RaceOptions:  # noqa: ANN401
-    """Return the options of a race from what the caller gave, by the names of `tfmon.race`; raises UsageError."""
+    """Return the options of a race from the caller's arguments of `tfmon.race`; raises UsageError."""
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
     same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on", "metrics")
@@ -144,7 +141,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
 
 
 def _baseline(given: Mapping[str, Any], info: ScenarioInfo, notify: str) -> tuple[RaceFigures, float]:
-    """Return the race to be held against; raises TfmonError where there is none, or nobody is told."""
+    """Return the baseline race; raises TfmonError if there is none, or no receiver of the result."""
     from tfmon.api.notify import TERMINAL
     from tfmon.recordings.figures import read_race
     from tfmon.recordings.library import find
@@ -158,7 +155,7 @@ def _baseline(given: Mapping[str, Any], info: ScenarioInfo, notify: str) -> tupl
 
 
 def _of_every_race(given: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
-    """Return the options that races and those of a sweep share; what is set counts where it could be given."""
+    """Return the options common to races and sweeps; settings count for options that the caller omits."""
     result: dict[str, Any] = {
         "settings": given.get("settings") or (),
         "python": interpreter(given.get("python", ""), command),
@@ -190,7 +187,7 @@ def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
 
 
 def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
-    """Return the options of a race that nobody watches: it has an end, one interval, fresh processes if long."""
+    """Return the options of an unwatched race: with an end, one interval, and fresh processes if it is long."""
     endless = options.seconds is None and options.steps is None and options.until_ci is None
     seconds = HEADLESS_SECONDS if endless and not info.command else options.seconds
     long = options.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
@@ -199,7 +196,7 @@ def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
 
 
 def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Sequence[str]) -> SweepOptions:
-    """Return the options of a sweep from what the caller gave, named as in `tfmon.sweep`; raises UsageError."""
+    """Return the options of a sweep from the caller's arguments of `tfmon.sweep`; raises UsageError."""
     resume = given.get("resume")
     if resume is None:
         check_one(scenario, command, "sweep")
@@ -219,7 +216,7 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
 
 
 def find_python(text: str, option: str = "--python") -> Path:
-    """Return the interpreter that a path or a command names; raises UsageError where it cannot be run."""
+    """Return the interpreter at a path or of a command; raises UsageError if it cannot be run."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         has = "TensorFlow" if option == "--python" else "Ray"
@@ -229,10 +226,7 @@ def find_python(text: str, option: str = "--python") -> Path:
 
 
 def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: the argument, else the Python of a command, else this Python.
-
-    Args:
-        python: `None` for the setting, "" for none.
+    """Return the Python that trains: the argument (or, for `None`, the setting), a command's, or this one.
 
     Raises: UsageError if `python` cannot be run.
     """
@@ -243,7 +237,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
-    """Return the Ray cluster that options name, or None; raises UsageError where `python` cannot be run."""
+    """Return the Ray cluster of the options, or None; raises UsageError if `python` cannot be run."""
     if address is None and python is None and cpus in (None, 1.0):
         return None
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it

@@ -1,4 +1,4 @@
-"""From the options to a plan: which lanes race a scenario on this machine, and with which settings."""
+"""Converts options to a plan: the lanes of a race on this machine, and their settings."""
 
 from __future__ import annotations
 
@@ -49,20 +49,16 @@ def plan_race(
     connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
     idle: Idle | None = None,
 ) -> tuple[RacePlan, str]:
-    """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
+    """Return the plan, and why it has no GPU lane (empty if it has one, or the lanes are explicit).
 
     The default lanes are the CPU and the idlest GPU; without a GPU, the two sides of the scenario's contrast on
     the CPU.
 
-    Args:
-        search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
-        idle: Chooses the GPUs of lanes that name none; None for the first one.
+    Args:     search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
+    idle: Chooses the GPUs of lanes without explicit ones; `None` for the first GPU.
 
-    Raises:
-        GpusBusyError: no GPU became free for as long as the race was to wait.
-        UsageError: a lane, a knob or a value is not possible.
-        DeviceAbsentError: a lane names a GPU that is not there.
-        TfmonError: a host cannot be used.
+    Raises: GpusBusyError after the wait for a free GPU; UsageError for an invalid lane, knob or value;
+    DeviceAbsentError for a missing GPU; TfmonError for an unusable host.
     """
     try:
         if info.command:
@@ -145,7 +141,7 @@ def _interval_kind(race_options: RaceOptions) -> IntervalKind:
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
-    """Return the CPU and the GPU; without a GPU, the first contrast that sets none of the knobs `taken`."""
+    """Return the CPU and the GPU; without a GPU, the first contrast without the knobs `taken`."""
     if gpu:
         return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
@@ -161,10 +157,7 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 
 
 def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
-    """Return the spec of a lane of a user's script, whose knobs are not known before it runs.
-
-    Raises: KnobError for a missing Python, or a command without a Python to replace.
-    """
+    """Return the spec of a lane of a user's script, with unchecked knobs; raises KnobError for a bad Python."""
     device, *assignments = [part.strip() for part in text.split(",")]
     spec = parse_lane(device, ())
     settings = guess_settings([word for word in assignments if word])
@@ -177,7 +170,7 @@ def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for a number that no message can hold, and for a batch larger than the data."""
+    """Raise UsageError for a number too large for a message, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
@@ -210,7 +203,7 @@ def need_tensorflow(python: Path) -> None:
 
 
 def find_tensorflow() -> list[Path]:
-    """Return interpreters of other environments that have TensorFlow; the likeliest first, a few at most."""
+    """Return other environments' interpreters with TensorFlow, the likeliest first, a few at most."""
     result: dict[Path, Path] = {}
     for python in _candidates():
         prefix = python.parent.parent
@@ -220,7 +213,7 @@ def find_tensorflow() -> list[Path]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield interpreters: of the active environment, the folders above, the PATH, and below the home folder."""
+    """Yield interpreters: of the active environment, the parent folders, the PATH, and below the home folder."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.environ.get(variable):
             yield from _pythons(Path(os.environ[variable]))

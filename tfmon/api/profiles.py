@@ -1,4 +1,4 @@
-"""Profiles that were kept, to be compared: of recordings, and traces in folders; and two traces as one."""
+"""Stored profiles for comparison, of recordings and folders of traces; and merging of two traces."""
 
 from __future__ import annotations
 

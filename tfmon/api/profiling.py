@@ -1,4 +1,4 @@
-"""Profiles of the lanes of a race: of one, and of several in turns, so that they can be compared."""
+"""Profiles of the lanes of a race: of one, or of several alternately, for comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS, TIMES = 20, 3
 
 
 class Profiling:
-    """Has lanes profile some steps. Thread: any but that of the screen; each call takes seconds."""
+    """Profiles some steps of lanes. Thread: any but that of the screen; each call takes seconds."""
 
     def __init__(self, session: Session, lanes: LaneGroup) -> None:
         self._session = session
@@ -62,13 +62,13 @@ class Profiling:
                 self._lanes.set_exclusive("")
 
     def pair(self, first: str, second: str) -> str:
-        """Profile two lanes in turns, for the session; return ""; raises TfmonError where it cannot be done."""
+        """Profile two lanes in turns, for the session; return ""; raises TfmonError if that fails."""
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             self.in_turns([first, second], Path(folder))
         return ""
 
     def text(self, lane: str) -> str:
-        """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
+        """Profile a lane and return the report as text; raises TfmonError if that fails."""
         from tfmon.reports.profile import to_text  # late: few races need it
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:

@@ -1,4 +1,4 @@
-"""The parts of a running tfmon, wired together: session, lanes, experiments, probes and recorder."""
+"""Connects the parts of a running tfmon: session, lanes, experiments, probes and recorder."""
 
 from __future__ import annotations
 
@@ -59,13 +59,10 @@ SPARE_TAKES_BYTES = 2**30
 
 
 class Program:
-    """One run of tfmon, from the first race to the last.
-
-    Thread: `plan`, `begin` and `close` can block for seconds.
-    """
+    """One run of tfmon. Thread: `plan`, `begin` and `close` can block for seconds."""
 
     def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
-        """Wire all parts; `tell` takes a line for the user, None for: it is written to the terminal."""
+        """Connect all parts; `tell` displays a line, by default on the terminal."""
         self._options = race_options
         self._machine = read_machine()
         self._latest: RacePlan | None = None
@@ -108,7 +105,7 @@ class Program:
         )
 
     def announce(self, info: ScenarioInfo) -> None:
-        """Tell the session what will be raced, before its lanes are known."""
+        """Announce the race to the session, before its lanes are known."""
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
@@ -143,10 +140,7 @@ class Program:
         return plan
 
     def repeat(self) -> str:
-        """Return the command that repeats this race with the settings in effect; "" before it has lanes.
-
-        Raises: UsageError for a setting that no command line can express.
-        """
+        """Return the command that repeats this race with the settings in effect, or ""; raises UsageError."""
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan) -> None:
@@ -164,7 +158,7 @@ class Program:
             self._tick(probe)
 
     def requests(self) -> dict[str, Callable[..., object]]:
-        """Return what viewers may request, by name: of the controls, what does not end the run."""
+        """Return the viewers' possible requests by name: the controls that do not end the run."""
         parts = (("controls", Controls, self.lanes), ("experiments", Experiments, self.experiments))
         methods = {
             f"{part}.{name}": getattr(target, name)
@@ -190,7 +184,7 @@ class Program:
         return self.lanes.running.all_over
 
     def watch_gpus(self) -> str:
-        """Have all GPUs read from now on, hidden ones too; return why there are none, or ""; may take seconds."""
+        """Start reading all GPUs, also hidden ones; return why there are none, or ""; can take seconds."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -239,18 +233,18 @@ class Program:
 
     @property
     def header(self) -> Header | None:
-        """What is raced and under what circumstances, as it is recorded; None before it begins."""
+        """The race and its circumstances for the recording; `None` before it begins."""
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
     @property
     def trains_command(self) -> bool:
-        """Whether a user's own command trains, or is about to."""
+        """Whether a user's own command trains or will train."""
         plan, lanes = self._latest, self.session.snapshot().lanes
         return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 
     def _plan_next(self, scenario: str) -> RacePlan:
-        """Plan the default race of another scenario; the lanes of the command line are for the first one."""
+        """Plan the default race of another scenario; explicit lanes are only for the first one."""
         return self.plan(
             find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
         )

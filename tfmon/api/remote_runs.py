@@ -1,4 +1,4 @@
-"""The runs of another machine: listed, watched and fetched over ssh, or whatever reaches it for lanes."""
+"""The runs of another machine: listing, viewing and fetching over ssh, or another connection."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ EXIT_S = 5.0
 
 
 def copies() -> Path:
-    """Return the folder of the recordings that were copied from other machines; it may not exist yet."""
+    """Return the folder of copied recordings of other machines; it may not exist yet."""
     return library.folder().with_name("copies")
 
 
 class RemoteRuns:
-    """The runs of a host, and one connection there, over which one that is under way may be watched."""
+    """The runs of a host, and one connection for viewing a run."""
 
     def __init__(self, name: str) -> None:
-        """Connect to the host, and ask; raises TfmonError where it cannot be reached."""
+        """Connect to the host; raises TfmonError if that fails."""
         self.host = find_host(name)
         self.connection, theirs = socket.socketpair()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the connection
@@ -86,7 +86,7 @@ class RemoteRuns:
         return runs
 
     def connect(self, word: str) -> socket.socket | None:
-        """Return the connection to the run under way that a word names; None where there is none."""
+        """Return the connection to the run that a word identifies; `None` if there is none."""
         run = choose(self.runs, word)
         if run is None:
             return None
@@ -94,7 +94,7 @@ class RemoteRuns:
         return self.connection
 
     def recorded(self) -> list[RecordedRun]:
-        """Return the recordings there, the oldest first; raises TfmonError where the connection is lost."""
+        """Return the recordings there, oldest first; raises TfmonError if the connection is lost."""
         with self._answer(b"") as rows:
             return library.runs_of(
                 Outline(
@@ -110,7 +110,7 @@ class RemoteRuns:
             )
 
     def find(self, word: str) -> RecordedRun:
-        """Return the recording there that a word names; raises RecordingError for none."""
+        """Return the recording there that a word identifies; raises RecordingError if there is none."""
         known = self.recorded()
         path = library.choose(
             word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
@@ -118,7 +118,7 @@ class RemoteRuns:
         return next(run for run in known if run.path == path)
 
     def fetch(self, run: RecordedRun) -> Path:
-        """Return a copy of a recording; raises TfmonError where the connection is lost, or its folder is full."""
+        """Return a copy of a recording; raises TfmonError if the connection is lost, or its folder is full."""
         target = copies() / f"{self.host.name}-{run.path.name}"
         part = target.with_name(target.name + library.PART)
         if target.exists() and target.stat().st_size == run.size:  # what is over does not change
@@ -146,7 +146,7 @@ class RemoteRuns:
 
     @contextlib.contextmanager
     def _answer(self, request: bytes) -> Iterator[BinaryIO]:
-        """Request something and yield what is answered; raises TfmonError where that ends early or is not read."""
+        """Send a request and yield the answer; raises TfmonError if it is incomplete or invalid."""
         try:
             self.connection.sendall(request + b"\n")
             with self.connection.makefile("rb") as answer:
@@ -157,7 +157,7 @@ class RemoteRuns:
             raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
-        """Return the error to report where the connection to a run broke; None where the run has ended there."""
+        """Return the error for a broken connection to a run; `None` if the run has ended there."""
         code = self._exit_code()
         if code == 0:
             return None

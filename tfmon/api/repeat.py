@@ -1,4 +1,4 @@
-"""The command line that repeats a race: the same lanes, with the settings in effect now."""
+"""The command line that repeats a race with the settings now in effect."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command_line(
     until_ci: float | None = None,
     doing: Sequence[str] = (),
 ) -> str:
-    """Return the command that races the same with the settings in effect, or ""; raises UsageError."""
+    """Return the command that repeats the race with the settings in effect, or ""; raises UsageError."""
     race, lanes = snapshot.race, snapshot.lanes
     if not lanes or not race.scenario:
         return ""
@@ -99,7 +99,7 @@ def _of_plan(plan: RacePlan) -> list[str]:
 
 
 def _lanes(snapshot: Snapshot) -> list[str]:
-    """Return the options of the lanes: what they share once, and what differs with each lane."""
+    """Return the options of the lanes, common ones once."""
     defaults = {knob.name: knob.default for knob in snapshot.race.knobs}
     script = any(lane.script.command for lane in snapshot.lanes)
     every = [_settings(lane, defaults, script=script) for lane in snapshot.lanes]
@@ -121,7 +121,7 @@ def _lanes(snapshot: Snapshot) -> list[str]:
 
 
 def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: bool) -> dict[str, KnobValue]:
-    """Return the settings of a lane that can be set: of a script, those that it was given or offers."""
+    """Return the changeable settings of a lane; of a script, its explicit and offered ones."""
     known = {**lane.spec.settings, **lane.settings}
     if script:
         return {name: value for name, value in known.items() if name in defaults or name in lane.spec.settings}
@@ -133,5 +133,5 @@ def _same(one: KnobValue, other: KnobValue) -> bool:
 
 
 def _word(name: str, value: KnobValue) -> str:
-    """Write a setting so that it is read back as exactly the same value."""
+    """Format a setting without loss."""
     return f"{name}={exact(value)}"

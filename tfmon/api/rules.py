@@ -33,7 +33,7 @@ LONGEST_VALUE = 80
 
 
 class ValueRule(Kind):
-    """What a value may be: what reads it, and what reads text before that; both raise ValueError."""
+    """The allowed values: a reader of values, and one of text before it; both raise ValueError."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class ValueRule(Kind):
         in_text: str = "",
         optional: bool = True,
     ) -> None:
-        """Make a rule; `allowed` says what is, as a noun, `in_text` of a text, if written otherwise."""
+        """Create a rule; `allowed` is a noun for the allowed values, `in_text` for text, if different."""
         self.name, self.read, self.parse, self.optional = name, read, parse, optional
         self._allowed, self._in_text = allowed, in_text
 
     def allowed(self, *, in_text: bool = False) -> str:
-        """Return as a noun what is allowed, of a value or of the text that says it."""
+        """Return a noun for the allowed values, or for the allowed text."""
         text = self._allowed if isinstance(self._allowed, str) else self._allowed()
         return self._in_text or text if in_text else text
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the value that a text says, or raise click.BadParameter, which says what is allowed."""
+        """Parse text, or raise click.BadParameter with the allowed values."""
         try:
             return self.read(self.parse(value) if isinstance(value, str) else value)
         except ValueError:
@@ -69,7 +69,7 @@ def need(condition: object) -> None:
 
 
 def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule:
-    """Return the rule for numbers from `least`, or only those above it; whole ones where that is an int."""
+    """Return the rule for numbers from `least` or above it; for integers if `least` is one."""
     kind, whole = (int, numbers.Integral) if isinstance(least, int) else (float, numbers.Real)
 
     def read(value: Any) -> float:  # noqa: ANN401
@@ -84,7 +84,7 @@ def number(name: str, what: str, least: float, most: float = LARGEST, *, above: 
 
 
 def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
-    """Return the rule for shares of less than 1, written as percentages; `why` says why there is a least one."""
+    """Return the rule for shares below 1, written as percentages; `why` explains the least one."""
 
     def read(value: Any) -> float:  # noqa: ANN401
         need(not isinstance(value, bool))
@@ -104,7 +104,7 @@ def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
 
 
 def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule:
-    """Return the rule for the words of a list, which is made when a word must be checked."""
+    """Return the rule for the words of a list, which is created when a word must be checked."""
 
     def read(value: Any) -> str:  # noqa: ANN401
         need(isinstance(value, str) and value in names())
@@ -130,7 +130,7 @@ def yes_or_no(*, optional: bool = False) -> ValueRule:
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
-    """Return text that is not empty, also of a path of pathlib."""
+    """Return non-empty text, also of a pathlib path."""
     need(isinstance(value, str | os.PathLike))
     result = os.fspath(value)
     need(isinstance(result, str) and result)
@@ -138,24 +138,24 @@ def text_of(value: Any) -> str:  # noqa: ANN401
 
 
 def command_of(value: Any) -> str:  # noqa: ANN401
-    """Return a command of a shell; it may be empty."""
+    """Return a shell command; it may be empty."""
     need(isinstance(value, str))
     return str(value)
 
 
 def program_of(value: Any) -> str:  # noqa: ANN401
-    """Return a program as it is written, by its path or as the shell finds it; "" stays."""
+    """Return a program by its path or as found by the shell; "" stays."""
     need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
     return str(value)
 
 
 def file_or_bool(value: Any) -> bool | Path:  # noqa: ANN401
-    """Return whether there is a file, or which."""
+    """Return whether there is a file, or its path."""
     return value if isinstance(value, bool) else Path(text_of(value))
 
 
 def words(such_as: str, none: str = "") -> ValueRule:
-    """Return the rule for lists of text; `none` says what stands for an empty list where that is not allowed."""
+    """Return the rule for lists of text; `none` is the word for an empty list, if that is not allowed."""
 
     def read(value: Any) -> tuple[str, ...]:  # noqa: ANN401
         need(isinstance(value, Sequence) and not isinstance(value, str | bytes) and (value or not none))
@@ -170,7 +170,7 @@ def places_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return a dict of settings as the command line takes them, such as `prefetch=2`."""
+    """Return a dict of settings in the notation of the command line, such as `prefetch=2`."""
     need(isinstance(value, Mapping))
     result = {knob: plain(one) for knob, one in value.items()}
     need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in result.items()))
@@ -178,7 +178,7 @@ def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return a dict of the values of each knob as the command line takes them, such as `batch_size=32,128`."""
+    """Return a dict of the values of each knob in the notation of the command line: `batch_size=32,128`."""
     need(isinstance(value, Mapping))
     result = {}
     for knob, values in value.items():
@@ -195,7 +195,7 @@ def fail_on_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a number of NumPy as one of Python; anything else as it is."""
+    """Convert NumPy numbers to Python; return other values unchanged."""
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 
@@ -280,7 +280,7 @@ def flag(name: str) -> str:
 
 @contextlib.contextmanager
 def named_as_arguments() -> Iterator[None]:
-    """Name arguments in place of flags in the text of a TfmonError; `--gpus` is Docker's."""
+    """Replace flags by arguments in the text of a TfmonError; `--gpus` is Docker's."""
     names = {flag(name): name for name in SWEEP_RULES}
 
     def rename(text: str) -> str:

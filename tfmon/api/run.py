@@ -1,4 +1,4 @@
-"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller."""
+"""Start, waiting, progress and end of everything with lanes, for all callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 
 
 class AnyRun(ABC):
-    """What has lanes: a race, a series of measurements on its lanes, or a sweep."""
+    """Anything with lanes: a race, a series on its lanes, or a sweep."""
 
     beside = ""
     """Warning about another race that was running at the start."""
@@ -46,48 +46,48 @@ class AnyRun(ABC):
 
     @abstractmethod
     def join(self, timeout_s: float) -> bool:
-        """Wait until it is over, at most so long; return whether it is."""
+        """Wait for its end with a timeout; return whether it has ended."""
 
     @abstractmethod
     def line(self) -> str:
-        """Return how it goes, in a line."""
+        """Return the progress in a line."""
 
     @abstractmethod
     def close(self, reason: str = "") -> None:
-        """End the lanes and all that goes with them, for the reason why it is interrupted, if it is."""
+        """End the lanes and everything else, with the reason of an interruption, if any."""
 
     @property
     @abstractmethod
     def suspensions(self) -> Iterable[Suspender]:
-        """What suspends the lanes along with tfmon."""
+        """The objects that suspend the lanes along with tfmon."""
 
     def news(self) -> Iterable[str]:
         """Return the lines about events since the last call that stay in the output."""
         return ()
 
     def settle(self, *, interrupted: bool) -> None:  # noqa: B027 - many have nothing to keep
-        """Keep the result: it is over, or interrupted, and the lanes are still there."""
+        """Keep the result at the end or interruption, while the lanes still exist."""
 
     def ending(self) -> str:
-        """Return in one line the work that the end waits for; empty for none."""
+        """Return one line about the work that the end waits for, or ""."""
         return ""
 
     def end_now(self) -> None:  # noqa: B027
-        """Kill what is still waited for."""
+        """Kill the processes that the end still waits for."""
 
     def go_on_alone(self) -> bool:
-        """Let a user's command train on although the terminal is gone; return False where none trains."""
+        """Continue a user's command without its lost terminal; return False if there is none."""
         return False
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run, and return when it is over or to stop; `tell` gets a line a second; the caller closes it."""
+    """Begin a run and wait for its end or a stop; `tell` gets a line a second; the caller closes it."""
     run.begin()
     go_on(run, stopped, tell, say)
 
 
 def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
-    """Follow a run that has begun, and return when it is over or to stop; the caller closes it."""
+    """Wait for the end or stop of a started run; the caller closes it."""
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():
         if time.monotonic() >= due_s:
@@ -104,7 +104,7 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
 
 
 def say(line: str) -> None:
-    """Write a line to standard error, in place of the progress that is shown there."""
+    """Write a line to standard error, replacing the progress."""
     show_progress("")
     click.echo(f"tfmon: {line}", err=True)
 
@@ -121,10 +121,7 @@ def collect_rarely() -> None:
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until its end or a signal, and close it; return why it was interrupted, or "".
 
-    Args:
-        quiet: Whether the output is that of one command, which then also gets standard input unchanged.
-
-    Thread: the main thread, for the signals.
+    `quiet`: the output is that of one command, which gets standard input unchanged. Thread: the main thread.
     """
     script_input.pass_on(single=quiet)
     tell = show_progress if not quiet and sys.stderr.isatty() else None
@@ -136,10 +133,10 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
 
 
 class Interruption:
-    """Whether a signal that ends the program has come."""
+    """Whether a signal that ends the program has arrived."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, but at SIGHUP only where `hangup`, in a thread, does not return True."""
+        """Call `react` at each signal, but at SIGHUP only if `hangup`, in a thread, does not return True."""
         self.signal = ""
         """Name of the first signal; empty if there was none."""
         self.count = 0
@@ -147,7 +144,7 @@ class Interruption:
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Remember the signal if it is the first, and react to it."""
+        """Keep the first signal, and react to each."""
         end = partial(self.take, signal.Signals(number).name)
         if number != HANGUP:
             end()
@@ -159,19 +156,19 @@ class Interruption:
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
-        """End the run because of a signal; without one, because a viewer asks for it."""
+        """End the run because of a signal, or (without one) at a viewer's request."""
         self.signal = self.signal or name
         self.count += 1
         self._came.set()
         self._react()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait at most that long; return whether the run is to end."""
+        """Wait with a timeout; return whether the run must end."""
         return self._came.wait(timeout_s)
 
     @property
     def reason(self) -> str:
-        """Why the race is interrupted; empty while no signal has come."""
+        """The interruption's reason; empty before a signal."""
         return f"interrupted by {self.signal}" if self.signal else ""
 
 
@@ -183,14 +180,14 @@ def ended(
     *,
     quiet: bool = False,
 ) -> Iterator[Interruption]:
-    """Catch the signals that would end the program, and close a run at the end: the one way to quit.
+    """Catch the signals that would end the program, and close a run at the end: the only way to quit.
 
-    The first signal ends it, a second one ends at once what that waits for. A line on a terminal says what for.
+    The first signal ends the run, a second one ends immediately what that waits for, with a line on a terminal.
 
     Args:
-        leave: Has the screen leave, at the first signal; None without a screen. It has the lanes suspended along
+        leave: Closes the screen at the first signal; `None` without a screen. It suspends the lanes along
             with tfmon itself, and closes the run for the reason.
-        hangup: is called at SIGHUP, and returns whether the program goes on; None for: where a command trains on.
+        hangup: Called at SIGHUP; returns whether the program continues; `None`: if a command trains on.
 
     Thread: the main thread.
     """
@@ -225,7 +222,7 @@ def ended(
 
 @contextlib.contextmanager
 def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
-    """Call a function, in a thread, where the terminal is closed: only the leader of its session gets SIGHUP."""
+    """Call a function, in a thread, if the terminal is closed: only the leader of its session gets SIGHUP."""
     over, poll = threading.Event(), select.poll()
     for fd in (0, 1, 2):
         with contextlib.suppress(OSError):
@@ -246,7 +243,7 @@ def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
 
 
 def show_progress(text: str) -> None:
-    """Write one line over the one before, if stderr is a terminal; "" clears it."""
+    """Replace the previous line, if stderr is a terminal; "" clears it."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}"[:160])
         sys.stderr.flush()
@@ -254,7 +251,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function that shows a progress line each second, and clears it; None for no progress."""
+    """Return the function that displays a progress line each second, and clears it; `None` without progress."""
     if checked_progress(progress) is False:
         yield None
     elif callable(progress):
@@ -273,14 +270,14 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
 
 
 def checked_progress(progress: bool | Tell) -> bool | Tell:
-    """Return what a caller said of progress; raises UsageError for what it cannot be."""
+    """Return the caller's progress argument; raises UsageError if it is invalid."""
     if not isinstance(progress, bool) and not callable(progress):
         refuse("progress", progress, "it is True or False, or a function that takes each line")
     return progress
 
 
 def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
-    """Return the function that shows output below a cell; None outside of a notebook."""
+    """Return the function that displays output below a cell; `None` outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None
@@ -290,7 +287,7 @@ def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
 
 
 def tell_changes() -> Tell:
-    """Return the function that shows a line on a terminal; elsewhere it is written whenever it changes."""
+    """Return the function that displays a line on a terminal; otherwise it writes the line on each change."""
     last = [""]
 
     def tell(line: str) -> None:

@@ -44,15 +44,13 @@ def start(
     as_json: bool = False,
     detach: bool = False,
 ) -> socket.socket:
-    """Start a process that runs a race, a series on its lanes or a sweep; return its first viewer's connection.
+    """Start a process for a race, a series on its lanes or a sweep; return its first viewer's connection.
 
-    It ends by itself when the race or sweep is over and nobody watches any more, or when the series is over; a
-    user's command whose terminal was lost trains on then.
+    It ends after the race or sweep once there are no viewers, or with the series; a user's command without its
+    terminal continues.
 
-    Args:
-        info: What is raced; None for a sweep, whose options say it.
-        as_json: How the result of a series is written.
-        detach: Whether the sweep of a scenario goes on when its first viewer is lost.
+    Args:     info: The scenario; `None` for a sweep, whose options contain it.     as_json: Format of the result
+    of a series.     detach: Whether the sweep of a scenario continues without its first viewer.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
@@ -84,7 +82,7 @@ def _be_runner(first: socket.socket, work: Callable[[], int]) -> NoReturn:
 
 
 def _leave_terminal(kept: int) -> None:
-    """Close all that was inherited but one descriptor and piped input; what is printed goes into the log."""
+    """Close all inherited descriptors except one and piped input; output goes to the log."""
     with contextlib.suppress(FileNotFoundError):  # no /proc
         for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
             with contextlib.suppress(OSError):  # that of the list itself
@@ -123,7 +121,7 @@ def _run(
     as_json: bool,
     detach: bool,
 ) -> int:
-    """Run it until it is over and nobody watches, or until it is to end; return its exit code."""
+    """Run until the race has finished and no viewer is attached, or until a stop; return its exit code."""
     told: list[Callable[[str], None]] = []
     try:
         program, run = _wired(info, options, series, lambda line: told[0](line) if told else None)

@@ -44,7 +44,7 @@ NOT_ALLOWED = Missing("not allowed for this user")
 
 @dataclass(frozen=True, slots=True)
 class ProcessLook:
-    """What a process and all that it started did since the look before."""
+    """The activity of a process and its children since the previous look."""
 
     tree: TreeSample
     threads: int
@@ -57,7 +57,7 @@ class ProcessLook:
 
     @property
     def gpu_pct(self) -> Reading:
-        """The share of its GPUs' time, of the one that is used most: its own, else that of all programs."""
+        """The share of its GPUs' time, of the most used GPU: its own, or else that of all programs."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
         numbers = [one for one in shares if not isinstance(one, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
@@ -69,10 +69,10 @@ def _share(gpu: GpuSample, pids: tuple[int, ...]) -> Reading:
 
 
 class RunningProcess:
-    """A process that runs; `look` at it about once a second. Thread: one."""
+    """A running process; `look` at it about once a second. Thread: one."""
 
     def __init__(self, pid: int) -> None:
-        """Find it; raises UsageError where there is none that can be read."""
+        """Find it; raises UsageError if it is missing or unreadable."""
         psutil = need_psutil()
         self.pid = pid
         try:
@@ -131,7 +131,7 @@ class RunningProcess:
         return ProcessLook(trees[0], self._process.num_threads(), main, read, written, own, self._stack)
 
     def _main_s(self) -> float | None:
-        """Return the CPU time of the main thread; None where the system does not allow that."""
+        """Return the CPU time of the main thread; `None` if the system does not allow that."""
         threads = self._allowed(self._process.threads) or ()
         return next((one.user_time + one.system_time for one in threads if one.id == self.pid), None)
 
@@ -144,7 +144,7 @@ class RunningProcess:
             return None
 
     def lines(self) -> Iterator[str]:
-        """Yield what is known of it, as lines for a terminal."""
+        """Yield the facts as lines for a terminal."""
         last = self.looks[-1]
         since_s = time.time() - self._process.create_time()
         parts = f"{units.several(last.tree.processes, 'process')}, {units.several(last.threads, 'thread')}"
@@ -175,7 +175,7 @@ class RunningProcess:
 
 
 def supposed(looks: list[ProcessLook], cores: float) -> str:
-    """Say what most likely limits a training, and how sure that is without its steps."""
+    """Return the likely bottleneck of a training, and its certainty without steps."""
     gpus = [value for one in looks if (value := known(one.gpu_pct)) is not None]
     mains = [value for one in looks if (value := known(one.main_pct)) is not None]
     trees = [value for one in looks if (value := known(one.tree.cpu_pct)) is not None]
@@ -200,7 +200,7 @@ def supposed(looks: list[ProcessLook], cores: float) -> str:
 
 
 def stack_of(pid: int) -> str:
-    """Return where the main thread of a process is; empty without py-spy, or where it is not allowed to look."""
+    """Return the position of a process's main thread; empty without py-spy or its permission."""
     program = shutil.which("py-spy")
     if program is None:
         return ""

@@ -1,4 +1,4 @@
-"""What can be run: a race, a series of measurements on its lanes, a profile of one, or a sweep."""
+"""Everything that can run: a race, a series on its lanes, a profile, or a sweep."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> Rac
 
 @contextlib.contextmanager
 def connecting(lanes: Sequence[str]) -> Iterator[None]:
-    """Say on a terminal that the other machines of lanes are connected to."""
+    """Display that tfmon connects to the lanes' other machines."""
     hosts = list(
         dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
     )
@@ -65,13 +65,13 @@ def connecting(lanes: Sequence[str]) -> Iterator[None]:
 
 
 class RaceRun(AnyRun):
-    """A race, which is over when every lane has ended."""
+    """A race, until every lane has ended."""
 
     alone = False
     """Whether a user's command continues without its lost terminal."""
 
     def __init__(self, program: Program, plan: RacePlan | None = None, info: ScenarioInfo | None = None) -> None:
-        """Take the plan, or what is to be planned when it begins; neither where another one begins it."""
+        """Start with a plan, or what to plan at the beginning, or neither if another object begins it."""
         self.program = program
         self.plan = plan
         self._info = info
@@ -89,7 +89,7 @@ class RaceRun(AnyRun):
 
     @property
     def notes(self) -> Sequence[str]:
-        """How lanes differ besides what was asked for, and how they see the working folder."""
+        """Other differences between lanes, and their views of the working folder."""
         race = self._planned().race
         return *race.differs, *describe(race.views)
 
@@ -98,12 +98,12 @@ class RaceRun(AnyRun):
         return "", self.program.ending.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait that long; return whether it is over."""
+        """Wait with a timeout; return whether it has ended."""
         time.sleep(timeout_s)
         return self.program.lanes.running.all_over
 
     def line(self) -> str:
-        """Return how fast the lanes are, and how long it takes."""
+        """Return the speed of the lanes and the remaining time."""
         self._analysis = analyse(self.program.session.snapshot(), self._analysis)
         return f"{speeds(self._analysis.snapshot)}{_outlook(self._analysis)}"
 
@@ -112,7 +112,7 @@ class RaceRun(AnyRun):
         self.program.close(reason)
 
     def ending(self) -> str:
-        """Return which commands were asked to end, and how long they still have."""
+        """Return which commands were asked to end, with their remaining grace."""
         return ending_line(self.program.session.snapshot())
 
     def end_now(self) -> None:
@@ -121,11 +121,11 @@ class RaceRun(AnyRun):
 
     @property
     def suspensions(self) -> list[Suspender]:
-        """What suspends the lanes along with tfmon."""
+        """The objects that suspend the lanes along with tfmon."""
         return [self.program.lanes.running.suspension]
 
     def go_on_alone(self) -> bool:
-        """Let a user's command train on, paused or not, without a terminal; return False where none trains."""
+        """Continue a user's command, even a paused one, without a terminal; return False if there is none."""
         if not self.program.trains_command:
             return False
         self.alone = True
@@ -153,7 +153,7 @@ class SeriesRun(RaceRun):
         plan: RacePlan | None = None,
         info: ScenarioInfo | None = None,
     ) -> None:
-        """Take what returns the series for lanes; it raises TfmonError where that is not possible."""
+        """Start with the function that creates the series; it raises TfmonError if that is impossible."""
         super().__init__(program, plan, info)
         self._make = make
 
@@ -164,7 +164,7 @@ class SeriesRun(RaceRun):
         self.program.experiments.run(self._state)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait at most that long; return whether it is over."""
+        """Wait with a timeout; return whether it has ended."""
         return self.program.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
 
     def line(self) -> str:
@@ -172,7 +172,7 @@ class SeriesRun(RaceRun):
         return lane_series_progress(self.program.session.snapshot())
 
     def settle(self, *, interrupted: bool) -> None:
-        """Keep the result as it was before the lanes got back their settings: these begin another period."""
+        """Keep the result before the lanes get back their settings, which begins another period."""
         while not self.program.experiments.join(0):
             self.program.experiments.stop()
         snapshot, measured = self.program.session.snapshot(), self.program.experiments.measured
@@ -184,7 +184,7 @@ class SeriesRun(RaceRun):
         self.result = snapshot
 
     def close(self, reason: str = "") -> None:
-        """End the lanes; the recording is compressed then."""
+        """End the lanes; the recording is compressed."""
         super().close(reason)
         if hasattr(self, "result"):
             self.result = replace(self.result, recording=self.program.session.snapshot().recording)
@@ -202,7 +202,7 @@ class SeriesRun(RaceRun):
 
 
 class ProfileRun(RaceRun):
-    """A profile of the only lane of a race once it is steady, or several of each of two lanes."""
+    """A profile of the only lane of a race in steady state, or several of each of two lanes."""
 
     result: Profile | None = None
     """Profile of the only lane; `None` after a signal."""
@@ -212,12 +212,12 @@ class ProfileRun(RaceRun):
     def __init__(
         self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = TIMES
     ) -> None:
-        """Take what `Profiling.take` and `Profiling.in_turns` take."""
+        """Start with the arguments of `Profiling.take` and `Profiling.in_turns`."""
         super().__init__(program, plan)
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
     def join(self, timeout_s: float) -> bool:
-        """Wait that long; return whether the lanes have trained for a while; raises TfmonError if one ended."""
+        """Wait with a timeout; return whether the lanes are ready; raises TfmonError if one ended."""
         super().join(timeout_s)
         lanes = self.program.session.snapshot().lanes
         for lane in lanes:
@@ -229,7 +229,7 @@ class ProfileRun(RaceRun):
         return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
 
     def settle(self, *, interrupted: bool) -> None:
-        """Have the lanes profile some steps, unless a signal came."""
+        """Profile some steps of the lanes, unless there was a signal."""
         if interrupted:
             return
         names = [lane.spec.name for lane in self.program.session.snapshot().lanes]
@@ -241,7 +241,7 @@ class ProfileRun(RaceRun):
 
 
 class SweepRun(AnyRun):
-    """A sweep, which is over when each combination is settled."""
+    """A sweep, until each combination is settled."""
 
     def __init__(self, program: SweepProgram) -> None:
         self.program = program
@@ -253,17 +253,17 @@ class SweepRun(AnyRun):
         self.program.sweep.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait at most that long; return whether it is over."""
+        """Wait with a timeout; return whether it has ended."""
         return self.program.sweep.join(timeout_s)
 
     def line(self) -> str:
-        """Return how far it is, what is measured, and the best so far."""
+        """Return the progress and the best so far."""
         from tfmon.reports.series import progress_line
 
         return progress_line(self.program.sweep.ranking)
 
     def news(self) -> Iterator[str]:
-        """Yield which combinations are settled, what is lost, and whether the file can be written."""
+        """Yield settled combinations, losses, and errors of the file."""
         from tfmon.reports.series import happened
 
         before, self._known = self._known, self.program.sweep.ranking
@@ -279,12 +279,12 @@ class SweepRun(AnyRun):
 
     @property
     def suspensions(self) -> list[Suspender]:
-        """What suspends the lanes along with tfmon."""
+        """The objects that suspend the lanes along with tfmon."""
         return self.program.suspensions
 
     @property
     def notes(self) -> Sequence[str]:
-        """How the lanes see the working folder."""
+        """The lanes' views of the working folder."""
         return describe(self.program.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
@@ -302,7 +302,7 @@ class SweepRun(AnyRun):
 
 
 def pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes to a stream until nobody reads it."""
+    """Return a function that writes bytes to a stream until it is closed."""
     broken = False
 
     def write(chunk: bytes) -> None:
@@ -318,7 +318,7 @@ def pass_on(stream: TextIO) -> Callable[[bytes], None]:
 
 
 def _outlook(analysis: Analysis) -> str:
-    """Say how much longer the race lasts, and how much longer an answer takes; empty where neither is known."""
+    """Return the remaining time of the race and until an answer; empty if unknown."""
     race, parts = analysis.snapshot.race, []
     if race.seconds is not None and race.started_ns is not None:
         left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9
@@ -332,7 +332,7 @@ def _outlook(analysis: Analysis) -> str:
 
 
 def speeds(snapshot: Snapshot) -> str:
-    """Return how fast each lane is, or what it does."""
+    """Return the speed or activity of each lane."""
     parts = []
     for lane in snapshot.lanes:
         speed = lane.recent().examples_per_s

@@ -1,4 +1,4 @@
-"""The settings: what can be set, and the value in effect by flag, environment variable, file or default."""
+"""The settings: their definitions, and the value in effect by flag, environment variable, file or default."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _themes() -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Something that can be set."""
+    """A setting."""
 
     name: str
     """Key in the file; the environment variable is TFMON_ and the name in capitals."""
@@ -102,7 +102,7 @@ HOSTS = "hosts"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The value of a setting in effect, and where it comes from."""
+    """The value of a setting in effect, and its source."""
 
     value: Value
     source: Source
@@ -110,7 +110,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class ScreenSettings:
-    """How the screen looks, and what acts on it."""
+    """The appearance and behaviour of the screen."""
 
     theme: str
     charset: Charset | None
@@ -122,7 +122,7 @@ class ScreenSettings:
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
-    """Return the value in effect; `given` is what a flag says, or None; raises UsageError naming its source."""
+    """Return the value in effect; `given` is the flag's value or None; raises UsageError with its source."""
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
     try:
@@ -140,7 +140,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 def screen_settings(
     theme: str | None, mouse: bool | None, readonly: bool | None, notify: str | None = None
 ) -> ScreenSettings:
-    """Return how the screen is to be; the arguments are what flags say, or None; raises UsageError."""
+    """Return the screen's settings; the arguments are the flags' values or None; raises UsageError."""
     characters = str(resolve("characters").value)
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
@@ -152,10 +152,7 @@ def screen_settings(
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
-    """Return the connection to a host: from the settings file, else Ray by its name, else ssh.
-
-    Raises: UsageError for mistakes in the settings file; TfmonError if our own Ray cluster did not start.
-    """
+    """Return the connection to a host: of the settings file, Ray or ssh; raises UsageError or TfmonError."""
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
         from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
@@ -166,7 +163,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What the user's file says, and a line for every mistake in it."""
+    """The content of the user's file, and a line for every mistake."""
 
     path: Path
     exists: bool = False
@@ -176,7 +173,7 @@ class ConfigFile:
 
 
 def config_path() -> Path:
-    """Return where the file is, or would be."""
+    """Return the path of the file."""
     from platformdirs import user_config_path
 
     named = os.environ.get(FILE_VARIABLE, "")
@@ -184,7 +181,7 @@ def config_path() -> Path:
 
 
 def config_file() -> ConfigFile:
-    """Return the settings in the user's file; raises UsageError with a line for each mistake in it."""
+    """Return the settings in the user's file; raises UsageError with a line for each mistake."""
     result = read_file(config_path())
     if result.mistakes:
         raise UsageError("\ntfmon: ".join(result.mistakes), "tfmon config shows the settings, and their names")
@@ -193,7 +190,7 @@ def config_file() -> ConfigFile:
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
-    """Return the settings in a file and the mistakes in it; a missing file has none."""
+    """Return the settings in a file and its mistakes; empty for a missing file."""
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -236,7 +233,7 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
 
 
 def template() -> str:
-    """Return a settings file with every setting in comments, with its built-in value."""
+    """Return a settings file with every setting in comments, with its default."""
     lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
     for setting in SETTINGS:
         lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]

@@ -1,7 +1,7 @@
-"""How a viewer finds the process that runs a race, and the messages that both send through its Unix socket.
+"""Sockets between viewers and the process of a race, and their messages.
 
-A runner listens in a folder that only its user can enter, and checks whose process connects. Each message is a
-line of JSON: see `tfmon.model.codec`. A viewer gets what is known, then each event as it happens, as in a replay.
+A runner listens in a folder that only its user can enter, and checks the connecting process. Each message is a
+line of JSON: see `tfmon.model.codec`. A viewer gets a snapshot, then each event, as in a replay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Argument: TypeAlias = KnobValue | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerGreeting:
-    """The first message of a runner: which run it is."""
+    """The first message of a runner: its run."""
 
     schema: int = SCHEMA
     tfmon: str = __version__
@@ -58,14 +58,14 @@ class RunnerGreeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """A viewer wants to know what is known, and each event from then on."""
+    """A viewer requests a snapshot, and each event from then on."""
 
     terminal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewerCall:
-    """A viewer requests something of the run."""
+    """A request of a viewer."""
 
     number: int
     method: str
@@ -75,7 +75,7 @@ class ViewerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a call: a value, or the error."""
+    """The result of a call: a value, or the error."""
 
     number: int
     value: Argument = None
@@ -86,14 +86,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A line to show: what another viewer requested, or how the start goes."""
+    """A line to show: another viewer's request, or the progress of the start."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The last message of a runner: all lanes are gone, and the recording is closed."""
+    """The last message of a runner: all lanes have ended, and the recording is closed."""
 
     exit_code: int
     error: str = ""
@@ -107,7 +107,7 @@ FromViewer: TypeAlias = Follow | ViewerCall
 
 
 class LiveRun(NamedTuple):
-    """A run that is under way in a process of its own."""
+    """A run with its own process."""
 
     path: Path
     greeting: RunnerGreeting
@@ -116,7 +116,7 @@ class LiveRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a command calls it: the id of its recording, or the number of its process."""
+        """Its name in commands: the id of its recording, or the number of its process."""
         recording = Path(self.greeting.recording)
         folders = [library.folder().resolve(), sweeps.folder().resolve()]
         listed = bool(self.host) or recording.parent.resolve() in folders
@@ -124,18 +124,18 @@ class LiveRun(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name as `tfmon attach` takes it here: with the host."""
+        """The name for `tfmon attach` here: with the host."""
         return f"{self.host}/{self.name}" if self.host else self.name
 
     def is_named(self, word: str) -> bool:
-        """Return whether a word on the command line names it."""
+        """Return whether a word on the command line identifies it."""
         recording = self.greeting.recording
         same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
         return same or word == str(self.greeting.pid) or self.name.startswith(word)
 
 
 def folder(*, create: bool = False) -> Path:
-    """Return the folder of the sockets; it may not exist, unless it is created."""
+    """Return the folder of the sockets, created on request."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         path = Path(named)
@@ -173,7 +173,7 @@ def listen() -> socket.socket:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the process and the user at the other end, as the kernel tells; raises OSError."""
+    """Return the process and the user of the peer, from the kernel; raises OSError."""
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return pid, uid
@@ -183,7 +183,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def connect(path: Path) -> socket.socket:
-    """Return a connection to the runner behind a socket; raises OSError where nobody listens."""
+    """Return a connection to the runner behind a socket; raises OSError if there is none."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(ANSWER_S)
@@ -197,7 +197,7 @@ def connect(path: Path) -> socket.socket:
 
 
 def read_greeting(line: bytes) -> RunnerGreeting:
-    """Read the first message of a runner, of any schema; raises TfmonError where it says why no race begins."""
+    """Read the first message of a runner, of any schema; raises TfmonError with its reason for no race."""
     if not line:
         raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
     try:
@@ -216,7 +216,7 @@ def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> Tfmon
 
 
 def under_way() -> Iterator[LiveRun]:
-    """Yield the user's runs that have a runner, the oldest first; sockets of dead ones are deleted."""
+    """Yield the user's runs with a runner, oldest first; sockets of dead runners are deleted."""
     for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
         try:
             with connect(path) as connection, connection.makefile("rb") as lines:
@@ -235,12 +235,12 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def find(word: str) -> LiveRun | None:
-    """Return the run under way here that a word names; see `choose`."""
+    """Return the local run that a word identifies; see `choose`."""
     return choose(list(under_way()), word)
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
-    """Return the run with this id (or its start), process or recording; `last` is the newest; or `None`.
+    """Return the run with this id (or its start), process or recording, `last` the newest; or `None`.
 
     Raises: UsageError if several fit.
     """

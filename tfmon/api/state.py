@@ -1,4 +1,4 @@
-"""What outlives a race: the files of its lanes, how much equal processes differ; and which run is under way."""
+"""Persistent data of races: files of lanes, between-process variance; and the lock of the running race."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST = 300
 
 
 def state_folder() -> Path:
-    """Return the folder for what outlives a run of tfmon; it may not exist."""
+    """Return the folder for persistent data; it may not exist."""
     from platformdirs import user_state_path
 
     named = os.environ.get(FOLDER_VARIABLE)
@@ -52,12 +52,12 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return the between-process variance of a scenario on these machines; None where it is not known."""
+    """Return the between-process variance of a scenario on these machines; `None` if unknown."""
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
 def remember_lanes(raced: Snapshot) -> None:
-    """Remember for the next race of a scenario what fresh processes of this one told of equal ones."""
+    """Store the between-process variance of a race with fresh processes, for the next race."""
     if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
         return
     first, last = raced.lanes[0], raced.lanes[-1]
@@ -69,7 +69,7 @@ def remember_lanes(raced: Snapshot) -> None:
 
 
 def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], log_ratio: LogRatio) -> None:
-    """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
+    """Store the between-process variance from a comparison with fresh processes, unless it is too noisy."""
     between = log_ratio.between
     if between is None or between.learnt is None or log_ratio.center.error * math.sqrt(between.processes) > NOISY:
         return
@@ -77,7 +77,7 @@ def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[
 
 
 def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
-    """Add what a race told, where the file can be written; all together count for `MOST_DEGREES` at most."""
+    """Add a race's variance to the file, if writable; the total counts for at most `MOST_DEGREES`."""
     table, key = _read(), _key(machines, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
@@ -104,7 +104,7 @@ def _read_entry(value: object) -> BetweenProcesses | None:
 
 
 def _read() -> dict[str, Any]:
-    """Return the table; empty for a file that is missing or broken: no race depends on it."""
+    """Return the table; empty for a missing or broken file, because no race depends on it."""
     try:
         table = json.loads(path().read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -113,7 +113,7 @@ def _read() -> dict[str, Any]:
 
 
 def _write(table: Mapping[str, Any]) -> None:
-    """Replace the file as a whole, so that no reader sees half of it; where that is not possible, it stays."""
+    """Replace the file atomically; leave it if that is impossible."""
     with contextlib.suppress(OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
@@ -132,7 +132,7 @@ class Views:
     """
 
     def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
-        """Listen to a session; `connection` returns that to a host, `kept` says whether files are kept."""
+        """Listen to a session; `connection` returns that to a host, `kept` whether files are kept."""
         self._session, self._connection, self._kept = session, connection, kept
         self._found: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
@@ -140,7 +140,7 @@ class Views:
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
-        """Return a plan with the views of its lanes; `in_place` is None for: where there is one lane."""
+        """Return a plan with the views of its lanes; `in_place` None: for a single lane."""
         while len(self._races) > 1:
             self._settle_first()
         if not plan.command or (in_place is None and len(plan.lanes) < 2):
@@ -182,7 +182,7 @@ class Views:
         return settled
 
     def close(self) -> None:
-        """Settle what the lanes wrote; they have ended, and their hosts must still be known."""
+        """Settle the written files of ended lanes, whose hosts must still be known."""
         while self._races:
             views = self._settle_first()
             if views and not self._races:
@@ -214,7 +214,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beside() -> Iterator[str]:
-    """Have others see a race on a terminal; return what to say where another race is: neither waits."""
+    """Announce a race on a terminal to others; return the text about another race: neither waits."""
     with contextlib.ExitStack() as entered:
         with contextlib.ExitStack() as looked:
             other = _enter(looked)
@@ -227,7 +227,7 @@ def beside() -> Iterator[str]:
 
 
 def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
-    """Take both locks, to be given back with `entered`; where one is taken, return the process that has it."""
+    """Lock both files, to be released by `entered`; return the process that has a taken lock."""
     if not _IN_THIS_PROCESS.acquire(blocking=False):
         return " in this process"
     with contextlib.ExitStack() as mine:

@@ -1,4 +1,4 @@
-"""Wires a sweep: its plan, its places, its file, and the end of all of them."""
+"""Connects a sweep's plan, places and file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tfmon.recordings import sweeps
 
 
 class SweepProgram:
-    """One run of `tfmon sweep`. Thread: making it and `close` may block for seconds."""
+    """One run of `tfmon sweep`. Thread: its creation and `close` can block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
-        """Connect to all places, and create or read the file; nothing is measured yet. Raises TfmonError.
+        """Connect to the places, and create or read the file; a resumed sweep only takes its places.
 
-        A resumed sweep takes only the places from the options; others stay as before.
+        Raises: TfmonError if it cannot be swept.
         """
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
@@ -81,31 +81,31 @@ class SweepProgram:
 
     @property
     def title(self) -> str:
-        """What is swept."""
+        """The scenario or command."""
         return self._info.name
 
     @property
     def views(self) -> dict[str, View]:
-        """How the lanes of a user's command see the working folder, by host."""
+        """The views of the working folder for a user's lanes, by host."""
         return {host: view for station in self._stations for host, view in station.views.items()}
 
     @property
     def suspensions(self) -> list[Suspender]:
-        """What suspends the lanes along with tfmon."""
+        """The objects that suspend the lanes along with tfmon."""
         return [station.suspension for station in self._stations]
 
     @property
     def trains_command(self) -> bool:
-        """Whether it is the user's own command that is swept."""
+        """Whether it sweeps the user's command."""
         return bool(self._info.command)
 
     @property
     def all_over(self) -> bool:
-        """Whether nothing is measured any more."""
+        """Whether the measurement has ended."""
         return self.sweep.join(0)
 
     def publish(self) -> None:
-        """Have the session, and all who follow it, know how far the sweep is."""
+        """Publish the state of the sweep in the session, for its followers."""
         assert self.file is not None, "it is there once the places are"
         state, before, at_ns = self.sweep.state, self._published, time.monotonic_ns()
         if state is not before:
@@ -116,7 +116,7 @@ class SweepProgram:
             self.session.accept(RecordingChanged(at_ns=at_ns, recording=recording))
 
     def requests(self) -> dict[str, Callable[..., object]]:
-        """Return what viewers may request, by name."""
+        """Return the viewers' possible requests by name."""
         return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
 
     def _suspend(self) -> None:
@@ -230,7 +230,7 @@ def _name(info: ScenarioInfo) -> str:
 
 
 def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
-    """Return the scenario of a sweep that goes on; raises UsageError for another, or where it has changed."""
+    """Return the scenario of a resumed sweep; raises UsageError if it is another or has changed."""
     if plan.command:
         if scenario is not None or (command and command != plan.command):
             raise UsageError(f"this sweep is of another command: {plan.scenario}", "leave the command out")

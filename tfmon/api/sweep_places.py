@@ -1,4 +1,4 @@
-"""The places of a sweep: each has the lanes and probes of a race of its own."""
+"""The places of a sweep: each has lanes and probes like a race."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ AT_ONCE = 16
 
 
 class PlaceStation:
-    """One place: a program of its own, whose races are the visits. It is the sweep's `Station`."""
+    """One place with its own program, whose races are the visits. It is the sweep's `Station`."""
 
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
-        """Connect to the place, for `counts` of devices; raises TfmonError where it cannot be used."""
+        """Connect to the place, for `counts` of devices; raises TfmonError if it is unusable."""
         self._info = info
         self._options = race
         self._program = Program(race)
@@ -68,7 +68,7 @@ class PlaceStation:
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
 
     def _find(self, word: str) -> LaneSpec:
-        """Return a lane there on the fewest devices. The most are looked for first: Ray reserves so many."""
+        """Return a lane on the fewest devices. The largest number is searched first, to reserve it in Ray."""
         for count in sorted(self._counts, reverse=True)[:-1]:
             try:
                 self._planned(with_count(word, count))
@@ -83,7 +83,7 @@ class PlaceStation:
 
     @property
     def suspension(self) -> Suspender:
-        """What suspends its lanes along with tfmon."""
+        """The object that suspends its lanes along with tfmon."""
         return self._program.lanes.running.suspension
 
     def begin(self, settings: Settings) -> tuple[str, str]:
@@ -102,7 +102,7 @@ class PlaceStation:
         return first.spec.name, second.spec.name
 
     def end(self) -> None:
-        """End both lanes, and return when their processes are gone."""
+        """End both lanes, and return when their processes have ended."""
         if self._began:
             self._program.lanes.finish()
             deadline = time.monotonic() + END_S
@@ -153,7 +153,7 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
 
 
 def _check_disjoint(name: str, others: Sequence[str]) -> None:
-    """Raise UsageError if a word for Ray without a number stands for devices that another one stands for, too."""
+    """Raise UsageError if a word for Ray without a number overlaps with another word."""
     host, _, kind = name.rpartition("/")
     for other in others:
         other_host, _, other_kind = other.rpartition("/")
@@ -200,6 +200,6 @@ def open_stations(
 
 
 def close_all(stations: Sequence[PlaceStation]) -> None:
-    """Close stations, many at the same time: each may take seconds."""
+    """Close stations, many at the same time: each can take seconds."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
         list(pool.map(PlaceStation.close, stations))

@@ -1,4 +1,4 @@
-"""Measures the claims that scenarios carry, one race each."""
+"""Measures the claims of scenarios, one race each."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def verify_claims(
 
 
 def _length_s(left_s: float, races: int, start_s: float) -> float:
-    """Return how long a race may last, so that so many fit into the time that is left."""
+    """Return the possible length of a race, if this number of races must fit into the remaining time."""
     return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))
 
 
 def _verify(
     info: ScenarioInfo, claim: Claim, python: Path, seconds: float
 ) -> tuple[ClaimResult, float | None, str]:
-    """Return the result of one claim, how long it raced (None for not at all), and why that was interrupted."""
+    """Return the result of one claim, its race time (`None` without one), and why it was interrupted."""
 
     def untestable(reason: str) -> ClaimResult:
         return ClaimResult(info.name, claim, "not testable here", reason=reason)
@@ -116,7 +116,7 @@ def _verify(
 
 
 def _ratio(snapshot: Snapshot) -> Estimate | None:
-    """Return the ratio of the two lanes, with an interval that holds whenever the race ends within its length."""
+    """Return the ratio of the two lanes, with an interval that is valid at any end of the race."""
     first, second = snapshot.lanes
     looks = looks_of(snapshot.race, (first.slices, second.slices), over=False)
     return ratio(log_speeds(first.slices), log_speeds(second.slices), looks, snapshot.race.between)

@@ -1,4 +1,4 @@
-"""A viewer of a run that another process runs: a session fed by its events, and requests through its socket."""
+"""A viewer of a run in another process: a session with its events, and requests through its socket."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ANSWER_S = 5.0
 
 
 class Viewer(AnyRun):
-    """A run in another process, which goes on when the viewer leaves. Thread: any; `tell` is called in its own."""
+    """A run in another process, which continues without the viewer. Thread: any; `tell` is called in its own."""
 
     disturbs = False
 
@@ -63,11 +63,7 @@ class Viewer(AnyRun):
         meanwhile: Callable[[], object] = int,
         remote: RemoteRuns | None = None,
     ) -> None:
-        """Wait for the first snapshot, which takes tenths of a second after a day; `meanwhile` is called.
-
-        Raises: TfmonError if the runner has no race, has ended, or has another schema. `remote` is its host, if
-        any.
-        """
+        """Wait for the first snapshot (tenths of a second after a day) and call `meanwhile`; raises TfmonError."""
         connection.settimeout(None)
         self._connection, self._lines = connection, connection.makefile("rb")
         self._remote = remote
@@ -103,7 +99,7 @@ class Viewer(AnyRun):
         start_thread("tfmon-view", self._follow, self._lose)
 
     def _other(self) -> UsageError:
-        """Return why another version's run cannot be shown."""
+        """Return the error for a run of another version."""
         return UsageError(
             f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
             f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
@@ -117,7 +113,7 @@ class Viewer(AnyRun):
 
     @property
     def name(self) -> str:
-        """What a command calls the run; the number of its process while its recording has not begun."""
+        """The run's name in commands; the number of its process before its recording has begun."""
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
         host = self._remote.host.name if self._remote is not None else ""
@@ -153,7 +149,7 @@ class Viewer(AnyRun):
             self.session.accept(said)  # type: ignore[arg-type]
 
     def _with_own(self, sample: HostSample) -> HostSample:
-        """Return a sample in which what tfmon takes includes this process."""
+        """Return a sample whose figures for tfmon include this process."""
         (before_s, used_s), self._own = self._own, (time.monotonic(), time.process_time())
         if not isinstance(sample.monitor_cpu_pct, int | float):
             return sample
@@ -161,7 +157,7 @@ class Viewer(AnyRun):
         return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + own_pct)
 
     def _lose(self, reason: str) -> None:
-        """Give up: the runner has ended, or cannot be understood."""
+        """Stop: the runner has ended, or sent an invalid message."""
         self.died = self.ended is None and not self.left
         self.over.set()
         answer = Answer(number=0, error=reason or self.lost().message)
@@ -171,7 +167,7 @@ class Viewer(AnyRun):
             self.tell(reason or (self.lost().line if self.died else "the run has ended"))
 
     def lost(self) -> TfmonError:
-        """Return the error to report where the runner has ended without a word, or its host is lost."""
+        """Return the error for a runner that died, or whose host is lost."""
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
         failed = TfmonError(
@@ -182,12 +178,12 @@ class Viewer(AnyRun):
         return failed
 
     def _send(self, message: FromViewer) -> None:
-        """Send a message; each is sent at once, so that threads and signal handlers need no lock."""
+        """Send a message immediately, so that threads and signal handlers need no lock."""
         with contextlib.suppress(OSError):
             self._connection.sendall(codec.encode(message))
 
     def request(self, method: str, *arguments: Argument) -> None:
-        """Request something at once; events say what came of it."""
+        """Send a request; events report the result."""
         self._send(ViewerCall(number=next(self._numbers), method=method, arguments=arguments))
 
     def ask(
@@ -197,7 +193,7 @@ class Viewer(AnyRun):
         named: dict[str, Argument] | None = None,
         timeout_s: float | None = None,
     ) -> Any:  # noqa: ANN401 - as the method returns it
-        """Request something and return the answer; raises TfmonError with what was wrong."""
+        """Send a request and return the answer; raises TfmonError with its error."""
         number, waiting = next(self._numbers), queue.SimpleQueue[Answer]()
         self._answers[number] = waiting
         if self.over.is_set():
@@ -215,7 +211,7 @@ class Viewer(AnyRun):
 
     @property
     def controls(self) -> Controls:
-        """What sends requests to the lanes."""
+        """Sends requests to the lanes."""
         return cast(Controls, _Sender(self._control))
 
     def _control(self, name: str, *arguments: Argument) -> None:
@@ -224,7 +220,7 @@ class Viewer(AnyRun):
 
     @property
     def experiments(self) -> Experiments:
-        """What sends requests for measurements."""
+        """Sends requests for measurements."""
         return cast(Experiments, _Sender(self._experiment))
 
     def _experiment(self, name: str, *arguments: Argument, **named: Argument) -> object:
@@ -234,11 +230,11 @@ class Viewer(AnyRun):
             raise ExperimentError(error.message) from None
 
     def begin(self) -> None:
-        """Wait until the lanes are started; raises TfmonError where they cannot be."""
+        """Wait until the lanes are started; raises TfmonError if that fails."""
         self.ask("begun")
 
     def join(self, timeout_s: float) -> bool:
-        """Wait at most that long; return whether the runner has ended."""
+        """Wait with a timeout; return whether the runner has ended."""
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
@@ -246,21 +242,21 @@ class Viewer(AnyRun):
         return lane_series_progress(self.session.snapshot())
 
     def go_on_alone(self) -> NoReturn:
-        """End this process: its terminal is gone, and the run goes on."""
+        """End this process without its terminal; the run continues."""
         os._exit(EXIT_INTERRUPTED)
 
     def ending(self) -> str:
-        """Return which commands were asked to end, and how long they still have."""
+        """Return which commands were asked to end, with their remaining grace."""
         return ending_line(self.session.snapshot())
 
     def request_end(self, name: str = "") -> None:
-        """Request the end of the run, because of a signal if one is named."""
+        """Request the end of the run, with a signal's name if there was one."""
         if not self._ending:
             self._ending = True
             self.request("end", name)
 
     def end(self, name: str = "") -> None:
-        """End the run; return when all of it is gone and recorded."""
+        """End the run; return when everything has ended and is recorded."""
         self.request_end(name)
         self.over.wait()
 
@@ -269,14 +265,14 @@ class Viewer(AnyRun):
         self.request("end_now")
 
     def leave(self) -> None:
-        """Watch no longer; the run goes on."""
+        """Stop viewing; the run continues."""
         self.left = True
         self.request("leave")
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self, reason: str = "") -> None:
-        """Leave, or wait for the end of a run that is to end, for a reason such as "interrupted by SIGTERM"."""
+        """Leave, or wait for the requested end of a run, for a reason such as "interrupted by SIGTERM"."""
         if self._ending or reason:
             self.end(reason.rpartition(" ")[2])
         else:
@@ -284,11 +280,11 @@ class Viewer(AnyRun):
 
     @property
     def suspensions(self) -> list[Suspender]:
-        """What suspends the lanes along with this process."""
+        """The objects that suspend the lanes along with this process."""
         return [Suspender(lambda: [self], lambda *_: None, print)]
 
     def suspend_with_monitor(self) -> None:
-        """Have the lanes suspended for as long as this process is stopped. Thread: also a signal's handler."""
+        """Suspend the lanes while this process is stopped. Thread: also a signal's handler."""
         self.request("suspend")
 
     def continue_with_monitor(self) -> None:
@@ -297,7 +293,7 @@ class Viewer(AnyRun):
 
 
 class _Sender:
-    """Has each method of a protocol sent. Its signatures are those of the protocol, to which it is cast."""
+    """Sends each method of a protocol, to which it is cast."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
         self._send = send

@@ -65,7 +65,7 @@ Show: TypeAlias = Callable[[Analysis, bool], object]
 
 
 class Watch:
-    """What is seen of the training in a `with` block. Thread: that of the block; `result` any."""
+    """The training in a `with` block. Thread: that of the block; `result` any."""
 
     _pipes: ClassVar[str] = ""
 
@@ -79,7 +79,7 @@ class Watch:
 
     @property
     def result(self) -> LaneResult:
-        """What was measured, so far or in all; of the last block where there were several."""
+        """The result so far or at the end, of the latest block."""
         return result_of(self._look()).lanes[0]
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ class Watch:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Leave the process as it was, and show what came of it; an error of the block goes on."""
+        """Restore the process, and show the result; an error of the block propagates."""
         try:
             self._undo.close()
         except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
@@ -149,7 +149,6 @@ class Watch:
         self._show_now(over=True)
 
     def _begin(self, spec: LaneSpec) -> None:
-        """Begin a session with one lane."""
         (spec,) = name_lanes([spec])
         self._lane = spec.name
         name, pid = Path(sys.argv[0]).name or "python", os.getpid()
@@ -158,7 +157,7 @@ class Watch:
         self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 
     def _follow(self, fd: int) -> None:
-        """Read what the hooks say, and show it, until the block is over; close this end of both pipes."""
+        """Read and show the hooks' events until the end of the block; close this end of both pipes."""
         lines, due_s, over = MetricLines("", self._take), time.monotonic(), False
         with os.fdopen(fd, "rb", 0) as metrics, self._requests, selectors.DefaultSelector() as selector:
             selector.register(metrics, selectors.EVENT_READ)
@@ -173,7 +172,7 @@ class Watch:
                     due_s = time.monotonic() + EVERY_S
 
     def _take(self, event: Event) -> None:
-        """Take an event of the lane, which trains as soon as it is ready."""
+        """Accept an event of the lane, which trains as soon as it is ready."""
         if isinstance(event, Hello):
             self._hello = event
         if isinstance(event, LibrariesLoaded) and event.device_name:
@@ -184,7 +183,7 @@ class Watch:
             self._requests.send(encode_message(Run()))
 
     def _use_gpus(self, event: LibrariesLoaded) -> None:
-        """Begin again with a lane on the GPUs that the hooks have found, and read these."""
+        """Restart with a lane on the GPUs of the hooks, and read these."""
         search = find_gpus()
         gpus = [gpu for gpu in search.usable if gpu.uuid in event.gpu_uuids] or search.usable[:1]
         self._session.set_machine(with_devices(self._session.snapshot().machine, search, None))
@@ -208,7 +207,7 @@ class Watch:
         self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=reason))
 
     def _show_now(self, *, over: bool = False) -> None:
-        """Show how it goes; where that fails, no more."""
+        """Show the progress; after an error not again."""
         try:
             self._show(self._look(), over)
         except Exception:  # noqa: BLE001 - the training must go on, and its figures are in `result`
@@ -235,7 +234,7 @@ def watch(*, progress: bool | Tell = True) -> Watch:
 
 
 def line(analysis: Analysis) -> str:
-    """Return how far the training is, how fast, and what limits it."""
+    """Return the training's progress, speed and bottleneck."""
     lane, parts = analysis.lanes[0], []
     if (progress := lane.lane.script.progress) is not None and progress.epoch:
         parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
@@ -254,7 +253,7 @@ def _nothing(_analysis: Analysis, _over: bool) -> None:
 
 
 def _show_for(progress: bool | Tell) -> Show:
-    """Return what shows the figures: a panel below the cell of a notebook, or the last line of a terminal."""
+    """Return the display of figures: a panel below a notebook's cell, or the last line of a terminal."""
     if callable(progress):
         return lambda analysis, over: progress(line(analysis))
     display = notebook_display() if progress else None
@@ -274,10 +273,10 @@ def _show_on_terminal(analysis: Analysis, over: bool) -> None:
 
 
 def add_magic(shell: Any) -> None:  # noqa: ANN401 - IPython need not be there
-    """Add the cell magic `%%tfmon` to an IPython."""
+    """Add the cell magic `%%tfmon` to IPython."""
 
     def run(name: str, cell: str) -> Any:  # noqa: ANN401 - whatever the cell's last line is
-        """Watch what a cell trains; `%%tfmon NAME` keeps what is seen under that name."""
+        """Watch a cell's training; `%%tfmon NAME` stores the result under that name."""
         from IPython.core.error import UsageError as MagicError
 
         name = name.strip()

@@ -1,1 +1,1 @@
-"""Series of measurements on lanes that race: crossover and tuning. They set knobs as a user would, and wait."""
+"""Series of measurements on racing lanes: crossover, tuning and sweep. They set knobs like a user."""

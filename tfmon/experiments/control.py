@@ -19,7 +19,7 @@ STOP_PATIENCE_S = 2.0
 
 
 class ExperimentControl:
-    """Runs experiments in a thread of its own. Thread: any; `stop` waits a moment, the others return at once."""
+    """Runs experiments in their own thread. Thread: any; `stop` waits briefly, the others return at once."""
 
     def __init__(self, session: Session, controls: Controls) -> None:
         self._session = session
@@ -31,7 +31,7 @@ class ExperimentControl:
         """The snapshot at the end of the last measurement, before the lanes got back their settings."""
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two lanes that train over the values of a knob; raises ExperimentError."""
+        """Race the first two training lanes over the values of a knob; raises ExperimentError."""
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         sizes = [lane.process.data_examples for lane in lanes if lane.process.data_examples is not None]
@@ -40,11 +40,11 @@ class ExperimentControl:
         self.run(plan_crossover(snapshot.race.knobs, specs, knob, (low, high), examples))
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        """Try on a lane what is likeliest to help, or everything until nothing does; raises ExperimentError."""
+        """Try the likeliest change on a lane, or everything until nothing helps; raises ExperimentError."""
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Take back the last change, made or kept, and return its text; raises ExperimentError for none."""
+        """Undo the last change, made or kept, and return its text; raises ExperimentError if there is none."""
         with self._lock:
             self._check_idle()
             snapshot = self._session.snapshot()
@@ -92,14 +92,14 @@ class ExperimentControl:
             raise ExperimentError("an experiment is running already")
 
     def stop(self) -> None:
-        """End the experiment that runs, if one does; the lanes get their settings back."""
+        """End the running experiment, if any; the lanes get their settings back."""
         with self._lock:
             if self._driver is not None and self._thread is not None:
                 self._driver.stop()
                 self._thread.join(STOP_PATIENCE_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the experiment that runs; return whether it has ended."""
+        """Wait for the end of the running experiment; return whether it has ended."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)

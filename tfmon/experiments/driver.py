@@ -23,15 +23,15 @@ POLL_S = 0.5
 
 
 class StoppedError(Exception):
-    """Somebody ended the experiment; the text says why, empty when the user did."""
+    """The experiment was stopped; the message contains the reason, empty for the user."""
 
 
 class FailedError(Exception):
-    """What the experiment waits for cannot happen; the text says why."""
+    """The awaited condition is impossible; the message contains the reason."""
 
 
 def why_ended(error: Exception) -> str:
-    """Return why an experiment ended before all was measured."""
+    """Return why an experiment ended early."""
     if isinstance(error, StoppedError | FailedError):
         return str(error) or STOPPED
     return f"{type(error).__name__}: {error}"
@@ -58,7 +58,7 @@ class LaneDriver:
         self._forget()
 
     def stop(self) -> None:
-        """End the experiment: whatever waits raises StoppedError."""
+        """End the experiment: waiting methods raise StoppedError."""
         self._stopped.set()
         with self._news:
             self._news.notify_all()
@@ -75,7 +75,7 @@ class LaneDriver:
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
+        """Raise FailedError if a lane does not train any more, StoppedError if nothing can restart it."""
         lane = self.lane(name)
         if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
@@ -86,12 +86,12 @@ class LaneDriver:
         return self._slices.get(lane, 0)
 
     def tell(self, experiment: Experiment) -> None:
-        """Record how far the experiment is, unless another race has begun."""
+        """Record the progress of the experiment, unless another race has begun."""
         if self.snapshot().race.number == self._race:
             self._session.set_experiment(experiment)
 
     def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
-        """Set a knob of lanes and wait until it is in effect; raises FailedError where that cannot be."""
+        """Set a knob of lanes and wait until it is in effect; raises FailedError if that is impossible."""
         began_ns = self.snapshot().at_ns
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
@@ -119,7 +119,7 @@ class LaneDriver:
         self.wait(in_effect, f"{knob} did not come into effect")
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Wait until a condition holds; raises FailedError, with the text `otherwise`, where none gets further."""
+        """Wait for a condition; raises FailedError, with the text `otherwise`, if no lane makes progress."""
         began = time.monotonic()
         while True:
             if self._stopped.is_set():
@@ -138,7 +138,7 @@ class LaneDriver:
                     self._news.wait(min(left_s, POLL_S))
 
     def wait_until_racing(self, lanes: Sequence[str]) -> None:
-        """Wait until lanes have trained in this race, paused ones too; raises FailedError if one cannot."""
+        """Wait until lanes have trained in this race, even paused ones; raises FailedError if one cannot."""
 
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]

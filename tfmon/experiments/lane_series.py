@@ -1,4 +1,4 @@
-"""The series that lanes of a race measure, setting knobs as a user would: a crossover of two, tuning of one."""
+"""The series on the lanes of a race, with knobs set like a user: a crossover of two lanes, tuning of one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tuning:
         self._epoch_trained = False
 
     def measure(self) -> None:
-        """Try one change, or go on until nothing helps."""
+        """Try one change, or continue until nothing helps."""
         driver, lane = self._driver, self.state.lane
         driver.controls.set_exclusive(lane)
         driver.wait_until_racing([lane])
@@ -64,11 +64,11 @@ class Tuning:
             self._compare_with(start)
 
     def give_back(self) -> None:
-        """Let the other lanes train again; what was tried last is settled by then."""
+        """Continue the other lanes; the last attempt is settled by then."""
         self._driver.controls.set_exclusive("")
 
     def _next_cause(self) -> tuple[Cause, str, int] | None:
-        """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
+        """Wait for the bottleneck; return the likeliest remaining change, its cause, and their number."""
         result: list[tuple[Cause, str, int]] = []
         tried = len(self.state.series)
 
@@ -87,7 +87,7 @@ class Tuning:
         return result[0] if result else None
 
     def _renew(self) -> None:
-        """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
+        """Give the lane a fresh process, so that the series does not depend on the memory layout of one."""
         lane = self.state.lane
         before = self._lane().process.number
         self._driver.controls.restart([lane])
@@ -106,7 +106,7 @@ class Tuning:
         self._compare(attempt, tell)
 
     def _compare_with(self, start: Mapping[str, KnobValue]) -> None:
-        """Measure the settings that were found against those at the beginning, unless one attempt did that."""
+        """Measure the final settings against the initial ones, unless one attempt did that."""
         lane, changed = self._lane(), best_of(self.state).settings
         kept = [one for one in self.state.series if one.outcome == KEPT]
         if len(kept) < 2 or not changed:
@@ -116,7 +116,7 @@ class Tuning:
         self._compare(attempt, lambda total: self._tell(replace(self.state, total=total)), starts_changed=True)
 
     def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
-        """Train under both settings alternately until it is decided; `starts_changed`: the new ones stay."""
+        """Train under both settings alternately until a decision; `starts_changed`: the new ones stay."""
         self._epoch_trained = starts_changed
         step_ms = self._lane().steady.step_ms(0.5) or 0.0
         slice_s = min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
@@ -188,14 +188,14 @@ class Tuning:
         return attempt.change.get("cache") is True
 
     def _set(self, settings: Mapping[str, KnobValue]) -> None:
-        """Set what differs, and wait until the lane trains under it."""
+        """Set the differences, and wait until the lane trains under them."""
         for knob, value in settings.items():
             lane = self._lane()
             if lane.over or knob in lane.changes.requested or lane.settings.get(knob) != value:
                 self._driver.set_knob([lane.spec.name], knob, value)
 
     def _request(self, settings: Mapping[str, KnobValue]) -> None:
-        """Request settings without waiting: the experiment is stopped."""
+        """Request settings without waiting, because the experiment is stopped."""
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             lane = self._lane()
             for knob, value in settings.items():
@@ -216,7 +216,7 @@ LONG_PAIR_S = 20.0
 
 
 class Crossover:
-    """One crossover. Thread: one of its own; `measure`, then `give_back` whatever happened."""
+    """One crossover. Thread: its own; `measure`, then `give_back` in any case."""
 
     def __init__(self, driver: LaneDriver, state: CrossoverState) -> None:
         self._driver = driver
@@ -240,7 +240,7 @@ class Crossover:
             self._measure(*due)
 
     def give_back(self) -> None:
-        """Give both lanes the value that they had before."""
+        """Restore the initial value of both lanes."""
         driver, knob = self._driver, self.state.knob
         self.state = replace(self.state, at=None, left_s=None, most_left_s=None)
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore

@@ -36,10 +36,10 @@ OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
 
 
 class Sweep:
-    """One sweep. Thread: its own, one a machine; every method may be called from any."""
+    """One sweep. Thread: its own, one a machine; every method can be called from any."""
 
     def __init__(self, state: SweepState, stations: Sequence[Station], keep: Callable[[SweepEvent], None]) -> None:
-        """Measure what is open in `state` at the stations; `keep` takes everything that happens, in its order."""
+        """Measure the open combinations of `state` at the stations; `keep` gets all events in order."""
         self._news = threading.Condition()
         self._keep = keep
         self._found = rank(state)
@@ -60,7 +60,7 @@ class Sweep:
 
     @property
     def ranking(self) -> Ranking:
-        """What it came to so far."""
+        """The result so far."""
         with self._news:
             if self._found.state is not self.state:
                 self._found = rank(self.state, self._found)
@@ -76,7 +76,7 @@ class Sweep:
             self._working = len(self._threads)
 
     def stop(self, reason: str = "stopped") -> None:
-        """End it soon; what is measured stays."""
+        """End it soon; measurements stay."""
         with self._news:
             self._stopped = self._stopped or reason
             if not self._threads:
@@ -111,7 +111,7 @@ class Sweep:
             self._found = rank(self.state)  # as it will be when the file is read again
 
     def _visit_all(self, stations: Sequence[Station]) -> None:
-        """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
+        """Visit one combination after the other, in a machine's places in turn; the last thread ends the sweep."""
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
             station, number, visit = taken
@@ -127,7 +127,7 @@ class Sweep:
         self._leave()
 
     def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
-        """Wait for a combination to measure in one of the places; None when there will be none."""
+        """Wait for a combination to measure in one of the places; `None` at the end."""
         with self._news:
             while stations and not self._stopped:
                 rows = self.ranking.rows
@@ -147,7 +147,7 @@ class Sweep:
             return None
 
     def _visit(self, station: Station, number: int, visit: Visit) -> str:
-        """Measure a combination for a while; return why the place cannot be used any more, or ""."""
+        """Measure a combination for a while; return why the place is unusable, or ""."""
         lost, ended = "", VisitEnded(number)
         try:
             ended = VisitEnded(number, visit.run())
@@ -174,12 +174,12 @@ class Sweep:
         return lost
 
     def _tell(self, event: SweepEvent) -> None:
-        """Let something happen; the caller holds the lock."""
+        """Accept an event; the caller has the lock."""
         self.state = after(self.state, event)
         self._keep(event)
 
     def _add(self, number: int, pair: Pair) -> bool:
-        """Add a pair to a combination; return whether more are wanted."""
+        """Add a pair to a combination; return whether more are required."""
         with self._news:
             self._tell(PairMeasured(number, replace(pair, visit=self.state.combinations[number].visits)))
             known, plan = self.state.combinations[number], self.state.plan
@@ -188,7 +188,7 @@ class Sweep:
 
 
 class Station(Protocol):
-    """A place where combinations race the baseline. Thread: one at a time; `begin` and `end` may block."""
+    """A place where combinations race the baseline. Thread: one at a time; `begin` and `end` can block."""
 
     place: str
     kind: str
@@ -201,19 +201,19 @@ class Station(Protocol):
         """Start fresh processes, and return the names of the lanes, the baseline first; raises TfmonError."""
 
     def end(self) -> None:
-        """End both lanes, and return when their processes are gone."""
+        """End both lanes, and return when their processes have ended."""
 
 
 class RefusedError(Exception):
-    """The combination cannot be measured; the text says why."""
+    """The combination cannot be measured; the message contains the reason."""
 
 
 class DiedError(Exception):
-    """The combination's process has died, hangs, or is lost with its host; the text says why."""
+    """The combination's process died, stalls, or is lost with its host; the message contains the reason."""
 
 
 class PlaceError(Exception):
-    """The baseline failed, or what both lanes need is not there: that says nothing of the combination."""
+    """The baseline failed, or a common requirement is missing, independently of the combination."""
 
     def __init__(self, said: str, kind: str = "") -> None:
         super().__init__(said)
@@ -221,10 +221,10 @@ class PlaceError(Exception):
 
 
 class Visit:
-    """One visit of a combination. Thread: the worker's; `stop` may be called from any."""
+    """One visit of a combination. Thread: the worker's; `stop` from any."""
 
     def __init__(self, station: Station, settings: Settings, add: Callable[[Pair], bool]) -> None:
-        """Measure settings at a station; `add` takes each pair, and returns whether more are wanted."""
+        """Measure settings at a station; `add` takes each pair, and returns whether more are required."""
         self._station = station
         self._settings = settings
         self._add = add
@@ -241,7 +241,7 @@ class Visit:
         self._news.put(None)
 
     def run(self) -> Figures:
-        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings."""
+        """Start both lanes, add pairs until no more are required, end the lanes, and return the other readings."""
         forget = self._station.session.listen(self._hear)
         try:
             self._lanes = self._station.begin(self._settings)
@@ -257,7 +257,7 @@ class Visit:
             self._station.end()
 
     def _hear(self, event: Event) -> None:
-        """Wake the worker for what it must know: a round that both lanes have ended, and the end of a lane."""
+        """Wake the worker for a round that both lanes have ended, and for the end of a lane."""
         if isinstance(event, SliceEnded):
             self._since_s = self._since_s or time.monotonic()
             if self._first.setdefault(event.round, event.lane) != event.lane:
@@ -266,7 +266,7 @@ class Visit:
             self._news.put(event)
 
     def _measure(self) -> bool:
-        """Add the next pair; return whether more are wanted."""
+        """Add the next pair; return whether more are required."""
         patient_until_s = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -290,7 +290,7 @@ class Visit:
                 return self._add(pair) and self._pairs < PAIRS_OF_A_VISIT
 
     def _pair(self, number: int) -> Pair | None:
-        """Return the pair of a round that both lanes have ended; None where one had no steady window in it."""
+        """Return the pair of a round that both lanes have ended; `None` if one had no steady window in it."""
         snapshot = self._station.session.snapshot()
         base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)
@@ -302,7 +302,7 @@ class Visit:
         return Pair(log, first[number].at_ns < second[number].at_ns, 0, took_s)
 
     def _check_settings(self, lane: LaneState) -> None:
-        """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
+        """Raise RefusedError if the lane trains under other settings: a script may not offer a knob."""
         for knob, value in self._settings.items():
             now = lane.settings.get(knob)
             alike = now == value
@@ -313,7 +313,7 @@ class Visit:
                 raise RefusedError(lane.changes.refused or there)
 
     def _over(self, event: Event) -> bool:
-        """Return whether a lane's end ends the visit well; if not, raise what it means."""
+        """Return whether a lane's end ends the visit well; otherwise raise the error."""
         lane, baseline = self._lane(event.lane), event.lane == self._lanes[0]
         said, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
         if not said and self._pairs:

@@ -1,7 +1,6 @@
-"""Reports: each kind is described once as sections of blocks, which `text` and `html` write; JSON is beside it.
+"""Reports: sections of blocks, which `text` and `html` write; and common parts of JSON.
 
-Every JSON object names its `schema` and the version of tfmon. Units are in the names of the keys; what is not
-known is null.
+Every JSON object has `schema` and the version of tfmon. Units are in the names of the keys; unknown is null.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that was checked."""
+    """A checked item."""
 
     label: str
     title: str
@@ -66,7 +65,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What was checked, one after the other."""
+    """Checked items."""
 
     items: Sequence[Item]
 
@@ -92,7 +91,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of figures, and the figures."""
+    """A chart, and its figures."""
 
     title: str
     about: str
@@ -104,7 +103,7 @@ class Chart:
 
     @property
     def caption(self) -> str:
-        """The title, and what the chart shows, in a line."""
+        """The title and content in a line."""
         return ": ".join(filter(None, (self.title, self.about)))
 
 
@@ -113,7 +112,7 @@ Block: TypeAlias = Note | Lines | Code | Items | Table | Chart
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Blocks about one thing."""
+    """Blocks about one subject."""
 
     heading: str
     blocks: Sequence[Block | None]
@@ -122,13 +121,13 @@ class Section:
 
     @property
     def shown(self) -> list[Block]:
-        """The blocks that have something to say."""
+        """The non-empty blocks."""
         return [one for one in self.blocks if one is not None and not (isinstance(one, Lines) and not one.texts)]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is said about a race, a sweep, or whatever else."""
+    """The content of a report."""
 
     title: str
     sections: Sequence[Section]
@@ -142,7 +141,7 @@ class Report:
 
 
 def head() -> dict[str, Any]:
-    """Return the keys that every object begins with."""
+    """Return the common first keys of every object."""
     return {"schema": SCHEMA, "tfmon": __version__}
 
 
@@ -157,23 +156,23 @@ def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 
 def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the same with what its interval holds for."""
+    """Return the same with the use of its interval."""
     return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
 
 
 def one_line(text: str) -> str:
-    """Return text from another process as one line that cannot steer a terminal."""
+    """Return text of another process as one line without control codes."""
     return " ".join(clean(text).split("\n"))
 
 
 def machine_json(machine: Machine) -> dict[str, Any]:
-    """Return a machine as plain values."""
+    """Return a machine as JSON values."""
     known = {name: None if value == "" else value for name, value in asdict(machine).items()}
     return {**known, "gpus": list(machine.gpus), "power_limits_w": list(machine.power_limits_w)}
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return the figures of a connection; None where not measured."""
+    """Return the figures of a connection; `None` if not measured."""
     return {
         "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
         "clock_offset_ms": link.offset_ns / 1e6 if link else None,
@@ -182,7 +181,7 @@ def link_json(link: LinkMeasured | None) -> dict[str, Any]:
 
 
 def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
-    """Return the names of machines, which stay out of a report that is handed on."""
+    """Return the names of machines, which shared reports must not contain."""
     return {name for host, machine in machines for name in (host.rpartition("@")[2], machine.hostname)}
 
 
@@ -197,13 +196,13 @@ def scaling_json(one: Scaling) -> dict[str, Any]:
 
 
 def lane_json(lane: LaneState) -> dict[str, Any]:
-    """Return the name of a lane, and where it trains."""
+    """Return the name of a lane, and its place."""
     spec = lane.spec
     return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}
 
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return where the race was recorded, and why the recording stopped."""
+    """Return the recording's path, and why it stopped."""
     state = snapshot.recording
     return {
         "recording": state.path or None if state else None,
@@ -212,7 +211,7 @@ def recording_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def recording_lines(snapshot: Snapshot) -> list[str]:
-    """Return the same in words; nothing for a race that was not recorded."""
+    """Return the same as text; empty without a recording."""
     state = snapshot.recording
     if state is None:
         return []
@@ -226,7 +225,7 @@ def recording_lines(snapshot: Snapshot) -> list[str]:
 
 
 def view_lines(snapshot: Snapshot) -> list[str]:
-    """Return how the lanes of a script saw the working folder, and what they wrote there."""
+    """Return the views of a script's lanes, and their written files."""
     views = snapshot.race.views
     lines = describe(views) + collision_lines(snapshot.lanes, views)
     written = [
@@ -243,7 +242,7 @@ def view_lines(snapshot: Snapshot) -> list[str]:
 
 
 def repeated(command: str) -> tuple[Block, ...]:
-    """Return the command that does it again."""
+    """Return the command that repeats it."""
     return (Note("To do it again:"), Code(command)) if command else ()
 
 
@@ -260,6 +259,6 @@ def machine_rows(machine: Machine) -> list[list[str]]:
 
 
 def versions_text(versions: Mapping[str, str]) -> str:
-    """Return the versions that are known: `TensorFlow 2.21.0, Keras 3.14.0`."""
+    """Return the known versions: `TensorFlow 2.21.0, Keras 3.14.0`."""
     names = ("TensorFlow", "Keras", "NumPy", "Python")
     return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))

@@ -1,4 +1,4 @@
-"""The charts of a report as Vega-Lite specifications: series are hidden by their keys, colours are the page's."""
+"""The charts of a report as Vega-Lite specifications: keys hide series, and the page sets the colours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """A stretch of time that is shaded."""
+    """A shaded stretch of time."""
 
     key: str
     since_s: float
@@ -48,7 +48,7 @@ class Shade:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A moment that is marked."""
+    """A marked moment."""
 
     key: str
     at_s: float
@@ -56,17 +56,17 @@ class Line:
 
 
 def number(field: str, title: str | None, *, axis: Spec | None = None, **scale: Any) -> Spec:  # noqa: ANN401
-    """Return how a number is placed on an axis."""
+    """Return the encoding of a number."""
     return {"field": field, "type": "quantitative", "title": title, "axis": axis or {}, "scale": scale}
 
 
 def word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
-    """Return how a word is placed, or what a tooltip says of it."""
+    """Return the encoding of a word, or of a tooltip."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
 def _time(rows: Sequence[Spec]) -> Spec:
-    """Return the axis of time, with a mark at every round minute, ten seconds, or what suits its length."""
+    """Return the time axis, with a mark at every round minute, ten seconds, or another suitable step."""
     since_s, until_s = (pick((row["t"] for row in rows), default=0.0) for pick in (min, max))
     step_s = next((step for step in _STEPS_S if (until_s - since_s) / step <= MOST_TICKS), _STEPS_S[-1])
     ticks = list(range(math.ceil(since_s / step_s) * step_s, math.floor(until_s) + 1, step_s))
@@ -119,7 +119,7 @@ def over_time(
 
 
 def distribution(series: Sequence[Series], title: str, about: str) -> Spec:
-    """Return a chart of how often values on a logarithmic axis occur."""
+    """Return a chart of frequencies on a logarithmic axis."""
     axis = {"grid": False, "format": "~g", "labelOverlap": True}
     across = number("t", title, axis=axis, type="log", nice=False)
     tooltip = [word("n", "of"), word("d", "step time"), word("w", "share")]
@@ -222,7 +222,7 @@ def _lines(
     dots: bool = False,
     ends: bool = True,
 ) -> Spec:
-    """Return lines with a point for every value, of which the one next to the pointer is shown with its values."""
+    """Return lines with a point for every value; the point next to the pointer is displayed with its values."""
     dashes = [_DASHES[(one.place // COLOURS + one.place % 2) % len(_DASHES)] for one in series]
     dash = word("s", legend=None, scale={"domain": [one.key for one in series], "range": dashes})
     shown: Any = {"value": 1}
@@ -253,7 +253,7 @@ def _lines(
 
 
 def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
-    """Return a chart of these layers, as wide as the page has room."""
+    """Return a chart of these layers, as wide as the page."""
     label_style = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
     lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
     return {

@@ -1,4 +1,4 @@
-"""What was checked, in sections and as JSON: the environment, by the doctor; hosts; claims about scenarios."""
+"""Results of checks, in sections and as JSON: the doctor's, hosts, and claims about scenarios."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LABELS = {OK: "✓ ok", WARNING: "! warning", BROKEN: "✗ broken", NOT_APPLICA
 
 
 def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unpainted) -> str:
-    """Write the report in lines; `verbose` adds the evidence, and the checks that do not apply."""
+    """Return the report in lines; `verbose` adds the evidence, and inapplicable checks."""
     return text.write(describe(report, verbose=verbose), last=True, paint=paint)
 
 
@@ -59,7 +59,7 @@ def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
 
 
 def findings(report: Diagnosis | None) -> Sequence[Block]:
-    """Return the obstacles to a race on its machine; None for a machine that could not be examined."""
+    """Return the obstacles to a race on its machine; `None` if it could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
@@ -81,7 +81,7 @@ def _item(one: Result, verbose: bool) -> Item:
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:
-    """Return the report as plain values."""
+    """Return the report as JSON values."""
     obstacle = report.no_gpu
     return {
         **head(),
@@ -115,7 +115,7 @@ _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 
 def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
-    """Return a table of the hosts that can be used, a line for each other one, and what to know about them."""
+    """Return a table of the usable hosts, a line for each other host, and notes."""
     usable = [one for one in surveys if not one.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
@@ -154,7 +154,7 @@ def _gpus(machine: Machine) -> str:
 
 
 def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    """Yield what a host lacks, and which names mean one machine."""
+    """Yield missing parts of hosts, and names of the same machine."""
     for one in usable:
         if not one.machine.tensorflow:
             yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
@@ -171,7 +171,7 @@ def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
 
 
 def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
-    """Return the hosts as plain values."""
+    """Return the hosts as JSON values."""
     return {**head(), "hosts": [_host_json(one, here) for one in surveys]}
 
 
@@ -212,12 +212,12 @@ def _free(free: float | None, total: float) -> str:
 
 
 def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
-    """Return the nodes as plain values."""
+    """Return the nodes as JSON values."""
     return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
-    """Return all outcomes as plain values; `interrupted` says why some claims are missing."""
+    """Return all outcomes as JSON values; `interrupted` explains missing claims."""
     return {
         **head(),
         "claims": [

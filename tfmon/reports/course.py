@@ -1,4 +1,4 @@
-"""A race over time: throughput, loss, and what was sampled of CPU, memory and GPUs."""
+"""A race over time: throughput, loss, and samples of CPU, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Values: TypeAlias = Mapping[str, Sequence[Measured]] | Mapping[str, Sequence[Sam
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a chart is of."""
+    """The quantity of a chart."""
 
     title: str
     unit: str
@@ -106,7 +106,7 @@ class _Drawer:
         """Largest distance of two samples in a race of this length."""
 
     def throughput(self) -> list[Chart | Table | None]:
-        """Return the throughput of all lanes, with the marks of what was changed and a table of them."""
+        """Return the throughput of all lanes, with the marks of changes and a table of them."""
         shades = list(self._shades())
         longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
         few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
@@ -119,7 +119,7 @@ class _Drawer:
         return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
     def sampled(self, what: str) -> Chart | None:
-        """Return the chart of what was sampled about once a second; None where it was not read."""
+        """Return the chart of samples; `None` if not read."""
         quantity, of = _READINGS[what], self._course.samples.get(what, {})
         largest = max((one.value for samples in of.values() for one in samples), default=0.0)
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
@@ -132,7 +132,7 @@ class _Drawer:
     def chart(
         self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
-        """Return a quantity over time, with its table; None where nothing of it is known."""
+        """Return a quantity over time, with its table; `None` if it is unknown."""
         order = [*self._names, *(subject for subject in of if subject not in self._names)]
         rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
         series = [
@@ -187,7 +187,7 @@ class _Drawer:
             yield (at + 0.5) * every_s, list(group)
 
     def _table(self, quantity: Quantity, of: Values) -> Table:
-        """Return a table of a value of each lane or device over some thirty stretches of time."""
+        """Return a table of a value of each lane or device over about thirty stretches of time."""
         step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
         known = {
             subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}
@@ -202,7 +202,7 @@ class _Drawer:
         return Table(rows, about, folded=f"{quantity.title} as a table")
 
     def _shades(self) -> Iterator[Shade]:
-        """Yield the stretches of discarded windows of each lane, but those that every slice begins with."""
+        """Yield the stretches of discarded windows of each lane, except the starts of slices."""
         seconds = self._course.seconds
         for lane, windows in self._course.windows.items():
             since_ns = until_ns = 0

@@ -76,7 +76,7 @@ def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
 
 
 def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
-    """Return how much faster each lane was, what differed, and what gates say of it, in sections."""
+    """Return each lane's speed-up, the differences, and the results of gates, in sections."""
     races = (("first", comparison.first), ("second", comparison.second))
     sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")
@@ -115,7 +115,7 @@ def _ratios(comparison: Comparison) -> Table:
 
 
 def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
-    """Yield the peaks of a lane's memory, and of its GPUs', where a race knows them."""
+    """Yield the known peaks of a lane's memory, and of its GPUs'."""
     sides = [lane.measured for lane in (pair.first, pair.second)]
     for name, peaks in (
         ("memory", [known(one.peak_bytes) for one in sides]),

@@ -1,4 +1,4 @@
-"""What a recording holds in numbers: the course of the race, for charts, and every number, for other programs."""
+"""The numbers of a recording: the course of the race for charts, and every number for other programs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happened, for the marks of the charts."""
+    """A marked moment of the charts."""
 
     at_ns: int
     text: str
@@ -77,7 +77,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Course:
-    """How a recorded race went."""
+    """The course of a recorded race."""
 
     header: Header
     torn: bool
@@ -89,7 +89,7 @@ class Course:
 
     @property
     def since_ns(self) -> int:
-        """The moment from which time is counted: the start signal, or the first window where there was none."""
+        """The start of its time: the start signal, or else the first window."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
         starts = [one[0].since_ns for one in self.windows.values() if one]
@@ -101,7 +101,7 @@ class Course:
         return max((one[-1].at_ns for one in self.windows.values() if one), default=self.since_ns)
 
     def seconds(self, at_ns: float) -> float:
-        """Return a moment as a time since the start signal."""
+        """Return a time in seconds since the start signal."""
         return (at_ns - self.since_ns) / 1e9
 
 
@@ -139,7 +139,7 @@ def gather(path: Path) -> Course:
 
 @dataclass(slots=True)
 class _Keeper:
-    """What was measured and what happened, as the events come."""
+    """Collects measurements and events."""
 
     names: Mapping[str, str]
     windows: dict[str, list[Measured]] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class ExportedSample:
 
 
 def samples_of(event: Event) -> Iterator[ExportedSample]:
-    """Return the numbers in an event, at the end of what each is about; what was not measured has none."""
+    """Return the numbers in an event, at the end of their windows; unmeasured ones are missing."""
     match event:
         case Window():
             yield from _of_window(event)

@@ -1,4 +1,4 @@
-"""A profile: where the time of its steps went and what its memory was for, as text and as JSON."""
+"""A profile: the parts of a step's time and of its memory, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_LAYERS = 10
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as plain values, times as means a step; what is not known is named under `missing`."""
+    """Return a profile as JSON values, times as means a step; unknown figures are under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}
@@ -52,7 +52,7 @@ def to_text(profile: Profile) -> str:
 
 
 def describe(profile: Profile) -> Report:
-    """Return where the time of the steps went, in sections."""
+    """Return the parts of the steps' time, in sections."""
     step, longest = _time(profile.step_ns), _time(profile.longest_ns)
     bottleneck = profile.bottleneck
     limit = f"bottleneck: {units.absent(bottleneck)}" if isinstance(bottleneck, Missing) else bottleneck.text
@@ -77,7 +77,7 @@ def describe(profile: Profile) -> Report:
 
 
 def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its peak, by layer") -> Section:
-    """Return what the peak of memory of each side is made of; of a single side, in which operations, too."""
+    """Return the parts of each side's memory peak; for a single side with operations."""
     alone, beside = len(sides) == 1, memory_beside(sides)
     rows = [[*memory_heads(sides), *(["most of it in"] if alone else [])]]
     for parts in beside[:MOST_LAYERS]:
@@ -88,7 +88,7 @@ def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its 
 
 
 def counted(profile: Profile) -> Iterator[str]:
-    """Yield what the processor counted, or why it did not; nothing where that was not tried."""
+    """Yield the processor's counts, or why they are missing; nothing if not tried."""
     counters = profile.counters
     if isinstance(counters, CpuCounters):
         yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"
@@ -103,7 +103,7 @@ Share = tuple[str, Reading, str]
 
 
 def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:
-    """Return parts of the time of a step; what is not known says why below the table."""
+    """Return parts of the time of a step; reasons for unknown parts are below the table."""
     rows, reasons = [["", "", "", ""]], []
     for name, time_ns, note in parts:
         if isinstance(time_ns, Missing):

@@ -1,4 +1,4 @@
-"""Two profiles side by side: in sections, as text and as JSON."""
+"""Two profiles side by side, in sections, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
 
 
 def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
-    """Return what explains that a step of one side takes longer, in sections; a page has a chart, too."""
+    """Return the explanation of a longer step of one side, in sections; a page has a chart, too."""
     answer, *more = answers(first, second)
     chart = replace(_chart(first, second), table=None) if page else None
     return Report(
@@ -65,12 +65,12 @@ def section(first: ProfiledSide, second: ProfiledSide) -> Section:
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
-    """Return how much longer a step takes, and what explains it."""
+    """Return how much longer a step takes, and the explanation."""
     return sentences(compare(first.profiles, second.profiles), *_names(first, second))
 
 
 def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
-    """Return what has to be said of the figures."""
+    """Return notes on the figures."""
     diff = compare(first.profiles, second.profiles)
     result = []
     if first.step_ns is not None and second.step_ns is not None:
@@ -136,7 +136,7 @@ def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
 
 
 def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
-    """Return the comparison as plain values; times are means a step, differences the second less the first."""
+    """Return the comparison as JSON values; times are means a step, differences the second less the first."""
     diffs = {by: compare(first.profiles, second.profiles, by) for by in GROUPINGS}
     diff = diffs["operation"]
     sides = [

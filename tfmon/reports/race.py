@@ -1,4 +1,4 @@
-"""A race in sections: its result, what was tried, where the time goes, how it was measured, and on what."""
+"""A race in sections: its result, trials, the parts of step time, method, and machines."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def report(
 
 
 def _answer(analysis: Analysis, *, torn: bool) -> Iterator[Note | Code]:
-    """Yield what came of the race: the answer of its experiment, or the verdict; and what limits that."""
+    """Yield the result of the race: the answer of its experiment, or the verdict, with its limits."""
     snapshot, verdict, race = analysis.snapshot, analysis.verdict, analysis.snapshot.race
     notes = list(series.answer(analysis))
     if not notes:
@@ -159,7 +159,7 @@ def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
 
 
 def _of_the_script(output: Sequence[str]) -> list[str]:
-    """Return output without the lines of a traceback that are about tfmon's own files."""
+    """Return output without traceback lines of tfmon's files."""
     lines: list[str] = []
     own = False
     for line in output:
@@ -241,7 +241,7 @@ def _history(analysis: Analysis) -> Table | None:
 
 
 def _method(analysis: Analysis) -> Iterator[str]:
-    """Yield how the lanes shared the machine, what counts, and what the interval is made for."""
+    """Yield the mode, what counts, and the use of the interval."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     race, lanes = snapshot.race, snapshot.lanes
     if len(lanes) > 1 and race.mode == TURNS:
@@ -279,7 +279,7 @@ def _method(analysis: Analysis) -> Iterator[str]:
 
 
 def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:
-    """Return every knob with its value in effect at the end; those in which lanes differ are marked."""
+    """Return every knob with its value in effect at the end; differing knobs are marked."""
     lanes, defaults = snapshot.lanes, header.knobs if header is not None else {}
     knobs = list(dict.fromkeys([*snapshot.differing, *(name for lane in lanes for name in lane.in_effect)]))
     rows = [["knob", *map(snapshot.called, lanes), "default"]]
@@ -292,7 +292,7 @@ def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:
 
 
 def _machines(snapshot: Snapshot, header: Header | None) -> Table:
-    """Return the machines, the versions, and the variables that steer TensorFlow."""
+    """Return the machines, the versions, and the variables that control TensorFlow."""
     rows = [["", ""], *machine_rows(snapshot.machine)]
     for host, state in snapshot.hosts.items():
         if host:

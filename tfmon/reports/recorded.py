@@ -1,4 +1,4 @@
-"""The report of a race that was recorded, with what the doctor finds on its machine now."""
+"""The report of a recorded race, with the present findings of the doctor on its machine."""
 
 from __future__ import annotations
 

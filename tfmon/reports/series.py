@@ -1,4 +1,4 @@
-"""Series in sections: the table and curves of any, what a race says of a crossover or tuning, and a sweep."""
+"""Series in sections: table and curves, the results of a race's crossover or tuning, and a sweep."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _number(value: object) -> float | None:
 
 
 def charts_of(table: SeriesTable) -> Iterator[Chart]:
-    """Yield the curves of a series that have a point."""
+    """Yield the non-empty curves of a series."""
     for curve in table.curves:
         if any(point is not None for line in curve.lines for point in line.points):
             yield _chart(curve)
@@ -85,14 +85,14 @@ def _chart(curve: SeriesCurve) -> Chart:
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
-    """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
+    """Yield the result of a race's crossover or tuning; nothing if the race answers another question, too."""
     table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
     if table is not None:
         yield from _told(table, VERDICT)
 
 
 def crossover(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the curve of the last crossover with its table; nothing where there was none."""
+    """Return the curve of the last crossover with its table; nothing without one."""
     table = crossover_table(analysis)
     if table is None:
         return ()
@@ -102,7 +102,7 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def tuning(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the changes that were tried, what each gained, and the best; nothing where there were none."""
+    """Return the tried changes, their gains, and the best; nothing without any."""
     table = tuning_table(analysis)
     if table is None:
         return ()
@@ -132,7 +132,7 @@ def to_text(ranking: Ranking, file: str = "") -> str:
 
 
 def describe(ranking: Ranking, began: str = "") -> Report:
-    """Return the result of a sweep: its table_block, the ratio over its knobs, how and where it was measured."""
+    """Return the result of a sweep: its table, the ratio over its knobs, the method and the places."""
     plan, table = ranking.state.plan, sweep_table(ranking)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     places = f"{', '.join(plan.places)}, against {baseline_text(ranking)} on the same device"
@@ -165,7 +165,7 @@ def of_sweep(path: Path) -> Report:
 
 
 def _hosts(plan: SweepPlan) -> set[str]:
-    """Return the names of machines, without the kinds of GPU that are requested of Ray."""
+    """Return the names of machines, without the requested kinds of GPU of Ray."""
     kinds = " ".join(plan.machines.values())
     hosts = [place.rpartition("/")[0] for place in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
@@ -193,7 +193,7 @@ def _method(ranking: Ranking) -> Iterator[str]:
 
 
 def command_line(plan: SweepPlan) -> str:
-    """Return the command that does a sweep again."""
+    """Return the command that repeats a sweep."""
     argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
         argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
@@ -214,7 +214,7 @@ def _knobs(plan: SweepPlan) -> Table:
 
 
 def _machines(ranking: Ranking) -> Table:
-    """Return each place with its device, its machine and the versions there."""
+    """Return each place with its device, machine and versions."""
     plan = ranking.state.plan
     figures = (row.combination.figures for row in ranking.rows)
     versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
@@ -232,7 +232,7 @@ def _name(row: SweepRow) -> str:
 
 
 def progress_line(ranking: Ranking) -> str:
-    """Say in one line how far it is, what is measured, and the best so far."""
+    """Return the progress, the present measurement, and the best so far in one line."""
     now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
     bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
@@ -240,7 +240,7 @@ def progress_line(ranking: Ranking) -> str:
 
 
 def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
-    """Yield a line for each combination that is settled since, and for each process and place that is lost."""
+    """Yield a line for each newly settled combination, and for each lost process or place."""
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
         name = _name(row) + (f" on {row.combination.kind}" if several else "")

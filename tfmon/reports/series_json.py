@@ -14,7 +14,7 @@ from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_
 
 
 def series_to_json(analysis: Analysis) -> dict[str, Any]:
-    """Return the result of the crossover or the tuning that a race was there for as plain values."""
+    """Return the result of the race's crossover or tuning as JSON values."""
     part = crossover_json(analysis) or tuning_json(analysis) or {}
     return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
 
@@ -58,7 +58,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the attempts of the tuning of a race; None where nothing was tuned. Gains are of throughput."""
+    """Return the attempts of the tuning of a race; None without one. Gains are of throughput."""
     state, best = analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -95,7 +95,7 @@ def _gain_json(gain: Estimate | None) -> dict[str, Any]:
 
 
 def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
-    """Return a sweep as plain values, the best combination first. Units: in the names."""
+    """Return a sweep as JSON values, the best combination first. Units: in the names."""
     state, plan = ranking.state, ranking.state.plan
     return {
         **head(),
@@ -121,7 +121,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
 
 
 def combination_json(row: SweepRow) -> dict[str, Any]:
-    """Return one combination as plain values."""
+    """Return one combination as JSON values."""
     known, figures = row.combination, row.combination.figures
     missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
     return {

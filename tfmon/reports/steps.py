@@ -1,4 +1,4 @@
-"""Where the time of the steps of a race's lanes goes, in sections."""
+"""The parts of the steps' time of a race's lanes, in sections."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 def sections(analysis: Analysis) -> Sequence[Section]:
-    """Return the section about the steps; it has nothing before a lane is in steady state."""
+    """Return the section about the steps; empty before a lane is in steady state."""
     return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
 
 
 def share_lines(analysis: Analysis) -> Iterator[str]:
-    """Yield where the time of a step goes, of each lane of which that is known."""
+    """Yield the parts of a step's time for each lane, if known."""
     for one in analysis.lanes:
         if one.bottleneck is not None:
             parts = [f"{part} {share:.1f} %" for part, share in _parts(one.bottleneck.shares).items() if share]
@@ -48,7 +48,7 @@ def _key(lane: LaneState) -> str:
 
 
 def full_name(lane: LaneState) -> str:
-    """Return the name of a lane beside charts, which show its id alone: `C cpu batch 64`."""
+    """Return the name of a lane beside charts, which display only its id: `C cpu batch 64`."""
     return f"{lane.spec.id} {lane.title}".strip()
 
 

@@ -1,4 +1,4 @@
-"""Writes a report as plain text, and as Markdown to paste into an issue or a chat."""
+"""Writes a report as plain text, and as Markdown for an issue or a chat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Paint = Callable[[str, str], str]
 
 
 def unpainted(text: str, _: str) -> str:
-    """Return a label as it is."""
+    """Return a label unchanged."""
     return text
 
 
@@ -55,7 +55,7 @@ class _TextWriter:
     title: int
 
     def section(self, section: Section) -> Iterator[str]:
-        """Yield the lines of a section, below its heading where it has one."""
+        """Yield the lines of a section, below its heading if any."""
         heading, margin = "" if self.brief else section.heading, ""
         for number, block in enumerate(section.shown):
             lines = self._block(block)
@@ -106,7 +106,7 @@ def _broken(text: str, width: int) -> list[str]:
 
 
 def fitted(text: str) -> str:
-    """Return a text whose lines are broken between words where the terminal that shows it is narrower."""
+    """Return a text wrapped between words for a narrower terminal."""
     lines = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
@@ -120,7 +120,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return aligned lines; where the terminal is narrower, each row's first cell, then the others with heads."""
+    """Return aligned lines; on a narrower terminal each row's first cell, then the others with headers."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -151,7 +151,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def to_markdown(report: Report, hide: Callable[[str], str]) -> str:
-    """Return a report without its pictures; `hide` takes out what must not be handed on."""
+    """Return a report without its pictures; `hide` removes private text."""
     return "\n".join(_MarkdownWriter(hide).lines(report)).rstrip("\n") + "\n"
 
 

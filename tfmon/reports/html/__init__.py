@@ -37,7 +37,7 @@ VEGA_LITE = "6.4"
 
 
 class Html(str):
-    """Text that is HTML already; any other text is escaped."""
+    """HTML; any other text is escaped."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ def charts_script() -> str:
 
 
 def write_charts_script() -> None:
-    """Write the script to stdout: the child's part, in a process of its own because it keeps Python's lock."""
+    """Write the script to stdout: the child's part, in a separate process because it keeps Python's lock."""
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
@@ -69,7 +69,7 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run."""
+    """Return the whole file, which loads nothing and allows no other script."""
     return HtmlWriter(hide).page(report, script)
 
 
@@ -113,7 +113,7 @@ class HtmlWriter:
         return f'<!DOCTYPE html>\n<html lang="en">{self._tag("head", *head)}{self._tag("body", *body)}</html>\n'
 
     def _tag(self, name: str, /, *children: str, **attributes: str | bool) -> Html:
-        """Return an element; `_` in the name of an attribute is `-`, and one at its end is dropped."""
+        """Return an element; `_` in the name of an attribute becomes `-`, and a final one is dropped."""
         parts = [name]
         for key, value in attributes.items():
             key = key.rstrip("_").replace("_", "-")
@@ -128,7 +128,7 @@ class HtmlWriter:
         return text if isinstance(text, Html) else Html(html.escape(self._hide(text)))
 
     def _controls(self, keys: Sequence[tuple[str, str]]) -> Html:
-        """Return the boxes by which series are shown and hidden in all charts."""
+        """Return the boxes that show and hide series in all charts."""
         boxes = []
         for place, (key, name) in enumerate(keys):
             box = self._tag("input", type="checkbox", checked=True, data_series=key)
@@ -140,7 +140,7 @@ class HtmlWriter:
         return self._tag("span", class_="swatch", style=f"background:{colour}", aria_hidden="true")
 
     def _section(self, section: Section) -> Html:
-        """Return a section with its heading; nothing where it would be empty. Charts stand beside each other."""
+        """Return a section with its heading; nothing if it is empty. Charts are side by side."""
         inner: list[Html] = []
         for charts, blocks in itertools.groupby(section.shown, lambda block: isinstance(block, Chart)):
             parts = map(self._block, blocks)
@@ -270,12 +270,12 @@ _WORDS = {"cpu", "gpu", "localhost", "root"}
 
 
 def keep(text: str) -> str:
-    """Return the text as it is: for a report that may hold everything."""
+    """Return the text unchanged: for a report that may contain everything."""
     return text
 
 
 def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
-    """Return a function that hides in a text whose machines they were, and what looks like a secret."""
+    """Return a function that hides in a text the machines' owners and possible secrets."""
     return keep if everything else hider({host, *report.hosts}, report.others)
 
 
@@ -322,7 +322,7 @@ def other_processes(snapshot: Snapshot) -> set[ProcessName]:
 
 
 def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold
-    """Return a value of JSON with every text in it, keys included, without what is hidden."""
+    """Return a JSON value with `without` applied to every text in it, keys included."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, dict):

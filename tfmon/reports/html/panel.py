@@ -1,4 +1,4 @@
-"""Writes how a lane trains as a piece of HTML for a notebook: no script, in the colours of the page around it."""
+"""Writes the progress of a lane as HTML for a notebook: no script, in the colours of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAP_NS = 2_000_000_000
 
 
 def panel(analysis: Analysis, doing: str) -> str:
-    """Return the HTML; `doing` says how far the lane is."""
+    """Return the HTML; `doing` is the lane's progress."""
     split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
     sections = [one for one in race.report(analysis).sections if one.heading in SHOWN]
     return _PanelWriter(keep).panel(analysis.lanes[0].lane, doing, [one for one in split if one.legend], sections)
@@ -52,7 +52,7 @@ class _PanelWriter(HtmlWriter):
         return self._tag("figure", caption, drawn, self._tag("ul", *legend, class_="legend"))
 
     def _over_time(self, lane: LaneState) -> Html:
-        """Return the throughput over time as a line; nothing before there are two points of it."""
+        """Return the throughput over time as a line; nothing before there are two points."""
         points = list(_throughput(lane))
         if len(points) < 2:
             return NOTHING
@@ -75,7 +75,7 @@ class _PanelWriter(HtmlWriter):
 
 
 def _throughput(lane: LaneState) -> Iterator[tuple[int, int, float]]:
-    """Yield moments, the times before them, and the examples/s in these: windows, or longer where it is long."""
+    """Yield moments, the times before them, and the examples/s in these: windows, or longer stretches."""
     fine, coarse = lane.measurements.history.fine, lane.measurements.history.coarse
     if len(fine) < LONG_S:
         for point in lane.points:
