@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence, Sized
 from operator import sub
 from pathlib import Path
@@ -67,6 +67,8 @@ class Meter:
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
+        self._waits: deque[tuple[int, int]] = deque(maxlen=8)
+        """The last waits that were counted before their step was: when each ended, and its length."""
         self._loss: Any = None
         self._behind_ns = 0
         """What a step took where steps are only started; 0 where each is done when it ends."""
@@ -173,6 +175,8 @@ class Meter:
     def _skip_to(self, at_ns: int) -> int:
         """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""
         reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
+        self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
+        self._waits.clear()
         for moment_ns, later in (*self._passing, (at_ns, "")):
             until_ns = min(max(moment_ns, since_ns), at_ns)
             reasons[reason] += until_ns - since_ns
@@ -261,6 +265,7 @@ class Meter:
         """Count time of the step under way as a wait for input; in no step, it is a wait for tf.data as well."""
         if self.clock.last_end_ns and not self.stopped_ns:
             self.clock.input_ns += time_ns
+            self._waits.append((lane_clock.now_ns(), time_ns))
 
     def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""
