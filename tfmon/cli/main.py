@@ -1,7 +1,4 @@
-"""The command line: finds the command, prints errors, returns exit codes.
-
-The other modules hold the commands. They load much of tfmon, so each is loaded when one of its commands is used.
-"""
+"""The command line: prints errors, returns exit codes, and loads the module of a command when it is used."""
 
 from __future__ import annotations
 

@@ -142,10 +142,7 @@ def _start(
     notify: str | None,
     **_: object,
 ) -> NoReturn:
-    """Race on the screen, or without it if the options say so or no screen can be drawn.
-
-    A user's command on the screen, and a detached race, run in their own process, which outlives the screen.
-    """
+    """Race on the screen if possible. A user's command and a detached race run in a process that outlives it."""
     from tfmon.api.notify import in_terminal
     from tfmon.api.options import unwatched
     from tfmon.api.program import Program

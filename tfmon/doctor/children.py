@@ -116,10 +116,7 @@ def _library(entry: Mapping[str, str], home: Path) -> Library:
 def import_tensorflow(
     python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
 ) -> Import:
-    """Import TensorFlow in a child, list its GPUs, and return the outcome with its stderr.
-
-    Thread: any; blocks for seconds, at most about `timeout_s`; see `run_script`.
-    """
+    """Import TensorFlow in a child, and list its GPUs. Thread: any; blocks for at most about `timeout_s`."""
     begun = time.monotonic()
     exit_code: int | None = None
     messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}

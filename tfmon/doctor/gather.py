@@ -133,10 +133,7 @@ _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lx
 
 
 def read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
-    """Return the kind of system.
-
-    Source: uname; /etc/os-release; /.dockerenv, /run/.containerenv, /proc/1/cgroup; /proc/version.
-    """
+    """Return the kind of system. Source: uname; /etc/os-release, /proc/1/cgroup and the files of containers."""
     match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
     return Platform(
         system=platform.system(),

@@ -54,7 +54,6 @@ class Children:
         self.echo: Callable[[bytes], object] | None = None
         """Takes the output of the lanes, unchanged."""
         self.echo_error: Callable[[bytes], object] | None = None
-        """Takes their standard error; `None` for `echo`."""
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
 
     def __contains__(self, lane: str) -> bool:
@@ -102,10 +101,7 @@ class Children:
             self._place(host).ensure()
 
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
-        """Start a lane's process, or take the spare worker; return it and the spare worker's first event.
-
-        Raises: OSError if it did not start.
-        """
+        """Start a lane's process, or take the spare worker with its first event; raises OSError."""
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None
         command = None
@@ -161,10 +157,7 @@ class Children:
         return taken
 
     def end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes by a request, then SIGTERM, then SIGKILL; returns when they are gone.
-
-        Thread: any, without the lock.
-        """
+        """End processes by a request, SIGTERM, SIGKILL, and wait for that. Thread: any, without the lock."""
         graces_s = [process.grace_s for process in processes if process.grace_s is not None]
         with self._lock:
             hurries = self._hurries

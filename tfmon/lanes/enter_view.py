@@ -109,10 +109,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def enter_copy(
     folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
-    """Copy the folder, and enter the copy, at the own path if possible; return the command; raises OSError.
-
-    Otherwise paths in the folder become paths in the copy in the command.
-    """
+    """Enter a copy of the folder, at its own path or by changing the command's paths; raises OSError."""
     import subprocess
 
     copy = f"{place}/written"

@@ -29,10 +29,7 @@ PROFILE_TIMEOUT_S = 90.0
 
 
 class LaneGroup:
-    """Runs the lanes of one race after another, at the user's requests. It is the screen's `Controls`.
-
-    Thread: every method may be called from any thread, and all but `stop` return at once.
-    """
+    """Runs one race after another; the screen's `Controls`. Thread: any; only `stop` waits."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""A started process: its pipes, environment and priority, a guard that ends it, and how it is read and reaped.
-
-It decodes nothing, so that an agent can use it, too.
-"""
+"""A started process: its pipes, environment, priority, guard and end. It decodes nothing; agents use it, too."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from tfmon.model.views import View, entry, open_place
 
 BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
 SITE = Path(__file__).parents[1] / "script" / "site"
-"""The folder with the sitecustomize that loads tfmon into a user's Python."""
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """Time to end after Stop (or the end of the pipe), SIGTERM and SIGKILL: 2.6 s in all. A user's command gets SIGINT
@@ -66,9 +62,7 @@ class Command:
     argv: Sequence[str]
     device: str
     settings: Settings
-    """Knobs that the command line sets."""
     grace_s: float
-    """Time to end after SIGINT."""
     view: View | None = None
     """Its view of the working folder; `None` for the folder itself."""
 
@@ -261,7 +255,6 @@ class Child:
         take_output: Callable[[bytes], object],
         take_error: Callable[[bytes], object] = bytes,
     ) -> None:
-        """Take over a process that was started; the rest takes the chunks of its pipes."""
         self._popen, self._guard = launched.popen, launched.guard
         self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
         self._request_fd = launched.request_fd
@@ -270,7 +263,6 @@ class Child:
             self._takers[launched.error_fd] = take_error
         self.fds = frozenset(self._takers)
         self.open = set(self.fds)
-        """The pipes that the child has not closed."""
         self.pid = self._popen.pid
         self._gate = threading.Lock()
         self._closed = False

@@ -94,7 +94,6 @@ class ChildOutput:
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
-        """A spare worker gets its lane later."""
         self.printed_bytes = 0
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None

@@ -49,7 +49,6 @@ class RacePlan:
     scenario: Path
     lanes: tuple[LanePlan, ...]
     python: Path
-    """The interpreter that trains, with TensorFlow."""
     command: tuple[str, ...] = ()
     """The user's own command for each lane; empty for a scenario."""
     steps: int | None = None
@@ -60,7 +59,6 @@ class RacePlan:
     fresh_every_s: float | None = None
     """Time until fresh processes replace the present ones; `None` for never."""
     grace_s: float = 30.0
-    """Time for a user's command to end after SIGINT."""
     fresh_spares: int = 0
     """Number of spare workers for them; with fewer than lanes, a change takes longer."""
 

@@ -29,10 +29,7 @@ STACK_PATIENCE_S = 15.0
 
 
 class LaneProcess(ABC):
-    """A child in its own process group, with its metric, request and output pipes.
-
-    Thread: methods that take bytes or send events are the reader's; the rest any.
-    """
+    """A child in its own process group. Thread: taking bytes and sending events, the reader; the rest any."""
 
     pid: int
     grace_s: float | None = None
@@ -41,7 +38,6 @@ class LaneProcess(ABC):
     """The stacks are complete after this time without output."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
-        """Take over what every process has."""
         self.lane = lane
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.metrics = MetricLines(lane, self._tell, here)

@@ -23,7 +23,6 @@ class PipeReader:
     """Reads and reaps in a thread; one that floods its pipes gets one chunk a pass, as others do. Thread: any."""
 
     def __init__(self, failed: Failed) -> None:
-        """Read nothing yet; `failed` takes the reason if the thread dies."""
         self._failed = failed
         self._thread: threading.Thread | None = None
         self._selector = selectors.DefaultSelector()

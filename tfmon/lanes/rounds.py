@@ -43,11 +43,7 @@ class Slice:
 
 
 def computes(lane: LaneState) -> bool:
-    """Return whether a step of a lane takes the same running time if it is suspended in the middle.
-
-    True for a scenario on a CPU that it keeps busy. A GPU continues to compute, and a script may wait for
-    something outside, or read a clock.
-    """
+    """Return whether a suspension leaves a step's running time unchanged: for a scenario that keeps a CPU busy."""
     cpu_pct = known(lane.tree.cpu_pct) or 0.0
     return lane.spec.kind == "cpu" and not lane.script.command and cpu_pct >= COMPUTING_PCT
 

@@ -29,10 +29,7 @@ from tfmon.model.threads import start_thread
 
 
 class RunningLanes:
-    """Carries out the decisions of scheduler and watchdog, and passes on the events of the processes.
-
-    Thread: every method may be called from any thread, and all return at once.
-    """
+    """Carries out the decisions of scheduler and watchdog, and passes on events. Thread: any; no method waits."""
 
     def __init__(
         self, session: Session, script: Path, *, keep_spare: bool, places: Callable[[str], Place] | None = None

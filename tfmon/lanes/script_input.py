@@ -33,7 +33,6 @@ class ScriptInput:
         self._lock = threading.Lock()
         self._pipes: set[int] = set()
         self._size = self._passed = 0
-        """Bytes that are kept, and that were passed on after them."""
         self._over = False
         self._kept: IO[bytes] | None = None
         with contextlib.suppress(OSError):

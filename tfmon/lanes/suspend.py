@@ -25,10 +25,7 @@ class Suspendable(Protocol):
 
 
 class Suspender:
-    """Suspends the lanes along with tfmon, and counts the suspended time.
-
-    Thread: any; `suspend_lanes` and `continue_lanes` may also run in a signal's handler.
-    """
+    """Suspends the lanes along with tfmon. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
 
     def __init__(
         self,
@@ -36,7 +33,6 @@ class Suspender:
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:
-        """Look after processes."""
         self._processes = processes
         self._record = record
         self._failed = failed

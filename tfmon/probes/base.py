@@ -187,7 +187,6 @@ class Ticker:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wait: Wait = threading.Condition.wait,
     ) -> None:
-        """Prepare a thread that samples `probe`."""
         self.probe = probe
         self._sink = sink
         self._clock_ns = clock_ns

@@ -246,10 +246,7 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
-    """Return one sample of each GPU, with its load of the last seconds and its processes.
-
-    Thread: any; the driver runs in another thread. If it hangs, the samples have no reading.
-    """
+    """Return a sample of each GPU with its processes. Thread: any; if the driver hangs, there is no reading."""
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:
         return []

@@ -161,10 +161,7 @@ def run_script(
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Return the facts of an interpreter; `error` is the reason if it does not answer.
-
-    Source: its `sys`, `platform` and `os` modules, in a new process; takes about 30 ms.
-    """
+    """Return the facts of an interpreter from a process of it, in about 30 ms; `error` if it does not answer."""
     executable = str(python)
     try:
         answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
@@ -210,10 +207,7 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
-    """Return how the TensorFlow in a folder was built and what it requires.
-
-    Source: its `build_info.py` as text; METADATA and INSTALLER of its distribution.
-    """
+    """Return the build and requirements of a TensorFlow. Source: `build_info.py` as text; its distribution."""
     info = _build_info(Path(home))
     folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
     fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")

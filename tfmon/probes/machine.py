@@ -260,8 +260,6 @@ class Disturbances:
 
 
 class _Throttling:
-    """For how much of the time the control groups of the lanes had used up their quota."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lanes: frozenset[int] | None = None

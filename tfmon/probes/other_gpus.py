@@ -50,15 +50,11 @@ class _Probe:
 
 
 class AppleProbe(_Probe):
-    """Samples the GPU of an Apple Silicon machine; a call of `ioreg` may take 3 s.
-
-    Source: `ioreg -c IOAccelerator` (PerformanceStatistics).
-    """
+    """Samples an Apple GPU. Source: `ioreg -c IOAccelerator` (PerformanceStatistics), which may take 3 s."""
 
     name = "apple"
 
     def __init__(self, gpu: Gpu, *, program: str = "", clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Sample this GPU by `program`, by default the `ioreg` of the system."""
         super().__init__((gpu,), clock_ns)
         self._gpu = gpu
         self._program = program or shutil.which(IOREG) or f"/usr/sbin/{IOREG}"
@@ -183,7 +179,6 @@ class AmdProbe(_Probe):
     def __init__(
         self, gpus: Sequence[Gpu], *, root: Path = Path("/"), clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        """Sample these GPUs; `root` is where /sys is."""
         super().__init__(gpus, clock_ns)
         self._root = root
 

@@ -167,10 +167,7 @@ def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
 
 
 def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
-    """Return the files that a process has open for writing, as `w`, and the TCP ports that it listens on, as `b`.
-
-    Nothing without psutil, or where it does not tell.
-    """
+    """Return the files open for writing (`w`) and the TCP ports that a process listens on (`b`), from psutil."""
     try:
         process = need_psutil().Process(pid)
         files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}

@@ -34,8 +34,6 @@ _FUNCTION = re.compile(r"__inference_(.+)_\d+")
 
 
 class _Change(NamedTuple):
-    """A block that was handed out, or that came back."""
-
     at_ps: int
     bytes: int
     """Negative if it was freed."""

@@ -84,7 +84,6 @@ class Gate:
         return "\n".join([answer, *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
 
     def __str__(self) -> str:
-        """Return the answer, as `tfmon diff` prints it."""
         return self.text
 
 

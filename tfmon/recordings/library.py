@@ -135,12 +135,7 @@ def run_id(path: Path) -> str:
 
 
 def find(word: str) -> Path:
-    """Return the recording with a path, an id, the beginning of an id, `last`, or `last~1` for the one before.
-
-    A race that still runs is not the last.
-
-    Raises: RecordingError when there is none, or more than one.
-    """
+    """Return the recording of a path, an id's beginning, `last` (ended) or `last~1`; raises RecordingError."""
     if Path(word).is_file():
         return Path(word)
     if os.sep in word:

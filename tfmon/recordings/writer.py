@@ -98,8 +98,6 @@ _LEVEL = 4
 
 @dataclass(slots=True)
 class _Block:
-    """Some minutes that are over."""
-
     since_ns: int
     until_ns: int
     members: list[bytes | tuple[int, int]]
@@ -109,8 +107,6 @@ class _Block:
 
 
 class _Stage:
-    """The events of the present block, thinned and packed."""
-
     def __init__(self, every_s: float, line_of: Callable[[Event], bytes]) -> None:
         self._line_of = line_of
         self._packer, self._packed = _packer(), b""

@@ -151,10 +151,7 @@ class ComputingShares:
         self._found: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
 
     def needed(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
-        """Return whether to profile: on the CPU, without a profile, or if calls differ from those of the profile.
-
-        `calls_ns` is the duration of a call in each of the latest steady windows.
-        """
+        """Return whether to profile on the CPU: without a profile, or if `calls_ns` differs from its calls."""
         result = self._found.get(_key(settings))
         if result is None or not self._on_cpu:
             return self._on_cpu

@@ -63,10 +63,7 @@ class Reporter:
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if the pipe has room; return whether they were sent.
-
-        With `later` they are sent with the next event: the monitor wakes up once for all.
-        """
+        """Send events if the pipe has room, with `later` along with the next ones; return if they were sent."""
         with self._lock:
             if not self._waits:
                 self._flush()
@@ -148,10 +145,7 @@ def start_inbox(
 
 
 class Mailbox(Generic[Message]):
-    """A queue that costs its reader one truth test a step while it is empty.
-
-    Thread: `post` from any thread; `take` and `wait` from the loop's thread only.
-    """
+    """A queue whose empty state is one truth test. Thread: `post` any; `take` and `wait` the loop's."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
@@ -210,10 +204,7 @@ def die_with_parent() -> None:
 
 
 def signal_at_parents_death(number: signal.Signals) -> None:
-    """Make the kernel send this process a signal when its parent dies; once for each calling thread; Linux only.
-
-    Source: prctl(2), PR_SET_PDEATHSIG: an attribute of the thread, which is sent to the whole process.
-    """
+    """Make the kernel signal this process when the thread's parent dies; Linux only. Source: prctl(2)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)

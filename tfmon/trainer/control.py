@@ -71,7 +71,6 @@ class LaneControl:
         gpu_memory: Callable[[], tuple[int | None, int | None]],
         device: str = "cpu",
     ) -> None:
-        """Start paused."""
         self.clock = StepClock()
         self.sampler = sampler
         self.slices = Slices(device)

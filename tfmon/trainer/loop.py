@@ -49,7 +49,6 @@ class Loop:
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter
     ) -> None:
-        """Build what the assignment asks for."""
         self.control = LaneControl(
             reporter,
             dict(assign.settings),

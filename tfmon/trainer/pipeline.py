@@ -92,10 +92,7 @@ class Pipelines:
         return self._datasets[key]
 
     def open(self, settings: Settings) -> BatchFeed:
-        """Return an open pipeline for these settings, with its first batch read.
-
-        Raises: ScenarioError if there is no batch; all errors of the scenario.
-        """
+        """Return an open pipeline with its first batch read; raises ScenarioError without a batch."""
         import tensorflow as tf
 
         if self._source is None:
@@ -188,10 +185,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
 
 
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
-    """Check that a cache of all examples fits into the free memory; `dataset` has batches of them.
-
-    Raises: MemoryShortageError, but nothing if sizes or the free memory are unknown.
-    """
+    """Raise MemoryShortageError if the cache of all examples exceeds the free memory, as far as known."""
     import tensorflow as tf
 
     free = free_bytes()

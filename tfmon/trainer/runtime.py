@@ -71,10 +71,7 @@ def load_yielding(load: Callable[[], None] = load_everything) -> bool:
 
 
 def _priorities() -> Iterator[tuple[int, int]]:
-    """Yield the threads of this process with their nice values; nothing if the system does not list them.
-
-    Source: /proc/self/task/TID/stat, field 19 (proc_pid_stat(5)).
-    """
+    """Yield the threads of this process with their nice values. Source: /proc/self/task/TID/stat, field 19."""
     for task in Path("/proc/self/task").glob("*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
@@ -130,10 +127,7 @@ def split_cpu(count: int) -> None:
 
 
 def gpu_uuids(count: int = 1) -> tuple[str, ...]:
-    """Return the UUIDs of the first GPUs that CUDA shows this process; empty if one is unknown.
-
-    Source: cuDeviceGetUuid_v2 (in MIG mode the UUID of the MIG instance); it creates no context.
-    """
+    """Return the first GPUs' UUIDs; empty if one is unknown. Source: cuDeviceGetUuid_v2, without a context."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         if cuda.cuInit(0):
@@ -192,7 +186,6 @@ class Replicas:
     """
 
     def __init__(self, kind: str = "cpu", count: int = 1) -> None:
-        """Make the strategy for several devices; one needs none."""
         self.count = count
         self._strategy: Any = None
         if count > 1:
@@ -212,10 +205,7 @@ class Replicas:
             raise KnobError(reason)
 
     def together(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step of all devices: it takes the batch of all, and returns the mean of their losses.
-
-        Raises: ScenarioError for a step that runs in Python.
-        """
+        """Return a step of all devices with the mean loss; raises ScenarioError for a step in Python."""
         if self._strategy is None:
             return step
         if getattr(step, "runs_in_python", False):

@@ -67,10 +67,7 @@ class Scenario:
         self._settings = settings
 
     def knob(self, name: str) -> KnobValue:
-        """Return the value of a knob.
-
-        Errors: KeyError for a knob that this scenario does not have.
-        """
+        """Return the value of a knob. Errors: KeyError for a knob that this scenario does not have."""
         return self._settings[name]
 
     def has(self, name: str) -> bool:

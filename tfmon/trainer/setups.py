@@ -27,7 +27,6 @@ class Steps:
     """Makes the training step of one scenario. Thread: one at a time."""
 
     def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
-        """Make the model, on each of the `replicas`; None for one device."""
         self.knobs = tuple(knob for knob in STEP if scenario.has(knob.name))
         self._scenario = scenario
         self._signature = signature
@@ -161,7 +160,6 @@ class SetupBuilder:
         deliver: Callable[[SetupReady], object],
         failed: Failed,
     ) -> None:
-        """Build with `pipelines` and `steps`."""
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
@@ -184,10 +182,7 @@ class SetupBuilder:
         return any([worker.took_time() for worker in self._workers])
 
     def build(self, settings: Settings) -> Setup:
-        """Return a setup, built in the calling thread from the differences to the previous one.
-
-        Raises: KnobError for settings that do not go together; all errors of the scenario.
-        """
+        """Return a setup, built in this thread; raises KnobError for settings that do not go together."""
         before = self._settings
         self._pipelines.check(settings)
         self._steps.check(settings)

@@ -1,7 +1,4 @@
-"""Measurements of a lane's steps: times, sums, samples, and the marks of windows that are not steady.
-
-A user's script may train without NumPy and TensorFlow, so neither is imported.
-"""
+"""Measurements of a lane's steps. A user's script may lack NumPy and TensorFlow, so neither is imported."""
 
 from __future__ import annotations
 
@@ -157,10 +154,7 @@ class StepClock:
         self.count(seen)
 
     def count_wait(self, began_ns: int, until_ns: int) -> int:
-        """Make the steps added since `began_ns` end at `until_ns`, with equal lengths; return the length of each.
-
-        They had only been started when they were added, so the length of each is unknown.
-        """
+        """Make the steps added since `began_ns` end at `until_ns` with equal lengths, and return the length."""
         written, each_ns = self.kept, (until_ns - began_ns) // self.added
         self.times[written : written + self.added] = array("q", [each_ns] * self.added)
         self.call_ns += until_ns - self.last_end_ns
@@ -210,10 +204,7 @@ class StepClock:
 
 @dataclass(slots=True)
 class Samples:
-    """Sums over sampled steps, in nanoseconds.
-
-    `examples` also counts steps that are in no window and were not sampled, such as those under the profiler.
-    """
+    """Sums over sampled steps in ns; `examples` includes steps that are in no window and were not sampled."""
 
     steps: int = 0
     examples: int = 0
@@ -257,10 +248,7 @@ class Sampler:
 
 
 class CollectorWatch:
-    """Detects garbage collections that are long enough to show in a window.
-
-    Source: `gc.callbacks`. They are rare, because everything alive at the start of the race is frozen.
-    """
+    """Detects long garbage collections by `gc.callbacks`; they are rare, because live objects are frozen."""
 
     def __init__(self) -> None:
         self._began_ns = 0

@@ -120,12 +120,7 @@ class Stepper:
         self._clock.last_end_ns = clock_ns()
 
     def capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
-        """Train steps under the profiler, at least one and at most until the deadline; return the profile.
-
-        A step without a marker comes first, because the first step under the profiler is slow.
-
-        Raises: CaptureError.
-        """
+        """Profile at least one step, after one without a marker (the first is slow); raises CaptureError."""
         capture, plain = Capture(folder), (self.feed, self.step)
         try:
             capture.start()

@@ -40,7 +40,7 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
 def test_a_child_that_writes_faster_than_is_read_loses_nothing_of_its_metrics(ssh):
     link = ssh.connect()
     gate = threading.Event()
-    link._line.deliver(gate.wait)  # whoever listens is busy
+    link._line.works.put(gate.wait)  # whoever listens is busy
     flood = link.start("a_flood")
     gate.set()
     flood.wait_for_phase("end of the flood")

@@ -36,7 +36,7 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     if dies == "host":
         monkeypatch.setattr(line.link, "_ping", raise_error)
     else:
-        line.deliver(raise_error)
+        line.works.put(raise_error)
     lost = link.wait_for_loss()
     assert lost.reason.startswith(f"tfmon's thread tfmon-{dies}-gpu2 failed: RuntimeError: injected")
     wait_for(lambda: child.process.ended and gone(child.pid), what="the child is gone")

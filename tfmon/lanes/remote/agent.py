@@ -1,7 +1,4 @@
-"""The agent: runs on a host, starts lanes there, relays their bytes, and ends them when the monitor is gone.
-
-It imports the standard library, `model` and `launch`; the probes only on request.
-"""
+"""The agent on a host: starts lanes, relays their bytes, and ends them without the monitor. Imports little."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ class Agent:
     """Serves one monitor. Thread: its own, but for `emit`."""
 
     def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
-        """Serve over two descriptors; code and files are in `folder`."""
         self._folder = folder
         self._in_fd, self._out_fd = in_fd, out_fd
         self._outbox = Outbox()

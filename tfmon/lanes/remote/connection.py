@@ -45,7 +45,6 @@ class Connection:
         """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
         self.host = host
         self.machine = Machine()
-        """Known after `ensure`."""
         self.greeting = Greeting()
         self._sink = sink
         self._launcher = launcher
@@ -58,7 +57,7 @@ class Connection:
     @property
     def lost(self) -> str:
         """Why there is no connection; empty while there is one."""
-        return self._line.lost if self._line is not None else "it was not connected"
+        return self._line.link.lost if self._line is not None else "it was not connected"
 
     def ensure(self) -> None:
         """Connect unless it is connected, and tell which machine it is; may block; raises TfmonError."""
@@ -97,23 +96,20 @@ class Connection:
             self._line.close()
 
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """Return the answer of `questions` there. Blocks; must not run in the thread of the sink.
-
-        Raises: TfmonError if there is no answer, with the reason.
-        """
+        """Return the answer of `questions`; blocks; raises TfmonError. Thread: any but that of the sink."""
         return self._connected().ask(question, arguments, timeout_s)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Have the agent read the machine and these GPUs from now on, also after the next connection."""
         self._gpus = tuple(gpus)
         payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
-        self._connected().link.put(Kind.READ, 0, payload)
+        self._connected().link.outbox.put(Kind.READ, 0, payload)
 
     def _connected(self) -> HostLine:
         line = self._line
         if line is None:
             raise HostError(f"{self.host.called} is lost: {self.lost}")
-        if line.lost:
+        if line.link.lost:
             raise line.loss()
         return line
 
@@ -143,7 +139,7 @@ class Connection:
             payload.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)
-        process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
+        process = RemoteProcess(lane.spec.name, next(line.numbers), scenario, line.link, sink, ended)
         line.begin(process, payload, START_S)
         return process
 
@@ -155,17 +151,17 @@ class Connection:
         except OSError:
             return ""
         name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        line.link.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
+        line.link.outbox.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
         return f"{line.link.folder}/{name}"
 
     def suspend_with_monitor(self) -> None:
         """Suspend the lanes there, and keep the agent from taking silence for a loss. Thread: also a handler."""
-        if self._line is not None and not self._line.lost:
+        if self._line is not None and not self._line.link.lost:
             self._line.hold()
 
     def continue_with_monitor(self) -> None:
         """End `suspend_with_monitor`. Thread: also a handler."""
-        if self._line is not None and not self._line.lost:
+        if self._line is not None and not self._line.link.lost:
             self._line.go_on()
 
 
@@ -185,7 +181,6 @@ class Surveyed:
 
     host: Host
     error: str = ""
-    """Why it cannot be used, in one line; may be empty."""
     hint: str = ""
     machine: Machine = field(default_factory=Machine)
     python: str = ""
@@ -193,10 +188,7 @@ class Surveyed:
 
 
 def survey(hosts: Sequence[Host]) -> list[Surveyed]:
-    """Return the surveys of several hosts, taken at once; a failed one does not delay the others.
-
-    Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
-    """
+    """Return the surveys of hosts, taken at once. Thread: any; takes seconds, or as long as a launcher tries."""
     seen: list[list[Event]] = [[] for _ in hosts]
     connections = [Connection(host, events.append) for host, events in zip(hosts, seen, strict=True)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:

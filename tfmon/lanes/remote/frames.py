@@ -96,11 +96,7 @@ class FrameReader:
 
 
 class Outbox:
-    """Frames to send.
-
-    Thread: `put` may be called from any thread and from a signal's handler; the rest belongs to one thread, which
-    waits for `wake_fd` to be readable.
-    """
+    """Frames to send. Thread: `put` any, also a signal's handler; the rest the one that waits for `wake_fd`."""
 
     def __init__(self) -> None:
         self.wake_fd, self._waker = os.pipe()

@@ -29,7 +29,6 @@ class Reservation:
     """What is asked of Ray: `ray/gpu`, a kind `ray:H100/gpu`, on a node `ray:node7/cpu`, another `ray:2/gpu`."""
 
     python: str
-    """The Python with Ray that runs the bridge."""
     address: str = ""
     """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the local cluster."""
     word: str = ""
@@ -45,7 +44,6 @@ class Reservation:
     nice: int | None = None
     """The nice value of local lanes, which the lanes there need, once it is known."""
     name: str = ""
-    """Name of the reserved node."""
 
     def command(self, what: str) -> list[str]:
         """Return the command line of the bridge, which ends with the request."""
@@ -87,9 +85,7 @@ class Host:
     python: str = ""
     """The interpreter there; empty for `python3`. `~` is the home there."""
     settings: str = field(default="the settings file", compare=False)
-    """The file of the table."""
     ray: Reservation | None = None
-    """The Ray reservation; `None` without Ray."""
 
     @property
     def called(self) -> str:

@@ -39,7 +39,6 @@ class RemoteProcess(LaneProcess):
     def __init__(
         self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
     ) -> None:
-        """Take over a process that is about to be started, of the `scenario` there, if any."""
         super().__init__(lane, sink, self._here)
         self.number = number
         self.pid = 0  # until the agent has started it; nobody is told of it before
@@ -47,7 +46,6 @@ class RemoteProcess(LaneProcess):
         self._link = link
         self._note_end = ended
         self._profiles: dict[str, str] = {}
-        """The requested folders of profiles, by their names in the agent's folder."""
 
     def send(self, request: Request) -> bool:
         """Send a request with the paths of that machine; return False when nobody reads it."""
@@ -63,13 +61,13 @@ class RemoteProcess(LaneProcess):
         """Put it on the link; return False when that is lost, or the child has ended."""
         if self.ended or self._link.lost:
             return False
-        self._link.put(Kind.REQUEST, self.number, data)
+        self._link.outbox.put(Kind.REQUEST, self.number, data)
         return True
 
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
         """Have the agent signal the child and its process group, or the child alone."""
         if not self.ended:
-            self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
+            self._link.outbox.put(Kind.SIGNAL, self.number, bytes([number, alone]))
 
     def suspend_with_monitor(self) -> None:
         """Do nothing: the connection suspends all lanes of the host."""
@@ -79,7 +77,7 @@ class RemoteProcess(LaneProcess):
 
     def end(self, code: int, at_ns: int) -> None:
         """Tell that the child has ended, at a stamp of that machine."""
-        self._tell_end(code, self._link.here(at_ns))
+        self._tell_end(code, self._link.clock.here(at_ns))
         self._note_end()
 
     def lose(self, why: TfmonError, at_ns: int) -> None:
@@ -96,7 +94,7 @@ class RemoteProcess(LaneProcess):
         """Return an event with the stamp, and the folder of a profile, of this machine."""
         if isinstance(event, Profiled | ProfileFailed):
             event = replace(event, folder=self._profiles.get(event.folder, event.folder))
-        return replace(event, at_ns=self._link.here(event.at_ns))
+        return replace(event, at_ns=self._link.clock.here(event.at_ns))
 
 
 MOST_UNTOLD = 2_000
@@ -108,41 +106,27 @@ HOLD_S = 0.3
 class HostLine:
     """The traffic of one link, which it creates.
 
-    Events are delivered in another thread (`_tell…` runs there, `_take…` in the link's), so that a slow listener
-    delays neither heartbeat nor answer.
+    A slow listener delays neither heartbeat nor answer: `_tell…` and `_end_process` run in another thread,
+    `_take`, `_crowded` and `_end` in the link's.
 
     Thread: any; `hold` and `go_on` also from a signal's handler.
     """
 
     def __init__(self, wire: Wire, tell: Callable[[Event], None]) -> None:
-        """Take over a wire whose agent is ready."""
         self.host, self._called = wire.host.name, wire.host.called
         self.over = threading.Event()
         """Set once the link has ended and all events are delivered."""
         self._tell_of_host = tell
         self._closing = False
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)
         self._questions: dict[int, Future[Frame]] = {}
         self._processes: dict[int, RemoteProcess] = {}
-        self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.link = Link(
-            wire, self._take, self._crowded, lambda measured: self.deliver(lambda: tell(measured)), self._end
+            wire, self._take, self._crowded, lambda measured: self.works.put(lambda: tell(measured)), self._end
         )
         start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         self.link.start()
-
-    @property
-    def lost(self) -> str:
-        """Why the link is lost; empty while it is not."""
-        return self.link.lost
-
-    def deliver(self, work: Callable[[], None]) -> None:
-        """Do something in the thread that tells events, after what came before."""
-        self._works.put(work)
-
-    def next_number(self) -> int:
-        """Return a number that no lane and no question has."""
-        return next(self._numbers)
 
     def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
         """Have the agent start a process; raises OSError when it did not start."""
@@ -161,18 +145,18 @@ class HostLine:
     def ask(self, question: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the agent's answer; raises TfmonError where it has none."""
         payload = json.dumps({"question": question, "arguments": arguments}).encode()
-        return self._call(self.next_number(), Kind.ASK, payload, timeout_s)
+        return self._call(next(self.numbers), Kind.ASK, payload, timeout_s)
 
     def hold(self) -> None:
         """Have the agent suspend its lanes: this process is about to be stopped."""
-        ticket = self.link.put(Kind.HOLD)
+        ticket = self.link.outbox.put(Kind.HOLD)
         until_s = time.monotonic() + HOLD_S
-        while self.link.sent < ticket and not self.lost and time.monotonic() < until_s:
+        while self.link.outbox.sent < ticket and not self.link.lost and time.monotonic() < until_s:
             time.sleep(0.002)
 
     def go_on(self) -> None:
         """End `hold`."""
-        self.link.put(Kind.GO_ON)
+        self.link.outbox.put(Kind.GO_ON)
 
     def close(self) -> None:
         """End the agent, and with it what still runs there; return when all is told."""
@@ -185,9 +169,9 @@ class HostLine:
         answered: Future[Frame] = Future()
         self._questions[number] = answered
         try:
-            if self.lost:
+            if self.link.lost:
                 raise self.loss()
-            self.link.put(kind, number, sent)
+            self.link.outbox.put(kind, number, sent)
             frame = answered.result(timeout_s)
         except NoAnswer:
             raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s") from None
@@ -201,48 +185,48 @@ class HostLine:
 
     def loss(self) -> HostError:
         """Return the error of a link that is lost."""
-        return self.link.bridge_error or HostError(f"{self._called} is lost: {self.lost}")
+        return self.link.bridge_error or HostError(f"{self._called} is lost: {self.link.lost}")
 
     def _take(self, frame: Frame) -> None:
         process = self._processes.get(frame.number)
         match frame.kind:
             case Kind.METRICS if process is not None:
-                self.deliver(lambda: process.metrics.take(frame.payload))
+                self.works.put(lambda: process.metrics.take(frame.payload))
             case Kind.OUTPUT if process is not None:
-                self.deliver(lambda: process.output.take(frame.payload))
+                self.works.put(lambda: process.output.take(frame.payload))
             case Kind.DROPPED if process is not None:
-                self.deliver(lambda: process.output.drop(int(frame.payload)))
+                self.works.put(lambda: process.output.drop(int(frame.payload)))
             case Kind.ENDED if process is not None:
                 code, ended_ns = ENDED.unpack(frame.payload)
-                self.deliver(lambda: self._end_process(process, code, ended_ns))
+                self.works.put(lambda: self._end_process(process, code, ended_ns))
             case Kind.STARTED | Kind.ANSWER:
                 answered = self._questions.get(frame.number)
                 if answered is not None and not answered.done():
                     answered.set_result(frame)
             case Kind.EVENT:
-                self.deliver(lambda: self._tell_reading(frame.payload))
+                self.works.put(lambda: self._tell_reading(frame.payload))
 
     def _crowded(self) -> bool:
         """Return whether too many events wait; an answer is read nevertheless, because a caller waits for it."""
-        return self._works.qsize() > MOST_UNTOLD and not self._questions
+        return self.works.qsize() > MOST_UNTOLD and not self._questions
 
     def _end(self, at_ns: int) -> None:
         for answered in list(self._questions.values()):
             if not answered.done():
                 answered.set_exception(self.loss())
         if not self._closing:
-            lost = HostLost(at_ns=at_ns, host=self.host, reason=self.lost)
-            self.deliver(lambda: self._tell_of_host(lost))
+            lost = HostLost(at_ns=at_ns, host=self.host, reason=self.link.lost)
+            self.works.put(lambda: self._tell_of_host(lost))
         for process in list(self._processes.values()):
-            self.deliver(partial(process.lose, self.loss(), at_ns))
-        self._works.put(None)
+            self.works.put(partial(process.lose, self.loss(), at_ns))
+        self.works.put(None)
 
     def _tell_all(self) -> None:
         told_s = time.monotonic()
         while True:
             waits = any(process.output.waits for process in list(self._processes.values()))
             try:
-                work = self._works.get(timeout=TELL_EVERY_S if waits else None)
+                work = self.works.get(timeout=TELL_EVERY_S if waits else None)
             except queue.Empty:
                 pass
             else:
@@ -272,6 +256,6 @@ class HostLine:
             event = decode(line, self.host)
         except CodecError:  # a newer agent may say more
             return
-        here = self.link.here
+        here = self.link.clock.here
         moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
         self._tell_of_host(moved)

@@ -112,7 +112,7 @@ class Link:
         self._wire = wire
         self._take_frame, self._crowded, self._measured, self._ended = take, crowded, measured, ended
         self._frames = FrameReader()
-        self._outbox = Outbox()
+        self.outbox = Outbox()
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, int] = {}
         self._writes = True
@@ -120,25 +120,12 @@ class Link:
         self._close_s = 0.0
         self._heard_s = time.monotonic()
         self._last_word = ""
-        self._clock = HostClock()
+        self.clock = HostClock()
         self._beats = 0
         self._ponged = threading.Event()
         self._agent: tuple[int, int, int] | None = None
         """The agent's clock, CPU time and memory at the last pong."""
         self._agent_before: tuple[int, int, int] | None = None
-
-    def put(self, kind: Kind, number: int = 0, payload: bytes = b"") -> int:
-        """Send a frame, and return its ticket."""
-        return self._outbox.put(kind, number, payload)
-
-    @property
-    def sent(self) -> int:
-        """The ticket of the last frame that was written."""
-        return self._outbox.sent
-
-    def here(self, there_ns: int) -> int:
-        """Return the monitor's stamp for one from there."""
-        return self._clock.here(there_ns)
 
     def measure(self) -> None:
         """Set the clock by some pings, one after another."""
@@ -154,7 +141,7 @@ class Link:
         """End the agent, and the link then."""
         self._last_word = self._last_word or reason
         self._closing = True
-        self._outbox.wake()
+        self.outbox.wake()
 
     def start(self) -> None:
         """Start the thread; if it dies, the link has ended."""
@@ -166,11 +153,11 @@ class Link:
         self._ponged.set()
         self._ended(time.monotonic_ns())
         self._selector.close()
-        self._outbox.close()
+        self.outbox.close()
 
     def _serve(self) -> str:
         wire = self._wire
-        self._watch(self._outbox.wake_fd, selectors.EVENT_READ)
+        self._watch(self.outbox.wake_fd, selectors.EVENT_READ)
         self._take(wire.received)
         beat_s = time.monotonic()
         while True:
@@ -178,7 +165,7 @@ class Link:
             self._watch(wire.out_fd, 0 if crowded else selectors.EVENT_READ)
             self._watch(wire.error_fd, selectors.EVENT_READ if wire.errors_open else 0)
             if not self._close_s:
-                waits = self._writes and not self._outbox.empty
+                waits = self._writes and not self.outbox.empty
                 self._watch(wire.in_fd, selectors.EVENT_WRITE if waits else 0)
             before_s = time.monotonic()
             wait_s = max(0.0, beat_s - before_s)
@@ -218,7 +205,7 @@ class Link:
             match frame.kind:
                 case Kind.PONGED:
                     sent_ns, there_ns, cpu_ns, memory_bytes = PONG.unpack(frame.payload)
-                    self._clock.take(Ping(sent_ns, there_ns, at_ns))
+                    self.clock.take(Ping(sent_ns, there_ns, at_ns))
                     self._agent = there_ns, cpu_ns, memory_bytes
                     self._ponged.set()
                 case Kind.LAST_WORD:
@@ -227,11 +214,11 @@ class Link:
                     self._take_frame(frame)
 
     def _write(self) -> None:
-        self._outbox.collect()
+        self.outbox.collect()
         if self._close_s or not self._writes:
             return
         try:
-            self._outbox.write(self._wire.in_fd)
+            self.outbox.write(self._wire.in_fd)
         except OSError:  # what is left to read says why
             self._writes = False
 
@@ -248,10 +235,10 @@ class Link:
             self._selector.register(fd, events)
 
     def _ping(self) -> None:
-        self.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))
+        self.outbox.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))
 
     def _settle(self) -> None:
-        if not self._clock.settle():
+        if not self.clock.settle():
             return
         cpu_pct: Reading = NOT_READ
         memory: Reading = Missing("that system does not say how much memory a process has")
@@ -265,9 +252,9 @@ class Link:
         measured = LinkMeasured(
             at_ns=time.monotonic_ns(),
             host=self.host,
-            round_trip_ns=self._clock.round_trip_ns,
-            offset_ns=self._clock.offset_ns,
-            error_ns=self._clock.error_ns,
+            round_trip_ns=self.clock.round_trip_ns,
+            offset_ns=self.clock.offset_ns,
+            error_ns=self.clock.error_ns,
             agent_cpu_pct=cpu_pct,
             agent_bytes=memory,
         )

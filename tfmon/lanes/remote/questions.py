@@ -158,7 +158,6 @@ class Readings:
         *,
         every_s: float = EVERY_S,
     ) -> None:
-        """Start the probes."""
         self._tickers = [
             Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
             for probe in choose_probes(lanes, gpus)

@@ -28,7 +28,6 @@ class RayNode:
     address: str
     hostname: str = ""
     kinds: tuple[str, ...] = ()
-    """The kinds of its GPUs, as Ray calls them, such as H100."""
     cpus: float = 0
     gpus: float = 0
     memory_bytes: int = 0
@@ -45,7 +44,6 @@ class RayCluster:
     """HOST:PORT; empty for RAY_ADDRESS, or the local cluster."""
     python: str = sys.executable
     cpus: float = 1
-    """CPUs of each reservation."""
 
     def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
         """Return how a part of the cluster is reached; see `Reservation` for its name."""

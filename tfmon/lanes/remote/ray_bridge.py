@@ -100,10 +100,7 @@ def write(fd: int, data: bytes) -> None:
 
 
 class Shell:
-    """A command on a node, and its pipes; Ray sends the class there by value.
-
-    Thread: `write` and `end` one, `read` another, the rest a third.
-    """
+    """A command on a node, sent by value. Thread: `write` and `end` one, `read` another, the rest a third."""
 
     def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
         """Start the command, and return where it runs."""
@@ -179,7 +176,6 @@ class RayLane:
     """A command on a node, to which the pipes of this process belong."""
 
     def __init__(self, channel: Channel, reservation: dict[str, Any], command: list[str]) -> None:
-        """Connect to the cluster."""
         self._channel, self._reservation, self._command = channel, reservation, command
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         # Before Ray sets its own.

@@ -1,7 +1,4 @@
-"""A Ray cluster: how to connect, its nodes, and which of them suit a reservation.
-
-Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
-"""
+"""A Ray cluster and its nodes. For the bridge, so it imports the standard library only and runs on Python 3.9."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from typing import Any
 from tfmon.model.threads import call_later
 
 SIGN = "tfmon: "
-"""Prefix of the bridge's messages."""
 CONNECT_S = 25.0
 """Time limit of connecting: Ray itself would try silently for minutes."""
 REACH_S = 4.0

@@ -32,7 +32,6 @@ _SSH = (
         "name one as ssh knows it, or one of [hosts] in the settings file",
     ),
 )
-"""Messages of ssh, their meaning, and the remedy."""
 
 
 class HostError(TfmonError):

@@ -75,11 +75,9 @@ class Greeting:
     """What the agent said of itself."""
 
     folder: str = ""
-    """The folder of its code and files there."""
     python: str = ""
     pid: int = 0
     launcher: tuple[str, ...] = ()
-    """The launcher's stderr until then."""
 
 
 class Wire:
@@ -247,10 +245,7 @@ def words_of(host: Host) -> list[str]:
 
 
 def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
-    """Return the lines by which the shell becomes a Python that runs a program.
-
-    Send nothing more before its first line: a shell reads ahead.
-    """
+    """Return the lines that make the shell a Python. Send nothing before its first line: a shell reads ahead."""
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
     code = shlex.quote(program.read_text("utf-8"))
     missing = shlex.quote(f'{marker} {{"missing": true}}')

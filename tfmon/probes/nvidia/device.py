@@ -41,8 +41,6 @@ class DriverContext:
 
 
 class _Meters:
-    """Everything that reads one device for as long as it stays attached."""
-
     def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, context: DriverContext) -> None:
         self.busy = BusyMeter(own, before_s=context.before_s)
         self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=context.lists_processes)

@@ -95,10 +95,7 @@ Listed: TypeAlias = tuple[Gpu, Any]
 
 
 class Nvml:
-    """The library, open. A call returns its answer or an `NvmlFailure`, and raises nothing.
-
-    Thread: one at a time; any call may block without limit.
-    """
+    """The library, open; a failed call returns an `NvmlFailure`. Thread: one at a time; any call may block."""
 
     def __init__(self, module: Any) -> None:  # noqa: ANN401 - pynvml has no types
         self.module = module
@@ -123,10 +120,7 @@ class Nvml:
 
 
 def open_nvml() -> Nvml | NvmlFailure:
-    """Load the library and initialise it; no GPU is touched yet.
-
-    Source: `pynvml.nvmlInit`. Each success must be paired with a call of `nvmlShutdown`.
-    """
+    """Load and initialise the library; no GPU is touched. Each success needs a call of `nvmlShutdown`."""
     try:
         module = importlib.import_module("pynvml")
     except ImportError:
@@ -158,10 +152,7 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
 
 
 def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  # noqa: ANN401 - opaque
-    """Return the instances of a GPU that is split up (MIG); None for a whole GPU.
-
-    Source: `nvmlDeviceGetMigMode`, `nvmlDeviceGetMigDeviceHandleByIndex`.
-    """
+    """Return the instances of a split GPU. Source: `nvmlDeviceGetMigMode`, `…GetMigDeviceHandleByIndex`."""
     mode = nvml.call("nvmlDeviceGetMigMode", handle)
     if isinstance(mode, NvmlFailure) or mode[0] != 1:
         return None
@@ -198,10 +189,7 @@ class DeviceFailedError(Exception):
 
 
 class DeviceCalls:
-    """Calls the library for one device, and does not repeat a call that the device cannot answer.
-
-    Thread: the ticker's only; a call may block there without limit.
-    """
+    """Calls the library for one device; skips unsupported calls. Thread: the ticker's only; a call may block."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:  # noqa: ANN401 - opaque
         self.module = nvml.module
@@ -212,10 +200,7 @@ class DeviceCalls:
         self._unknown = 0
 
     def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - from pynvml
-        """Return the answer of a function of pynvml for this device, or an `NvmlFailure`.
-
-        Raises: DeviceFailedError if the whole device is out of reach.
-        """
+        """Return the answer or an `NvmlFailure`; raises DeviceFailedError if the device is out of reach."""
         answer = self._nvml.call(function, self._handle, *arguments, **named)
         code = answer.code if isinstance(answer, NvmlFailure) else 0
         self._unknown = self._unknown + 1 if code == UNKNOWN else 0

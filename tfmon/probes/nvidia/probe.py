@@ -42,10 +42,7 @@ _REHEARSAL_S = 10.0
 
 
 class NvidiaProbe:
-    """Samples GPUs through the driver's library, which is opened with the first sample.
-
-    Thread: the ticker's only; a call may block there without limit.
-    """
+    """Samples GPUs through the driver's library. Thread: the ticker's only; a call may block without limit."""
 
     name = "nvidia"
 
@@ -196,10 +193,7 @@ def rehearse() -> None:
 
 
 def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARSAL_S) -> bool | None:
-    """Return whether another process survives a sample, or `None` if it does not answer.
-
-    On WSL2 some versions of the driver's library crash, and would end tfmon with them.
-    """
+    """Return whether another process survives a sample, because some drivers crash on WSL2; `None` if silent."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import rehearse; rehearse()"
     try:
         answer = subprocess.run(

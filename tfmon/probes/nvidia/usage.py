@@ -39,7 +39,6 @@ class BusyMeter:
     """Reads the load of one device: percent of time in which at least one kernel ran, however small."""
 
     def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
-        """Read the load through the driver."""
         self._calls = calls
         self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
@@ -142,10 +141,7 @@ class MemoryMeter:
         return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
 
     def by_pid(self) -> dict[int, int | None] | Missing:
-        """Return the memory used by each process; None for a process whose memory the driver does not report.
-
-        Source: `nvmlDeviceGetComputeRunningProcesses`, versions 3 and 2.
-        """
+        """Return the memory by process. Source: `nvmlDeviceGetComputeRunningProcesses`, versions 3 and 2."""
         if not self._lists_processes:
             return Missing("this driver's list of processes is unreliable")
         answer = self._calls.first(
