@@ -6,13 +6,28 @@ file before it continues the lane. All durations that a lane reports use this ti
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import os
 import time
-from array import array
 from collections.abc import Callable
 
 AT, SIZE = 64, 72
 """Offset of the word in the lane's file, after its token, and the size of the file."""
+
+
+def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
+    """Map the word of a lane's file, until the process ends.
+
+    `mmap.mmap` would duplicate the descriptor, which a script would see among its own, and could close.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    libc.mmap.restype, libc.mmap.argtypes = pointer, (pointer, ctypes.c_size_t, *[number] * 3, ctypes.c_long)
+    address = libc.mmap(None, SIZE, protection, mmap.MAP_SHARED, fd, 0)
+    if address == pointer(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return (ctypes.c_int64 * 1).from_address(address + AT)
 
 
 class SuspendedTime:
@@ -26,7 +41,7 @@ class SuspendedTime:
 
     def __init__(self, fd: int) -> None:
         """Write into the lane's file, which may be closed afterwards."""
-        self._word = memoryview(mmap.mmap(fd, SIZE))[AT:].cast("q")
+        self._word = _map(fd, mmap.PROT_READ | mmap.PROT_WRITE)
 
     def begins(self) -> None:
         """Note that the lane has just been suspended."""
@@ -44,12 +59,12 @@ class LaneClock:
 
     def __init__(self) -> None:
         """Equals `time.monotonic_ns` until `follow`."""
-        self._word: memoryview | array[int] = array("q", [0])
+        self._word: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 1)()
         self._paused_ns = 0
 
     def follow(self, fd: int) -> None:
         """Read the suspended time from the lane's file."""
-        self._word = memoryview(mmap.mmap(fd, SIZE, prot=mmap.PROT_READ))[AT:].cast("q")
+        self._word = _map(fd, mmap.PROT_READ)
 
     def now_ns(self) -> int:
         """Return the lane's time."""
