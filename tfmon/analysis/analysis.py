@@ -24,14 +24,14 @@ from tfmon.model.window_sums import WindowSums
 
 @dataclass(frozen=True, slots=True)
 class LaneAnalysis:
-    """What the figures of one lane mean."""
+    """The analysis of one lane."""
 
     lane: LaneState
     bottleneck: Bottleneck | None
-    """What limits it, with its causes but those that were tried in vain; None before enough is measured."""
+    """The bottleneck with its causes, without causes that were tried in vain; `None` before enough is measured."""
     throughput: Throughput
     recent: WindowSums
-    """What it did in the last seconds: the throughput that is shown as current."""
+    """Sums of the last seconds: the throughput displayed as current."""
     looks: Looks
     """How the intervals of the verdict are looked at."""
 
@@ -72,13 +72,12 @@ class Analysis:
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
     news: str
-    """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
+    """The present trial, or the result of the last change in effect; or ""."""
     curve: Curve | None
-    """The crossover that runs or ran last; None if the last experiment is none."""
+    """The present or last crossover; `None` if the last experiment was another."""
     tuning: tuning.Best | None
-    """What the tuning that runs or ran last came to so far; None if nothing was tuned."""
     history: tuple[HistoryRow, ...] = ()
-    """Every change of the race and what came of it, oldest first; empty if nothing was changed."""
+    """Every change of the race and its result, oldest first."""
     measured: tuple[MeasuredPeriod, ...] = ()
     """What each period of the race came to, the present one last."""
     earlier: str = ""

@@ -1,8 +1,8 @@
-"""Which batch sizes fit in the memory of a lane's GPU, from the peaks at two sizes or more. Pure.
+"""Predicts which batch sizes fit in a GPU's memory, from the peaks at two sizes or more. Pure.
 
-What a step needs is a part that no batch changes, such as weights, and a part for each example. So a larger batch
-needs at least what the difference of the measured sizes lets expect, and at most in proportion to its size.
-Choices of kernels with more workspace, XLA and a fragmented pool are in neither: a prediction says "about".
+A step needs memory independent of the batch, such as weights, and memory for each example. So a larger batch needs
+at least the extrapolation of the measured sizes, and at most memory in proportion to its size. Neither includes
+kernels with more workspace, XLA and a fragmented pool: a prediction contains "about".
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NOT_FREE = Missing("the driver does not say how much GPU memory is free")
 
 @dataclass(frozen=True, slots=True)
 class BatchMemory:
-    """What batch sizes need of a GPU's memory, in bytes of tensors, and what there is."""
+    """The memory for batch sizes, in bytes of tensors, and the available memory."""
 
     measured: tuple[tuple[int, int], ...]
     """Sizes and the peaks of the allocator, the smallest first; at least two."""
     sure_bytes: float
-    """What the lane has at least: its peak, and all that nobody uses."""
+    """Least available memory: its peak, and all unused memory."""
     most_bytes: float | None
-    """What it has at most: all that it uses, and that nobody does; None where its use is not known."""
+    """Largest available memory: all that it uses, and all unused memory; `None` if unknown."""
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:

@@ -55,9 +55,9 @@ class Bottleneck:
     text: str
     shares: Shares
     causes: tuple[Cause, ...] = ()
-    """Why, and what mends it: what was observed, the costliest first, then what may help, the likeliest first."""
+    """Observed causes, the costliest first, then suggestions, the likeliest first."""
     also: tuple[str, ...] = ()
-    """What else slows the lane down or disturbs the figures."""
+    """Other reasons for slowness or disturbed figures."""
     size_pct: float = 100.0
 
     @property

@@ -46,7 +46,7 @@ class Remedy:
     """A change that is advised to a script with these traits only."""
 
     needs: tuple[str, ...]
-    """Traits of the script, and figures or the subject of what was observed; `NOT` before what must be absent."""
+    """Traits of the script, and figures or the subject of the observation; `NOT` before forbidden ones."""
     mends: str = ""
     code: tuple[str, ...] = ()
 
@@ -64,21 +64,22 @@ class CauseKind:
     mends: str = ""
     """What to do about it in any case, in a sentence."""
     code: tuple[str, ...] = ()
-    """The lines to write; {value} is that of the knob."""
+    """The code; {value} is the knob's value."""
     remedies: tuple[Remedy, ...] = ()
-    """What else to do, or instead; the code of those that apply comes first."""
+    """Other remedies; the code of applicable ones comes first."""
     needs: tuple[tuple[str, ...], ...] = ((),)
     """It is supposed of a script that has all traits of one of these; see `Remedy.needs`."""
     knob: str = ""
-    """What may be tried while the lane trains, where it has that knob."""
+    """A knob to try while the lane trains, if it has that knob."""
     values: tuple[KnobValue, ...] = ()
     least_share: float = 0.03
-    """It is told from this share of the time on, and what follows."""
+    """Least reported share of the time."""
     least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
-    """Whether it takes a part of what the lane waits for input, its figure `of_input`, or hides some of that,
-    `of_overlap`; and no time of its own."""
+    """Whether it takes part of the input wait (figure `of_input`) or hides part of it (`of_overlap`), and no
+    further time.
+    """
 
     def supposed_with(self, traits: Collection[str]) -> bool:
         """Return whether the cause is supposed for a script with these traits."""
@@ -414,7 +415,7 @@ KINDS: Mapping[str, CauseKind] = {
         knob=VARIANT.name,
     ),
 }
-"""Every cause by its id, which stays from version to version; the order is that of the page in the manual."""
+"""Every cause by its id, which never changes; the order is that in the manual."""
 _STEP = ("step_not_fused", "step_float32", "batch_small")
 SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "input": ("input_sequential_map", "input_no_prefetch", "input_no_cache", "variant"),

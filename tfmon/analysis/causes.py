@@ -37,7 +37,7 @@ step has enough work."""
 BATCH_FACTOR = 4
 """How much larger that batch is, at least `SMALL_BATCH`: a factor of two gains too little for an experiment."""
 SHORT_EPOCH_S = 10.0
-"""A cache works from the second epoch on; where an epoch is at most this long, the cache comes first."""
+"""A cache helps from the second epoch on, so for epochs of at most this length it is suggested first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,20 @@ class Cause:
     advice: str
     code: tuple[str, ...]
     knob: str | None = None
-    """What may be tried while it trains; or only by the code."""
+    """A knob to try while it trains; otherwise only the code helps."""
     value: KnobValue | None = None
     by_hand: bool = False
-    """True where the lane has no such knob and only the code helps."""
+    """Whether the lane lacks the knob, so that only the code helps."""
     effect: str | None = None
     text: str = ""
-    """What was observed, with its figures; for one that is supposed, what may help, or ""."""
+    """The observation with its figures; for a supposed cause a suggestion, or ""."""
     brief: str = ""
     """It in a few words with the file and the line, for one line of a pane."""
     place: str = ""
     """The user's instruction: file, line and text."""
     count: int = 0
-    """How often it was observed; 0 for one that is supposed."""
     cost_s: float | None = None
-    """What it took; None where that is not known."""
+    """Total cost; `None` if unknown."""
     share_pct: float | None = None
     """Of the time since the first step, pauses between epochs included."""
 

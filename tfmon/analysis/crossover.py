@@ -35,19 +35,19 @@ HIGHEST = 4_096
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What was measured at one value of the knob."""
+    """The measurements at one value of the knob."""
 
     value: KnobValue
     first: Estimate | None
-    """Examples/s of the first lane; None before it has slices enough."""
+    """Examples/s of the first lane; `None` from too few slices."""
     second: Estimate | None
     ratio: Estimate | None
     """The first lane's throughput over the second's, pair by pair."""
     pairs: int = 0
     refused: str = ""
-    """Why nothing can be measured here; empty if something can."""
+    """Why nothing can be measured here; otherwise empty."""
     missing: str = ""
-    """Why there is no ratio; empty if there is one, or if more is measured."""
+    """Why the ratio is missing; otherwise empty."""
 
     @property
     def sure(self) -> bool:
@@ -62,7 +62,7 @@ class Crossing:
     about: float
     low: float
     high: float
-    """Between these it lies: the certain values around it, or the ends of what was measured."""
+    """The bounds: certain values around it, or the ends of the measured range."""
     ahead: str
     """Title of the lane that is faster above it."""
     behind: str
@@ -70,11 +70,11 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What is known so far: the places in the order of their values, and the answer."""
+    """The curve so far, by ascending values, and the answer."""
 
     knob: str
     titles: tuple[str, str]
-    """What tells the lanes apart besides the knob."""
+    """Distinguishing settings of the lanes besides the knob."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str

@@ -22,7 +22,7 @@ LEAST_LOSSES = 8
 TOO_FAR = 3.0
 """Losses at the same step differ too much from this many times their scatter within a lane on."""
 ALIKE = 1.1
-"""Lanes did the same work where none did so many times as much as another: the last batch of an epoch differs."""
+"""Lanes below this ratio did the same work: the last batch of an epoch differs."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
 Lead: TypeAlias = tuple[str, str, Estimate]

@@ -20,7 +20,7 @@ LIMIT_PCT = 60.0
 SMALL_PCT, IDLE_PCT = 50.0, 50.0
 """Kernels are small that leave so much of the multiprocessors without work; a GPU waits if they run less often."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
-"""Samples behind a sentence, kernels below which nothing is said of them, load from which on copies are told."""
+"""Samples behind a sentence, least share of kernels, and least load for a sentence about copies."""
 NO_TENSOR_PCT = 1.0
 
 LARGER = "a larger batch, or fused operations, give each more to do"

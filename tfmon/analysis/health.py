@@ -1,4 +1,4 @@
-"""What a lane's own figures say of its training: that it is healthy, or what is wrong and since when. Pure."""
+"""The health of a lane's training, and the faults with their times. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tfmon.model.speed import LEAST_BLOCKS
 from tfmon.model.window_sums import middle_ns, quantile_ns
 
 TIMES_MEDIAN = 10
-"""A step waits if it took longer than so many times the median."""
+"""A step waits if it took longer than this multiple of the median."""
 LEAST_SHARE = 0.05
-"""Waits are told from this share of the time on."""
+"""Least reported share of waits."""
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 """How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
 FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
-"""Traces are told from this share of the time on."""
+"""Least reported share of traces."""
 LEAST_TRACES = 3
 """From so many traced steps on, tracing goes on: TensorFlow lets sizes vary after the second trace at most."""
 LOWER_RATE = "a lower learning rate may help"
@@ -40,7 +40,7 @@ CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
 """Losses whose median is compared; losses before one is called diverging, and flat."""
 FAR, BACK = 8.0, 0.5
-"""A loss diverges if it is so many times its scatter above its best, and has lost this share of what it gained."""
+"""A loss diverges if it is this multiple of its scatter above its best, and has lost this share of its gain."""
 LAST_EPOCHS, RISEN, SCATTERS = 3, 0.25, 2
 """A loss of validation rises if so many last epochs are above its best by a share of it and times its scatter."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
@@ -50,7 +50,7 @@ FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
 WIDEST_RATIO = 10
 """Growth is not reported if the upper end of its interval is more times the lower one."""
 MANY_TRACES = 20
-"""From so many graphs on they are told to be what grows."""
+"""From this number of graphs on, they are reported as the growing memory."""
 SOON_S = 86_400.0
 
 ConcernId = Literal[
@@ -59,9 +59,8 @@ ConcernId = Literal[
 ]  # fmt: skip
 """The worst first; each stays the same from version to version."""
 LESSER = ("waits", "loss_flat")
-"""What is told after a large loss of time, which they may explain."""
+"""Concerns after a large loss of time, which can explain them."""
 FACTS = ("loss_flat",)
-"""What is told, and is not a fault."""
 FAIL_ON: dict[str, ConcernId] = {
     "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
     "validation": "validation_rises", "memory": "memory_grows", "slower": "slower", "cores": "cores_taken",
@@ -71,12 +70,12 @@ FAIL_ON: dict[str, ConcernId] = {
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """What is wrong with the training of a lane, or remarkable."""
+    """A fault or fact of a lane's training."""
 
     id: ConcernId
     text: str
     at_s: float | None = None
-    """Since when, from the start signal on; None for all of the time."""
+    """Start, from the start signal; `None` for all of the time."""
 
     @property
     def is_fault(self) -> bool:
@@ -89,13 +88,13 @@ class Waits:
     """The steps of a lane's steady state that took far longer than the others."""
 
     steps: int
-    """Those that took more than `TIMES_MEDIAN` times the median."""
+    """Steps of more than `TIMES_MEDIAN` times the median."""
     share: float
     """Their share of the time of all."""
     longest_s: float
     """The longest step, to within 0.55 %."""
     every_s: float | None = None
-    """How often one waited in the last five minutes; None where they take little, are uneven, or in slices."""
+    """Period of waits in the last five minutes; `None` if they are short, uneven, or in slices."""
 
 
 def waits_of(lane: LaneState) -> Waits | None:

@@ -32,7 +32,7 @@ HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then o
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPeriod:
-    """What one period came to."""
+    """The outcome of one period."""
 
     period: Period | None
     """`None` for the present period."""
@@ -42,12 +42,12 @@ class MeasuredPeriod:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One change, and what came of it."""
+    """One change with its result."""
 
     at_s: float
     what: str
     lane: str = ""
-    """Id of the changed lane; empty if it is no single lane."""
+    """Id of the changed lane; empty if several or none."""
     before: float | None = None
     """Throughput of that lane in examples/s; `None` if too little was measured."""
     after: float | None = None

@@ -180,12 +180,12 @@ class Center:
     estimated: int = 0
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite if there is none yet."""
+        """Return half the 95 % interval; infinite without one."""
         errors = looks.errors(self.count - self.estimated, self.degrees)
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval; `None` if there is none yet."""
+        """Return the mean with its interval; `None` without one."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 

@@ -24,7 +24,7 @@ from tfmon.model.session import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class GpuOthers:
-    """What others took of one lane's GPU since steady state began."""
+    """Use of one lane's GPU by others in steady state."""
 
     place: str
     share_pct: float
@@ -210,7 +210,7 @@ class Contention:
     stolen_share: Reading
     """Share of one core's time in the slices that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
-    """CPU time per example of the second lane over that of the first; `None` if not comparable."""
+    """Ratio of CPU times per example of the second lane and the first; `None` if not comparable."""
     others_cores: Reading = NO_SLICES
     """Mean number of cores that other programs used in the slices, including tfmon."""
 

@@ -64,7 +64,7 @@ def least_rounds(race: Race, *, over: bool = False) -> int:
 
 
 def round_s(slices: Slices) -> float | None:
-    """Return how long a round has taken so far, in seconds; None before a lane has trained in two."""
+    """Return the mean duration of a round in seconds; `None` before a lane has trained in two rounds."""
     paces = [
         (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
         for lane in slices
@@ -74,7 +74,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return about how many seconds more give an answer, or the width that ends the race; None if none do."""
+    """Return the approximate time until an answer, or until `until_ci` ends the race; `None` if it never comes."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -92,7 +92,7 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 def more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
-    """Return after how many more pairs the comparison is known well enough; None if that never comes."""
+    """Return the number of pairs until the comparison is precise enough; `None` if it never is."""
     count = comparison.center.count
 
     def known(pairs: int) -> bool:
@@ -132,7 +132,7 @@ LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return by how much one of two lanes is faster, as running steps tell, or "", and the least ratio or None."""
+    """Return how much faster one of two lanes is, judging by running steps, or "", and the least ratio or `None`."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
@@ -157,7 +157,7 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
 
 
 def _batch(lane: LaneState) -> float | None:
-    """Return the examples of a lane's step; None before it has reported any, and without a known batch."""
+    """Return the examples of a lane's step; `None` before its first report, and without a known batch."""
     if lane.totals.examples and lane.totals.steps:
         return lane.totals.examples / lane.totals.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
@@ -167,7 +167,7 @@ def _batch(lane: LaneState) -> float | None:
 def falling(
     left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], answer_ns: int | None
 ) -> tuple[float, int]:
-    """Return how much longer it takes, at most what was told before until that has passed, and when it ends."""
+    """Return the remaining time, at most until the predicted time, as long as that is ahead, and its end."""
     measured_ns = max(lane[-1].at_ns for lane in slices)
     now_ns, then_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
     if answer_ns is not None and answer_ns > now_ns:
@@ -178,7 +178,7 @@ def falling(
 def longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:
-    """Say how much longer it takes, or that no time of this race is enough."""
+    """Return the remaining time, or that no length of this race is enough, as text."""
     if left_s is not None and not (over and ended_itself(snapshot.lanes)):
         about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
@@ -194,7 +194,7 @@ def longer_text(
 
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
-    """Say how much longer the race had to last for so many rounds more; empty where no round was measured."""
+    """Return how much longer the race had to last for `missing` more rounds; or ""."""
     ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     if not ends or missing < 1:
         return ""

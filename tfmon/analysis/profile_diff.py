@@ -31,7 +31,7 @@ _JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose
 
 @dataclass(frozen=True, slots=True)
 class TimeDifference:
-    """A time of the second side less that of the first, in ns."""
+    """The time of the second side less the time of the first, in ns."""
 
     value_ns: float
     ci95_ns: tuple[float, float] | None
@@ -53,7 +53,7 @@ class TimeDifference:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side has of a part: means over its profiles, a step."""
+    """One side of a part: means over its profiles, per step."""
 
     step_ns: float
     self_ns: float
@@ -64,7 +64,7 @@ class Side:
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
-        """Return the mean of what each profile, of so many steps, has of it; None where none has anything."""
+        """Return the mean over profiles of these numbers of steps; `None` if no profile has the part."""
         every = [part for one in parts for part in one]
         if not every:
             return None
@@ -143,7 +143,7 @@ class ProfileDiff:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSide:
-    """What is compared: a lane, or profiles that were kept."""
+    """A compared lane, or profiles of a folder."""
 
     id: str
     title: str

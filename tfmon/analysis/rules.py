@@ -36,7 +36,7 @@ MIXED_POINTS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the time of a step is made of, in percent of it but for `retraced_steps`; only `reading` overlaps."""
+    """The parts of a step in percent of its time, except `retraced_steps`; only `reading` overlaps."""
 
     retraced_steps: float
     """Steps with a trace or compilation. Units: percent of the steps."""
@@ -98,7 +98,7 @@ class Rule:
     kind: BottleneckKind
     applies: Callable[[Evidence], bool]
     decides: bool = False
-    """True where no other part is named with it."""
+    """Whether no other part is reported with it."""
 
 
 def _dispatch_limits(evidence: Evidence) -> bool:

@@ -36,7 +36,7 @@ class SeriesColumn:
 
 @dataclass(frozen=True, slots=True)
 class SeriesRow:
-    """What was measured under one combination."""
+    """The measurement of one combination."""
 
     id: Hashable
     cells: tuple[Cell, ...]
@@ -83,7 +83,7 @@ class SeriesCurve:
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """What a series came to so far."""
+    """The state of a series."""
 
     columns: tuple[SeriesColumn, ...]
     rows: tuple[SeriesRow, ...]

@@ -123,12 +123,12 @@ class LogRatio:
     """`None` if one process ran both."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite if there is none yet."""
+        """Return half the 95 % interval; infinite without one."""
         within = self.center.reach(looks)
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the ratio with its interval; `None` if there is none yet."""
+        """Return the ratio with its interval; `None` without one."""
         return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 

@@ -37,16 +37,16 @@ OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """What a combination comes to."""
+    """The result of a combination."""
 
     combination: Combination
     outcome: str = OPEN
-    """One of `OUTCOMES`; `open` while more is to be measured."""
+    """One of `OUTCOMES`; `open` while it needs more measurements."""
     ratio: Estimate | None = None
-    """Its throughput over the baseline's; None from too few pairs."""
+    """Its throughput over the baseline's; `None` from too few pairs."""
     learnt: BetweenProcesses | None = None
     place: str = ""
-    """Where it is measured now; empty if it is not."""
+    """The present place of its measurement; or ""."""
     learns: tuple[str, ...] = ()
     """Knobs by which it learns something else than the baseline."""
     over: bool = False
@@ -95,13 +95,13 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What a sweep came to so far; what only a table needs is made when it is read."""
+    """The state of a sweep; figures only for a table are computed when needed."""
 
     state: SweepState
     rows: tuple[SweepRow, ...]
     """By the number of the combination."""
     floors: Mapping[str, float]
-    """By kind of device, the ratio that the best one has at least: what is certainly below it cannot win."""
+    """By kind of device, the least ratio of the best one: a certainly lower one cannot win."""
     choices: Mapping[str, int]
     """By kind of device, from how many combinations the best is chosen."""
 

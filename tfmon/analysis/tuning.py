@@ -1,4 +1,4 @@
-"""Tuning of a running lane: what to try next, what it gained, whether it is kept. Pure.
+"""Tuning of a running lane: the next trial, its gain, and whether to keep it. Pure.
 
 The lane trains under the old and the new settings in turn, a few slices each, so that drift affects both. The gain
 is tested a few times at most, and its interval is made for that: it spends its error over the largest number of
@@ -211,7 +211,7 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What a series of attempts came to."""
+    """The result of a series of attempts."""
 
     settings: dict[str, KnobValue]
     """Knobs that were changed for good, with their values."""
@@ -232,7 +232,7 @@ def best_of(state: TuneState) -> Best:
 
 
 WIDE = 2.0
-"""A gain is not told while the ends of its interval differ by a larger factor."""
+"""A gain is reported once the ratio of its interval's ends is below this."""
 ALL_TRIED = "no{} knob is known to help"
 
 
