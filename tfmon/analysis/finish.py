@@ -18,7 +18,6 @@ from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 
 LEAST_LOSSES = 8
-"""Losses of a lane from which its scatter is estimated."""
 TOO_FAR = 3.0
 """Losses at the same step differ too much from this many times their scatter within a lane on."""
 ALIKE = 1.1

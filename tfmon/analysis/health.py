@@ -27,12 +27,10 @@ from tfmon.model.window_sums import middle_ns, quantile_ns
 TIMES_MEDIAN = 10
 """A step waits if it took longer than this multiple of the median."""
 LEAST_SHARE = 0.05
-"""Least reported share of waits."""
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 """How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
 FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
-"""Least reported share of traces."""
 LEAST_TRACES = 3
 """From so many traced steps on, tracing goes on: TensorFlow lets sizes vary after the second trace at most."""
 LOWER_RATE = "a lower learning rate may help"
@@ -90,7 +88,6 @@ class Waits:
     steps: int
     """Steps of more than `TIMES_MEDIAN` times the median."""
     share: float
-    """Their share of the time of all."""
     longest_s: float
     """The longest step, to within 0.55 %."""
     every_s: float | None = None

@@ -35,7 +35,6 @@ class MeasuredPeriod:
     """The outcome of one period."""
 
     period: Period | None
-    """`None` for the present period."""
     verdict: Verdict
     centers: Mapping[str, Center | None]
 

@@ -35,7 +35,6 @@ class GpuOthers:
     time_share: float
     processes: int
     first: ProcessName | None
-    """The largest user; `None` if unknown."""
 
     @property
     def shown(self) -> bool:

@@ -132,7 +132,7 @@ LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return how much faster one of two lanes is, judging by running steps, or "", and the least ratio or `None`."""
+    """Return by how much one of two lanes is faster, from running steps, or "", and the least ratio or `None`."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)

@@ -152,7 +152,6 @@ class ProfiledSide:
     step_ns: float | None = None
     """Step time without the profiler; `None` if not measured."""
     examples: float | None = None
-    """Per step; `None` if unknown."""
 
 
 def side_of(lane: LaneState) -> ProfiledSide:

@@ -55,7 +55,6 @@ class CurveLine:
 
     id: str
     name: str
-    """The title; empty for a single line."""
     place: int
     points: tuple[Estimate | None, ...]
 
@@ -119,7 +118,6 @@ class CurveChart:
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
     """Rows of characters, each with the index of its series, or `None`."""
     foot: tuple[str, str]
-    """The axis with a mark at each crossing, and its values."""
 
     @property
     def lines(self) -> list[str]:

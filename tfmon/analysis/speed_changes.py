@@ -18,7 +18,6 @@ from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.speed import Level, StepBlock
 
 NEAR_NS = 3_000_000_000
-"""Events within this time of a change are reported with it."""
 MOST_OF = 0.5
 """A part with this share of a change is its cause."""
 CORES, CLOCK = 0.25, 0.93

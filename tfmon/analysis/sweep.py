@@ -46,7 +46,6 @@ class SweepRow:
     """Its throughput over the baseline's; `None` from too few pairs."""
     learnt: BetweenProcesses | None = None
     place: str = ""
-    """The present place of its measurement; or ""."""
     learns: tuple[str, ...] = ()
     """Knobs by which it learns something else than the baseline."""
     over: bool = False

@@ -214,7 +214,6 @@ class Best:
     """The result of a series of attempts."""
 
     settings: dict[str, KnobValue]
-    """Knobs that were changed for good, with their values."""
     code: tuple[str, ...]
     speed_up: Estimate | None
     """Throughput under these settings over that at the beginning. `None` if it was not measured directly."""

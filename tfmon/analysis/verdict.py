@@ -205,7 +205,6 @@ def _compared(
 
 
 Compared = Sequence[tuple[LaneState, Throughput]]
-"""The lanes that are compared."""
 
 
 def _settled(lanes: Sequence[LaneState]) -> bool:

@@ -22,7 +22,6 @@ from tfmon.model.session import Snapshot
 FALLEN = 0.75
 """A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
 MANY_OUTLIERS = 0.1
-"""Share of outlying pairs from which on they are reported."""
 LATELY = 3
 """So many outlying pairs in a row, at last, are another phase of a script and no disturbance."""
 _CONSTANT = {
@@ -216,7 +215,6 @@ def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 Ratio = Callable[[LaneState, LaneState], Estimate | None]
-"""Returns the throughput of one lane over that of another."""
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 

@@ -132,7 +132,6 @@ class Idle:
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
-    """Longest wait for a free GPU; `None` for no wait."""
     tell: Callable[[str], None] = lambda _: None
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic

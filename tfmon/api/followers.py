@@ -68,7 +68,6 @@ class Followers:
         self._listening: socket.socket | None = None
         self.lost = False
         self.unreachable = ""
-        """Why no viewer can connect any more; otherwise empty."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
         self._methods: dict[str, Callable[..., object]] = {
@@ -252,7 +251,6 @@ class _Follower:
         self.written = threading.Event()
         self._ready, self._urgent, self._ends = threading.Event(), threading.Event(), False
         self.called_s = time.monotonic()
-        """Time of its latest request, or of its start."""
         self._events: deque[Event] = deque()
         self._lines: deque[Answer | Told | Ended] = deque()
         self._behind = True

@@ -68,14 +68,12 @@ class RaceOptions:
     """Whether fresh processes replace those of the lanes from time to time, not those of a user's script; None for
     long races that nobody watches."""
     spare: bool = False
-    """Whether a spare worker with TensorFlow is kept ready."""
     ray: RayCluster | None = None
     """The cluster of lanes such as `ray/gpu`; `None` for the default cluster."""
     in_place: bool | None = None
     """Whether a user's lanes share the working folder; `None`: only a single lane does."""
     record: bool = False
     wait_idle_s: float | None = None
-    """Longest wait for a free GPU; `None` for no wait."""
     record_file: Path | None = None
     """`None` for a new file among the user's recordings."""
 
@@ -95,7 +93,6 @@ class SweepOptions:
     file: Path | None = None
     """The new file; `None` for one among the user's files."""
     resume: Path | None = None
-    """The file of a sweep to resume, or `last`."""
     scenario: str | None = None
     """Name or file; `None` for a command, or for that of a resumed sweep."""
     command: tuple[str, ...] = ()

@@ -15,7 +15,6 @@ from tfmon.model.session import Session
 from tfmon.probes import cpu_counters
 
 STEPS, TIMES = 20, 3
-"""Steps of a profile, and profiles of each compared lane."""
 
 
 class Profiling:

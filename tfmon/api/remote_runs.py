@@ -50,7 +50,6 @@ class RemoteRuns:
         finally:
             theirs.close()
         self.runs = list(self._ask())
-        """Runs under way, oldest first."""
 
     def _ask(self) -> Sequence[LiveRun]:
         marker, printed = f"tfmon-{secrets.token_hex(8)}", b""

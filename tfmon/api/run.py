@@ -138,7 +138,6 @@ class Interruption:
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
         """Call `react` at each signal, but at SIGHUP only if `hangup`, in a thread, does not return True."""
         self.signal = ""
-        """Name of the first signal; empty if there was none."""
         self.count = 0
         self._react, self._hangup, self._hung_up = react, hangup, False
         self._came = threading.Event()

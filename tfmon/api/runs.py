@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 LEAST_WINDOWS = 5
-"""Least windows of a lane before a profile."""
 
 
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
@@ -207,7 +206,6 @@ class ProfileRun(RaceRun):
     result: Profile | None = None
     """Profile of the only lane; `None` after a signal."""
     sides: tuple[ProfiledSide, ProfiledSide] | None = None
-    """Profiles of two lanes; `None` after a signal."""
 
     def __init__(
         self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str, times: int = TIMES

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 FOLDER_VARIABLE = "TFMON_STATE"
-"""Environment variable for another folder of persistent data."""
 NOISY = 2 * BETWEEN_PROCESSES_SD
 """With a larger standard error of one process's speed, a race teaches nothing about others."""
 MOST = 300

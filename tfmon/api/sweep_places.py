@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 END_S = 10.0
-"""Longest time for a place to end its lanes."""
 POLL_S = 0.05
 MOST_WORKERS = 128
 AT_ONCE = 16
-"""Places that are opened or closed at the same time."""
 
 
 class PlaceStation:

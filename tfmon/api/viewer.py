@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from tfmon.api.remote_runs import RemoteRuns
 
 ANSWER_S = 5.0
-"""Longest wait for the answer to a quick request."""
 
 
 class Viewer(AnyRun):

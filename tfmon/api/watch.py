@@ -53,7 +53,6 @@ from tfmon.script import watching
 from tfmon.script.site.sitecustomize import Finder
 
 EVERY_S = 1.0
-"""Interval of reading the machine and showing the figures."""
 CHUNK_BYTES = 65_536
 END_S = 2.0
 """Longest wait at the end for the thread that reads the pipe."""

@@ -223,7 +223,6 @@ class Crossover:
         self.state = state
         self._mode = driver.snapshot().race.mode
         self._before: dict[str, KnobValue] = {}
-        """The value of the knob in each lane before the series."""
         self._pair_s: list[float] = []
 
     def measure(self) -> None:

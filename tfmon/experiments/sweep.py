@@ -27,10 +27,8 @@ from tfmon.model.spec import KINDS
 from tfmon.model.threads import start_thread
 
 MOST_FAILURES = 3
-"""Consecutive failures of the baseline before a place is given up."""
 LATEST_VISITS = 40
 PATIENCE_S = 600.0
-"""Longest wait for the lanes to get ready, and between pairs."""
 HANGS_S = 60.0
 OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
 
@@ -231,7 +229,6 @@ class Visit:
         self._lanes = ("", "")
         self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._first: dict[int, str] = {}
-        """The lane that ended its slice first, by round."""
         self._pairs = 0
         self._since_s = 0.0
         """End of the previous pair, or of the first slice; 0 before."""

@@ -54,7 +54,6 @@ class LaneEnded(MonitorEvent):
     exit_code: int | None
     """`None` if a signal ended it."""
     signal: str | None
-    """Such as "SIGKILL"."""
     requested: bool
     output_tail: tuple[str, ...] = ()
     memory_kills: str = ""
@@ -150,7 +149,6 @@ class SliceGranted(MonitorEvent):
     """A lane's slice began; with an empty `lane`, a slice ended and none begins."""
 
     beside: tuple[str, ...] = ()
-    """Lanes of other machines whose slices continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,6 @@ class GpuMemory:
     used_bytes: Reading = NOT_READ
     total_bytes: Reading = NOT_READ
     reserved_bytes: Reading = NOT_READ
-    """Reserved by the driver; not part of `used_bytes`."""
     unified: bool = False
     """Whether the GPU uses the machine's memory, shared with the CPU."""
 
@@ -53,7 +52,6 @@ class ProcessName:
     command: str
     """Command line, at most `probes.names.LONGEST` characters; empty if unknown."""
     ours: bool = False
-    """Whether this tfmon or its agent started the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,6 @@ class GpuProcesses:
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
     """Memory of each process; `None` if the driver reports no amount."""
     no_list_reason: str = ""
-    """Why the driver lists no processes; otherwise empty."""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
     """Share of the GPU's time in percent, by process; idle processes may be missing."""
     since_ns: int | None = None
@@ -71,9 +68,7 @@ class GpuProcesses:
     until_ns: int | None = None
     """End of the averaging time: the shares are read less often than other values."""
     names: dict[int, ProcessName] = field(default_factory=dict)
-    """Names of the processes, as far as they are known."""
     no_names_reason: str = ""
-    """Why no name is known; otherwise empty."""
     foreign_pids: bool = False
     """Whether the driver may use the host's process numbers (in a container)."""
 
@@ -122,7 +117,6 @@ class GpuClocks:
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
     reasons: tuple[ClockReason, ...] | Missing = NOT_READ
-    """Reasons for lowered clocks; empty at full clocks."""
 
     def lowered_by(self, *levels: str) -> list[str]:
         """Return the texts of the reasons of these levels; empty if unknown."""
@@ -164,7 +158,6 @@ class GpuActivity:
     kernels_pct: Reading
     """Share of time in which a kernel ran; unlike `GpuLoad.busy_pct` without copies."""
     sm_pct: Reading
-    """Share of the busy multiprocessors."""
     occupancy_pct: Reading
     """Resident warps, relative to the maximum."""
     tensor_pct: Reading
@@ -216,7 +209,6 @@ class GpuSample:
     index: int
     name: str
     part_of: str = ""
-    """UUID of the physical GPU of a MIG instance."""
     hidden: bool = False
     """Whether no lane can use the GPU, because CUDA_VISIBLE_DEVICES or TensorFlow hides it."""
     every_s: float = 1.0
@@ -231,7 +223,6 @@ class GpuSample:
     link: PcieLink = PcieLink()
     traffic: PcieTraffic = PcieTraffic()
     ecc_errors: Reading = NOT_READ
-    """Uncorrected memory errors since the driver was loaded."""
     slow: tuple[SlowReading, ...] = ()
     faults: tuple[GpuFault, ...] = ()
 

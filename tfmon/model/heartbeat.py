@@ -34,7 +34,6 @@ class Heartbeat:
     stalled_since_ns: int | None = None
     """Its last sign of life, if a stall is under way; otherwise `None`."""
     suspensions: tuple[tuple[int, int], ...] = ()
-    """Start and end of each suspension of tfmon or the machine."""
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
         """Return the signs of life after an event; `phase_since_ns` is the start of the previous phase."""

@@ -47,7 +47,6 @@ class HostState:
     link: LinkMeasured | None = None
     """`None` before the first measurement and for the monitor's machine."""
     lost: str = ""
-    """Why the connection is lost; otherwise empty."""
     lost_ns: int | None = None
 
     @property

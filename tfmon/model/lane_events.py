@@ -80,7 +80,6 @@ class Built(LaneEvent):
 
     parameters: Amount
     examples: Amount | None
-    """`None` if the pipeline does not know its length."""
     settings: dict[str, KnobValue]
 
 
@@ -97,7 +96,6 @@ class Window(LaneEvent):
     steps: Amount
     examples: Amount
     step: Amount
-    """Steps since the lane started to race, including this window's."""
     input_ns: Amount
     call_ns: Amount
     """In the step call: dispatch and, on the CPU, compute."""
@@ -105,9 +103,7 @@ class Window(LaneEvent):
     """Waiting for the device at the window's end, by reading the loss."""
     report_ns: Amount
     longest_ns: Amount
-    """Longest time between the ends of two steps."""
     histogram: dict[Bin, Amount]
-    """Step times (end to end), counted in the bins of `tfmon.model.window_sums`."""
     loss: float | None
     settings: dict[str, KnobValue]
     """All knobs with their values during the window (at its end, if one changed)."""

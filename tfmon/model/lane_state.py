@@ -32,7 +32,6 @@ STAGES = {
     WARMING_UP: "warming up",
     READY: "ready, waiting for the start",
 }
-"""The stages of getting ready, in order, with their texts."""
 OVER = (DONE, FAILED, ABSENT)
 
 STOOD_STILL = "stood still until its end"
@@ -44,7 +43,6 @@ NO_STEPS_HINT = (
     "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
 )
-"""Remedy for a script in which tfmon sees no step."""
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
@@ -84,11 +82,9 @@ class ProcessInfo:
     data_examples: int | None = None
     """Examples in its data: the largest possible batch."""
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
-    """Versions by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
     bfloat16: bool = False
     gpu_uuids: tuple[str, ...] = ()
-    """UUIDs of its GPUs, from CUDA; empty while unknown."""
     unlike: tuple[str, ...] = ()
     """Differences between this process's environment and that of a local lane."""
     reports_stack: bool = False
@@ -109,7 +105,6 @@ class ScriptFacts:
     not_measured: dict[str, str] = field(default_factory=dict)
     """Figures that are unavailable, such as `examples`, with the reason."""
     step: str = ""
-    """File and line of its step; empty if unknown."""
     step_traits: tuple[str, ...] = ()
     input_traits: tuple[str, ...] = ()
     places: tuple[str, ...] = ()

@@ -24,7 +24,6 @@ SHORTEST_STRETCH_NS = 1_000_000_000
 """Stretches for comparing concurrent lanes contain about five windows of each."""
 MOST_SLICES = 2_000
 MOST_EARLIER = 96
-"""Settings whose slices are kept after a knob change."""
 LATEST = 24
 """Windows that a late reading can still discard: five seconds at five a second."""
 RARE = 0.5
@@ -95,7 +94,6 @@ class LossCurve:
     """Losses reported by windows; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
-    """Steps and losses, in the order of the steps."""
     every: int = 1
     """One of this many losses is kept."""
     seen: int = 0
@@ -144,9 +142,7 @@ class Measurements:
     latest: tuple[Window, ...] = ()
     """The last steady windows, which a late reading can still discard."""
     points: tuple[Point, ...] = ()
-    """The last windows of this process, including discarded ones."""
     history: History = field(default_factory=History)
-    """The last half hour for the charts, with earlier processes."""
 
     def plus(self, window: Window, process: int = 0) -> Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""

@@ -193,7 +193,6 @@ class GpuPart:
     used_bytes: Reading = NOT_SAMPLED
     source: str = ""
     used_before: float | None = None
-    """Bytes used on the whole GPU before the lane opened it."""
     free_bytes: float | None = None
     """Unused memory; `None` if unknown or shared with the CPU."""
 
@@ -250,7 +249,6 @@ class GpuUse:
     """A lane's use of all its GPUs, and the use of them by others."""
 
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
-    """By the key of the GPU."""
     used_bytes: Reading = NO_GPU
     source: str = ""
     """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
@@ -260,7 +258,6 @@ class GpuUse:
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
     racing_busy_pct: Mean = field(default_factory=Mean)
-    """Load of the GPUs during the race, by all processes."""
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
     """Use of their units during the race, by the names in `ACTIVITY`."""
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)

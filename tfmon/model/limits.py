@@ -144,7 +144,6 @@ def read_text(path: Path) -> str:
 
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
 MOST_COUNTS = 60
-"""Counts kept; the lanes are checked once a second."""
 UNLIMITED = 2**60
 """A larger value means no limit in version 1."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")

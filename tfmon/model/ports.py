@@ -94,7 +94,6 @@ class ReplayState:
     speed: int
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
-    """The problem of the recording; empty if there is none."""
     started_ns: int | None = None
     """The start signal, from which the race counts its time; `None` without one."""
 
@@ -158,7 +157,6 @@ class RunInfo:
     bytes: int = 0
     running: bool = False
     problem: str = ""
-    """Why it is unreadable; otherwise empty."""
 
     @property
     def outcome(self) -> str:

@@ -54,7 +54,6 @@ class Input:
     stages: tuple[Stage, ...]
     """The busiest first, without stages that only pass elements on."""
     python_ns: Reading
-    """Python functions in the pipeline, on all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,6 @@ class Op:
     """Its type, such as MatMul; otherwise the name of the kernel or of XLA."""
     device: str
     count: int
-    """Runs in the whole capture."""
     self_ns: float
     """Without operations that ran inside it."""
     share: float
@@ -131,7 +129,6 @@ class Part:
     self_ns: float = 0.0
     """Own time per step on all threads or queues; more than `step_ns` if others ran beside it."""
     count: int = 0
-    """Runs in the whole capture."""
 
     @property
     def runs(self) -> bool:
@@ -160,7 +157,6 @@ class Repeat:
     function: str
     count: int
     cost_ns: Reading
-    """Each time: building the graph, or compiling it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +228,9 @@ class Profile:
     other_ns: float
     """Other time outside of pipeline and step."""
     drain_ns: float
-    """After the last step, until the GPU had finished."""
     devices: tuple[GpuTime, ...]
     ops: Ops | Missing
     retraced_steps: int
-    """Steps in which a function was traced or compiled."""
     retraces: tuple[Repeat, ...]
     compiles: tuple[Repeat, ...]
     bottleneck: ProfileBottleneck | Missing

@@ -27,10 +27,8 @@ class Machine:
     cpu_name: str = ""
     cores: int = 0
     usable_cores: float = 0
-    """Cores for a lane: affinity and container quota."""
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
-    """Models of the GPUs that the driver lists."""
     no_gpu: str = ""
     """Why there is no GPU lane; empty if there is one, or none was requested."""
     boot: str = ""
@@ -38,13 +36,11 @@ class Machine:
     quota_cores: float | None = None
     """Cores of the container's quota; `None` without a quota, or if unreadable."""
     nice: int | None = None
-    """Nice value that the lanes inherit; `None` if unknown."""
     python: str = ""
     tensorflow: str = ""
     """Version of its TensorFlow, with the package's name unless `tensorflow`."""
     driver: str = ""
     power_limits_w: tuple[float | None, ...] = ()
-    """Power limit of each of `gpus`; `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +70,9 @@ class Race:
     """Lanes with a running slice, one per machine; empty between slices and in a concurrent race."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
-    """The start signal; `None` before it."""
     seconds: float | None = None
     """Length from the start signal; `None` without a limit."""
     steps: int | None = None
-    """Steps of each lane; `None` without a limit."""
     slice_s: float | None = None
     """Length of a slice in turns; `None` if the recording lacks it."""
     number: int = 0
@@ -94,7 +88,6 @@ class Race:
     interval: IntervalKind = ALWAYS_VALID
     """Use of its intervals: `always-valid`, or for a known length `spending` or `fixed`."""
     margin: float = MARGIN
-    """Ratios closer to 1 count as the same."""
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is at most this; `None` without this end.
     """
@@ -134,11 +127,8 @@ class Claim:
     """The article and its example; empty for claims of its scenario."""
     says: str = ""
     first: str = ""
-    """Spec of the faster lane, such as `cpu,graph=on`."""
     second: str = ""
-    """Spec of the other lane."""
     at_least: float = 1.0
-    """Least claimed ratio."""
     at_most: float | None = None
     """Largest claimed ratio, for a claim of little or no difference."""
     needs: Literal["", "gpu", "mac"] = ""
@@ -156,7 +146,6 @@ class ClaimResult:
     claim: Claim
     outcome: Outcome
     ratio: Estimate | None = None
-    """Throughput of the claim's first lane over its second's."""
     reason: str = ""
     """Why it was not tested, or the correction."""
 

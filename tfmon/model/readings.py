@@ -16,7 +16,6 @@ class Missing:
     """Replaces a number that was not measured. Arithmetic on it does not type-check."""
 
     reason: str
-    """Text for the user, such as "no GPU in this lane"."""
 
 
 Reading: TypeAlias = float | Missing
@@ -56,7 +55,6 @@ class Estimate:
     low: float
     high: float
     pairs: int
-    """Number of measurements."""
     kind: IntervalKind = FIXED
 
     @property
@@ -89,7 +87,6 @@ class TreeSample:
     cpu_pct: Reading
     """Mean since the previous sample; 100 is one busy core."""
     private_bytes: Reading
-    """Private memory, summed over the tree."""
     processes: int
     pids: tuple[int, ...] = ()
     """Processes of the tree, to find them in a GPU's list."""
@@ -118,7 +115,6 @@ class HostSample:
     monitor_cpu_pct: Reading = NOT_READ
     """tfmon's own process."""
     others_cpu_pct: Reading = NOT_READ
-    """Processes outside of tfmon and of the lanes."""
     steal_pct: Reading = NOT_READ
     """Time that the hypervisor gave to other machines while this one had work."""
     swap_in_bytes_per_s: Reading = NOT_READ

@@ -82,7 +82,6 @@ class Table:
     values: Sequence[Sequence[float | None]] | None = None
     """Sort keys of the cells of each row except the header."""
     marked: Collection[int] = ()
-    """Indexes of highlighted rows, from 1."""
     brief: Sequence[int] = ()
     """Indexes of the columns for a terminal; empty for all."""
     folded: str = ""
@@ -117,7 +116,6 @@ class Section:
     heading: str
     blocks: Sequence[Block | None]
     long: bool = False
-    """Whether a brief form omits it."""
 
     @property
     def shown(self) -> list[Block]:

@@ -169,7 +169,6 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
 
 
 Bar = tuple[str, float, tuple[float, float] | None, str]
-"""Title, value, its interval, and its text."""
 
 
 def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:

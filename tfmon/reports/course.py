@@ -40,7 +40,6 @@ class Quantity:
     unit: str
     about: str
     fold: Callable[[Sequence[Any]], float | None]
-    """Returns the figure of an interval."""
     write: Callable[[float], str]
     note: Callable[[Sequence[Any]], str] = lambda _: ""
     scale: float = 1.0

@@ -83,7 +83,6 @@ class Course:
     torn: bool
     end: Snapshot
     windows: dict[str, list[Measured]]
-    """By lane, oldest first."""
     samples: dict[str, dict[str, list[Sample]]]
     moments: list[Moment]
 
@@ -244,7 +243,6 @@ class ExportedSample:
     name: str
     value: KnobValue
     step: int | None = None
-    """Finished steps of the lane; `None` for numbers without steps."""
     note: str = ""
     """Why a window is discarded; empty for steady state."""
 

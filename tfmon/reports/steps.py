@@ -25,7 +25,6 @@ PARTS = (
 )
 """Parts of a step in the order of the bars; `page.css` has their colours."""
 BOTH = "compute"
-"""Dispatch and compute together, if they are not distinguished."""
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
