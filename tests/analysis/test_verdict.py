@@ -295,6 +295,16 @@ class TestALaneIsLost:
         assert verdict.text.endswith(f"; until {clock}, when cpu {how}")
         assert (verdict.winner, verdict.ratio) == ("cpu", pytest.approx(before.ratio, rel=0.02))
 
+    @pytest.mark.parametrize(("how", "said"), [("failed", TOO_CLOSE), ("hung", "too close so far")])
+    def test_it_does_not_say_how_much_longer_the_race_takes(self, how, said):
+        demo = Demo(mode=TURNS).go().race(20, (1_000, 1_050), wobble=0.1)
+        assert "; about " in find_verdict(demo.session.snapshot()).text
+        end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=None, signal="SIGKILL", requested=False)
+        hang = LaneStalled(lane="cpu", at_ns=demo.clock(), since_ns=demo.clock())
+        demo.session.accept(end if how == "failed" else hang)
+        verdict = find_verdict(demo.session.snapshot()).text
+        assert re.fullmatch(rf"{said}[^;]*; until \d+:\d\d, when cpu {how}", verdict)
+
     def test_what_was_not_known_by_then_stays_unknown(self):
         demo = Demo(mode=TURNS).go().race(2.4)
         demo.session.accept(LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=1, signal=None, requested=False))

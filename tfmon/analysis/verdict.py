@@ -254,6 +254,7 @@ def _judged(
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
+    lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
 
     def pace(lane: tuple[LaneState, Throughput]) -> float:
         state, throughput = lane  # one disturbed slice hardly moves what the pairs are about
@@ -302,7 +303,7 @@ def _judged(
         text = f"{kind if over else 'too close so far'}: {{first}} over {{second}} {{factor}} ({{interval}})"
         if len(lanes) == 2 and not over:
             text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
-        text += longer_text(left_s, snapshot, lead, looks, over=over)
+        text += "" if lost else longer_text(left_s, snapshot, lead, looks, over=over)
     judged = Verdict(
         *_named(snapshot, text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
@@ -311,7 +312,7 @@ def _judged(
         interval=best,
         ranking=ranking,
         ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if len(lanes) > 2 else (),
-        note="" if together else note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
+        note="" if together else note(snapshot, lanes, undecided=not lost and kind in (NOT_YET, TOO_CLOSE)),
         looks=looks,
         kind=kind,
         left_s=left_s,
