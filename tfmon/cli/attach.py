@@ -1,4 +1,4 @@
-"""`tfmon attach`: shows or ends a run that has a process of its own, and starts one."""
+"""`tfmon attach`: shows or ends a run that has its own process, and starts one."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def start(
     series: Series | None = None,
     as_json: bool = False,
 ) -> NoReturn:
-    """Start a run in a process of its own; show it, or without a screen its progress, unless it is detached."""
+    """Start a run in its own process; show it, or without a screen its progress, unless it is detached."""
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -55,13 +55,13 @@ def _command_of(notebook: str) -> tuple[str, ...]:
 
 
 def own_command() -> tuple[str, ...]:
-    """Return the words after `--`, of a notebook the command that runs it; empty if there are none."""
+    """Return the words after `--`, of a notebook the command that runs it, or empty if there are none."""
     argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
     return _command_of(argv[0]) if len(argv) == 1 and argv[0].endswith(".ipynb") else argv
 
 
 def why_no_screen() -> str:
-    """Return why no screen can be drawn here; empty where one can be."""
+    """Return why no screen can be drawn here, or empty if one can be."""
     if not os.isatty(1):
         return "stdout is not a terminal"
     try:
@@ -201,7 +201,7 @@ looks = _all(
     ),
     click.option("--mouse/--no-mouse", default=None, help="Whether the mouse acts on the screen."),
 )
-"""The options of any screen: `theme` and `mouse`, None where no flag is given."""
+"""The options of any screen: `theme` and `mouse`, `None` if no flag is given."""
 screen = _all(
     looks,
     click.option(
@@ -215,7 +215,7 @@ flags = _all(
     ),
     screen,
 )
-"""The flag of every setting that has one, by the name of the setting; None where it is not given."""
+"""The flag of every setting that has one, by the name of the setting, or `None` if it is not given."""
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ print({_MARK!r} + json.dumps(found), flush=True)
 
 
 def wanted_libraries(build: Build) -> tuple[str, ...]:
-    """Return the names of the libraries that a TensorFlow opens; empty for an unknown CUDA version."""
+    """Return the names of the libraries that a TensorFlow opens, or empty for an unknown CUDA version."""
     cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
     names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names

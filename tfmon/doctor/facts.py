@@ -27,7 +27,7 @@ class Library:
 
     name: str
     error: str = ""
-    """Why it could not be opened; empty if it was."""
+    """Why it could not be opened, or empty if it was."""
     path: str = ""
     version: str = ""
     """Read for cuDNN only."""
@@ -37,7 +37,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class DriverFiles:
-    """What the NVIDIA driver has in the file system."""
+    """The files of the NVIDIA driver."""
 
     module_version: str = ""
     """Version of its kernel module."""
@@ -56,9 +56,9 @@ class Platform:
     distribution: str = ""
     """Such as "ubuntu", from /etc/os-release."""
     container: str = ""
-    """Docker, podman, kubernetes or container; empty outside of a container."""
+    """Docker, podman, kubernetes or container, or empty outside of a container."""
     wsl: int = 0
-    """Version of the Windows Subsystem for Linux; 0 outside of it."""
+    """Version of the Windows Subsystem for Linux, or 0 outside of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class HostFacts:
 
     cores: int = 1
     usable_cores: float = 1
-    """Those that this process may use, by its affinity and the quota of its container."""
+    """Cores that this process may use, by its affinity and the quota of its container."""
     quota_cores: float | None = None
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
@@ -176,13 +176,13 @@ KERNEL = "https://docs.kernel.org/admin-guide/"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found."""
+    """The result of a check."""
 
     status: str
     """`ok`, `warning`, `broken` or `not applicable`."""
     found: str
     expected: str = ""
-    """The good state; empty if the check passed."""
+    """The good state, or empty if the check passed."""
     fix: str = ""
     """The correction for this platform and environment; may be empty."""
     evidence: tuple[str, ...] = ()

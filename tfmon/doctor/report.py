@@ -23,7 +23,7 @@ CHECKS: tuple[Check, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A check and what it found."""
+    """A check and its result."""
 
     id: str
     title: str
@@ -35,12 +35,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What all checks found."""
+    """The results of all checks."""
 
     python: str
     results: tuple[Result, ...]
     tensorflow: str = ""
-    """Version of its installed TensorFlow; empty if unknown."""
+    """Version of its installed TensorFlow, or empty if unknown."""
     imported: bool | None = None
     """Whether TensorFlow could be imported; `None` if not tried."""
     gpus: tuple[str, ...] | None = None

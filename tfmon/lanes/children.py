@@ -39,7 +39,7 @@ class Children:
         keep_spare: bool,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Start no process yet; `sink` takes all events, `places` finds a host, None where all lanes run here."""
+        """Start no process yet; `sink` takes all events, `places` finds a host, `None` if all lanes run here."""
         self._script = script
         self._place_of = places
         self._places: dict[str, Place] = {}
@@ -219,7 +219,7 @@ class Children:
             spare.suspend() if quiet else spare.continue_()
 
     def load_spare(self, done: Callable[[], None]) -> bool:
-        """Give the spare workers some time between two rounds, and call `done` then; False if they need none."""
+        """Give the spare workers some time between two rounds, and call `done` then, or return False."""
         if not self.spares_loading:
             return False
         self.set_quiet(False)

@@ -70,7 +70,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Give this process mounts of its own; return whether it is in a user namespace; raises OSError."""
+    """Give this process its own mounts; return whether it is in a user namespace; raises OSError."""
     with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)

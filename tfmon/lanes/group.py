@@ -1,4 +1,4 @@
-"""What a user may request of the lanes of a race: begin, change, pause, restart and end them."""
+"""The user's requests for the lanes of a race: begin, change, pause, restart and end them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LaneGroup:
         self._restarting = 0
 
     def begin(self, plan: RacePlan) -> None:
-        """Start every lane of a race; none once the group is stopped."""
+        """Start every lane of a race, unless the group is stopped."""
         self.running.begin(plan)
 
     def race(self, scenario: str) -> None:
@@ -112,14 +112,14 @@ class LaneGroup:
             self._scheduler.resume(lanes)
 
     def profile(self, lane: str, request: TakeProfile) -> None:
-        """Have a lane train some steps under the profiler; its answer comes as an event."""
+        """Make a lane train some steps under the profiler; its answer comes as an event."""
         self._record_request("profile", [lane])
         on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
         with self._lock:
             self._children.send(lane, replace(request, on_gpu=on_gpu))
 
     def take_profile(self, lane: str, request: TakeProfile) -> Profile:
-        """Have a lane profile some steps, and return what it read in the trace; raises TfmonError for none."""
+        """Profile some steps of a lane and return the profile; raises TfmonError."""
         answers: queue.Queue[Event] = queue.Queue()
 
         def hear(event: Event) -> None:
@@ -141,7 +141,7 @@ class LaneGroup:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def set_mode(self, mode: str) -> None:
-        """Let the lanes train in turns or concurrently, where `why_mode_stays` has nothing against it."""
+        """Change the mode to interleaved or concurrent, unless `why_mode_stays` objects."""
         with self._lock:
             if why_mode_stays(self._session.snapshot().lanes):
                 return
@@ -149,7 +149,7 @@ class LaneGroup:
             self._scheduler.set_mode(mode)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices of `slice_s` seconds; "" ends that."""
+        """Train one lane alone, in slices of `slice_s` seconds; "" ends that."""
         with self._lock:
             self._session.set_exclusive(lane)
             self._scheduler.set_exclusive(lane, slice_s)
@@ -231,7 +231,7 @@ class LaneGroup:
     def pass_output(
         self, write: Callable[[bytes], object], write_error: Callable[[bytes], object] | None = None
     ) -> None:
-        """Pass on what the lanes of the next races print, byte for byte; all by `write` if it is the only one."""
+        """Pass on the output of the lanes of the next races unchanged; without `write_error`, all by `write`."""
         self._children.echo, self._children.echo_error = write, write_error
 
     def end_now(self) -> None:
@@ -249,7 +249,7 @@ class LaneGroup:
         self.running.in_background(lambda: self._children.end([process] if process is not None else []))
 
     def ask_stack(self, lane: str) -> None:
-        """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
+        """Make a lane report the stacks of its threads; the answer comes as an event, if it comes."""
         self.running.ask_stack(lane)
 
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:

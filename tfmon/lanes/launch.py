@@ -229,7 +229,7 @@ class ProcessLauncher:
 
 
 def yield_to_lanes() -> None:
-    """Give the calling thread, and those it will start, a lower priority than the lanes have.
+    """Give the calling thread and its future threads a lower priority than the lanes have.
 
     Linux only, where each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
     Source: setpriority(2), "C library/kernel differences".

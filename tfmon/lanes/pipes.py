@@ -1,4 +1,4 @@
-"""What a lane's process writes: events on its metric pipe, text on stdout and stderr. All of it is bounded."""
+"""The output of a lane's process: events on its metric pipe, text on stdout and stderr; bounded."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class MetricLines:
 
 
 class ChildOutput:
-    """Takes what a process prints, in chunks that end anywhere."""
+    """Takes the output of a process, in chunks that end anywhere."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -105,7 +105,7 @@ class ChildOutput:
         self._told_ns = 0
 
     def take_error(self, chunk: bytes) -> None:
-        """Take a chunk of standard error, if that has a pipe of its own."""
+        """Take a chunk of standard error, if that has its own pipe."""
         if self.echo_error is not None:
             self.echo_error(chunk)
             self._echoed_bytes = self.printed_bytes + len(chunk)
@@ -129,14 +129,14 @@ class ChildOutput:
             self._news = kept
 
     def drop(self, size: int) -> None:
-        """Note that so many bytes were printed and dropped before they came here."""
+        """Note that `size` bytes were printed and dropped before they came here."""
         self.printed_bytes += size
         self._echoed_bytes += size
         self._dropped_bytes += size
 
     @property
     def waits(self) -> bool:
-        """True while something is not told."""
+        """Whether output waits to be reported."""
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
@@ -160,7 +160,7 @@ class ChildOutput:
         return _lines(self._tail)
 
     def stack_since(self, printed_bytes: int) -> tuple[str, ...]:
-        """Return the lines of a thread's stack among those printed after so many bytes. Thread: any."""
+        """Return the lines of a thread's stack after the first `printed_bytes` bytes. Thread: any."""
         new_bytes = self.printed_bytes - printed_bytes
         new = _lines(self._tail[-new_bytes:]) if new_bytes > 0 else ()
         return tuple(line for line in new if _STACK_LINE.match(line))

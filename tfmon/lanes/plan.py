@@ -1,4 +1,4 @@
-"""What is raced: everything that is settled before a process is started."""
+"""The plan of a race, complete before a process is started."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RacePlan:
     lanes: tuple[LanePlan, ...]
     python: Path
     command: tuple[str, ...] = ()
-    """The user's own command for each lane; empty for a scenario."""
+    """The user's own command for each lane, or empty for a scenario."""
     steps: int | None = None
     """Measured steps after which each lane finishes."""
     slice_s: float = 0.5
@@ -95,7 +95,7 @@ INTERPRETER = re.compile(r"python(\d+(\.\d+)*)?t?")
 
 
 def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
-    """Return a user's command as a lane runs it: with its own Python, where it names one."""
+    """Return a user's command for a lane: with its own Python if it starts with one."""
     python = lane.settings.get(PYTHON)
     return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
 
@@ -149,7 +149,7 @@ def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> 
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file; "" for one that cannot be read."""
+    """Return the digest of a file, or "" if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError:

@@ -1,4 +1,4 @@
-"""The process of a lane, wherever it runs: sends it requests and signals, and decodes what it writes."""
+"""The process of a lane on any machine: sends it requests and signals, and decodes its output."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LaneProcess(ABC):
         return self.write(encode_message(request))
 
     def request_end(self) -> None:
-        """Have the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
+        """Make the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
         self.end_requested = True
         self.continue_()
         self.send(Stop())
@@ -85,12 +85,12 @@ class LaneProcess(ABC):
         self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
-        """Continue a suspended child; one that is not suspended does not notice."""
+        """Continue a suspended child, without effect on others."""
         self._suspended = False
         self.kill(signal.SIGCONT)
 
     def read_stacks(self) -> tuple[str, ...]:
-        """Return the lines of the child's thread stacks; empty if it does not answer. Works even if it hangs.
+        """Return the lines of the child's thread stacks, or empty if it does not answer. Works even if it hangs.
 
         Only for a lane that `reports_stack`: the signal would end another one. Thread: any; it waits.
         """
@@ -107,11 +107,11 @@ class LaneProcess(ABC):
         return ()
 
     def tell_input(self, reason: str) -> None:
-        """Tell why the child does not get all of tfmon's standard input."""
+        """Report why the child does not get all of tfmon's standard input."""
         self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
 
     def tell_output(self, *, last: bool = False) -> None:
-        """Tell what the child printed, a few times a second at most."""
+        """Report the output of the child, a few times a second at most."""
         news = self.output.news(time.monotonic_ns(), last=last)
         if news is not None:
             self._tell(news)
@@ -155,7 +155,7 @@ class Place(Protocol):
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> LaneProcess:
-        """Start the process of a lane; raises OSError where it did not start."""
+        """Start the process of a lane; raises OSError if it did not start."""
 
     def suspend_with_monitor(self) -> None:
         """Suspend its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -185,7 +185,7 @@ class LocalProcess(Child, LaneProcess):
         *,
         split: bool = False,
     ) -> None:
-        """Start the process of a lane; None removes a variable; raises OSError where it did not start."""
+        """Start the process of a lane; None removes a variable; raises OSError if it did not start."""
         LaneProcess.__init__(self, lane, sink)
         passed = script_input.current() if command is not None else None
         stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
@@ -213,7 +213,7 @@ class LocalProcess(Child, LaneProcess):
         return self.metric_fd not in self.open and not self._runs_on
 
     def tell_stopped(self) -> None:
-        """Tell that somebody else has stopped the child, as two looks in a row show, and when it goes on."""
+        """Report that somebody else has stopped the child, as two looks in a row show, and when it goes on."""
         before, self._seen_stopped = self._seen_stopped, not self._suspended and _is_stopped(self.pid)
         if (before and self._seen_stopped) != self._told_stopped:
             self._told_stopped = not self._told_stopped
@@ -221,7 +221,7 @@ class LocalProcess(Child, LaneProcess):
             self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
 
     def tell_closed(self) -> None:
-        """Tell once that the child runs on without its end of the metric pipe."""
+        """Report once that the child runs on without its end of the metric pipe."""
         if not self.ends_soon:
             return
         self._closed_s = self._closed_s or time.monotonic()
@@ -231,12 +231,12 @@ class LocalProcess(Child, LaneProcess):
             self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
 
     def reap(self) -> None:
-        """Reap an ended child, and tell how it ended."""
+        """Reap an ended child, and report its end."""
         self._tell_end(self._reap(), time.monotonic_ns())
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a child is stopped; False if `os` has no waitid(2), as on macOS before Python 3.13."""
+    """Return whether a child is stopped, or False if `os` has no waitid(2), as on macOS before Python 3.13."""
     if not hasattr(os, "waitid"):
         return False
     try:

@@ -20,7 +20,7 @@ REAP_SOON_S = 0.01
 
 
 class PipeReader:
-    """Reads and reaps in a thread; one that floods its pipes gets one chunk a pass, as others do. Thread: any."""
+    """Reads and reaps in a thread, in rounds of a chunk for each pipe."""
 
     def __init__(self, failed: Failed) -> None:
         self._failed = failed
@@ -75,7 +75,7 @@ class PipeReader:
         return ended
 
     def note_end(self) -> None:
-        """Have those that wait for the end of processes look again; one that is read elsewhere has ended."""
+        """Wake the waiters for the end of processes; the process of another reader has ended."""
         with self._change:
             self._change.notify_all()
 

@@ -1,4 +1,4 @@
-"""The order of slices in rounds, and what is known of a slice. Pure."""
+"""The order of slices in rounds, and the facts of a slice. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RoundOrder:
         return not self._left
 
     def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin beside those that train, and its round; None for none."""
+        """Return a lane whose slice can begin beside the training ones, and its round, or `None`."""
         if not training:
             self._left = [lane for lane in self._left if lane in lanes]
             if not self._left and lanes:
@@ -93,7 +93,7 @@ class RoundOrder:
         return lane, self.round
 
     def split(self, lane: str, lanes: Collection[str], short: Collection[str]) -> bool:
-        """Have a lane end its slice after others of its machine, else after `short` ones; return if any are."""
+        """Make a lane end its slice after others of its machine, else after `short` ones; return if any are."""
         here = {one for one in lanes if self._machines.get(one) == self._machines.get(lane)} - {lane}
         more = [one for one in self._left if one in here] or [one for one in short if one in here]
         if more:

@@ -56,7 +56,7 @@ class RunningLanes:
         self.stopped = False
 
     def begin(self, plan: RacePlan) -> None:
-        """Start every lane of a race; none once these lanes are stopped."""
+        """Start every lane of a race, unless these lanes are stopped."""
         with self.lock:
             if self.stopped or self.failure:
                 return
@@ -98,7 +98,7 @@ class RunningLanes:
             self.children.prepare_spares(plan.python, quiet=self.scheduler.busy)
 
     def connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
-        """Connect again to the lost hosts of lanes, without the lock; one that stays away is told."""
+        """Connect again to the lost hosts of lanes, without the lock; report a host that stays away."""
         for host in dict.fromkeys(lane.spec.host for lane in plan.lanes if lane.spec.name in lanes):
             self._away.pop(host, None)
             try:
@@ -269,7 +269,7 @@ class RunningLanes:
         self.in_background(lambda: self.children.end([process]))
 
     def ask_stack(self, lane: str) -> None:
-        """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
+        """Make a lane report the stacks of its threads; the answer comes as an event, if it comes."""
         with self.lock:
             process = self.children.find(lane)
             if process is None or not self.session.snapshot().lane(lane).process.reports_stack:

@@ -25,7 +25,7 @@ HUNG_EVERY = 32
 
 
 class RaceActions(Protocol):
-    """What is recorded of a decision."""
+    """The actions of a race on decisions of the scheduler."""
 
     def started(self) -> None:
         """Record that the lanes got the start signal."""
@@ -159,7 +159,7 @@ class Scheduler:
                 self._act()
 
     def responded(self, lane: str) -> bool:
-        """Note that a lane said something; return False if it was suspended since, so that it hangs still."""
+        """Note an event of a lane; return False if the lane was suspended since, so that it still hangs."""
         if lane in self._unresponsive:
             if self._interleaved and lane in self._ready and lane not in self._training:
                 return False
@@ -194,7 +194,7 @@ class Scheduler:
         self._change_over(before)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices of `slice_s` seconds; "" lets all train as the mode says."""
+        """Train one lane alone, in slices of `slice_s` seconds; "" lets all train as the mode says."""
         before = self._interleaved
         self._exclusive, self._exclusive_slice_s = lane, slice_s
         self._change_over(before)

@@ -115,5 +115,5 @@ def pass_on(*, single: bool) -> None:
 
 
 def current() -> ScriptInput | None:
-    """Return what is passed on; None for nothing, as where tfmon is used from Python."""
+    """Return the input to pass on, or `None` if there is no input, such as from Python."""
     return _input

@@ -30,7 +30,7 @@ class SpareWorker:
     """
 
     def __init__(self, start: Start, *, keep: bool) -> None:
-        """Start processes by `start`; none where `keep` is false."""
+        """Start processes by `start`, but only if `keep`."""
         self._start = start
         self._keep = keep
         self._failed = False
@@ -87,7 +87,7 @@ class SpareWorker:
             self.process.continue_()
 
     def take(self, lane: LanePlan, python: Path) -> LaneProcess | None:
-        """Give the process to a lane; None if there is none, or it does not fit."""
+        """Return the process for a lane, or `None` if it does not exist or fit."""
         process, self.process = self.process, None
         if process is None:
             return None

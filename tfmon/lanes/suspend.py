@@ -15,7 +15,7 @@ from tfmon.model.threads import Failed, call_later, start_thread
 
 
 class Suspendable(Protocol):
-    """What is suspended along with tfmon: a lane, those of a machine, or those of another process of tfmon."""
+    """Suspended along with tfmon: a lane, or all lanes of a machine or another process."""
 
     def suspend_with_monitor(self) -> None:
         """Suspend it for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -67,7 +67,7 @@ class Suspender:
         self._record(since_ns, until_ns, lasted_s)
 
     def call_after(self, seconds: float, work: Callable[[], None]) -> None:
-        """Call a function after some seconds in which nothing was suspended, in a thread of its own."""
+        """Call a function after some seconds in which nothing was suspended, in its own thread."""
         before_ns = self._total_ns
 
         def ring() -> None:

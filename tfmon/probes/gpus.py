@@ -52,7 +52,7 @@ class GpuSearch:
     instances: tuple[Gpu, ...] = ()
     """Instances of split GPUs (MIG); a lane is given one by its UUID."""
     reason: str = ""
-    """Why there is no GPU, in one line; empty if there is one."""
+    """Why there is no GPU, in one line, or empty if there is one."""
     hint: str = ""
     note: str = ""
     """A possible problem of the GPUs; usually empty."""
@@ -235,7 +235,7 @@ def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -
 
 
 def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
-    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none."""
+    """Return a probe of GPUs of one maker, as `find_gpus` found them, or `None` for none."""
     if not gpus:
         return None
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):

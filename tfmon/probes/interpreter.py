@@ -88,7 +88,7 @@ class Interpreter:
     managed: bool = False
     """The system does not permit pip to install into it."""
     libc: str = ""
-    """Such as "glibc 2.36"; empty for any other C library."""
+    """Such as "glibc 2.36", or empty for any other C library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Wheel:
     metal: str
     """Version of tensorflow-metal beside it; empty without."""
     python: str = ""
-    """Version of the interpreter; empty if it was not started."""
+    """Version of the interpreter, or empty if it was not started."""
     rocm: bool = False
 
 

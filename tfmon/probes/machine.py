@@ -81,7 +81,7 @@ def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
 
 
 def read_cpu_name(root: Path = Path("/")) -> str:
-    """Return the model of the CPU; empty if unknown.
+    """Return the model of the CPU, or empty if unknown.
 
     Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS `sysctl
     machdep.cpu.brand_string`.
@@ -137,7 +137,7 @@ class NoReadingError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the machine has used."""
+    """The resources that the machine has used."""
 
     busy_s: float
     """CPU time of all cores since the machine started, without idle, disk wait and stolen time."""
@@ -148,7 +148,7 @@ class Load:
 
 
 def need_psutil() -> Any:  # noqa: ANN401 - it has no types
-    """Return the module psutil, which Linux does not need; raises NoReadingError where it is not there."""
+    """Return the module psutil, which Linux does not need; raises NoReadingError if it is not there."""
     try:
         return importlib.import_module("psutil")
     except ImportError:

@@ -35,7 +35,7 @@ class GpuVisibility:
     order: str | None = None
     physical_gpus: tuple[Gpu, ...] = ()
     driver: str = ""
-    """Version of the NVIDIA driver's library; empty if unknown."""
+    """Version of the NVIDIA driver's library, or empty if unknown."""
     failure: NvmlFailure | None = None
     """Why the driver lists no GPU, or not all."""
     answered: bool = True
@@ -45,7 +45,7 @@ class GpuVisibility:
     """An NVIDIA GPU is on the PCI bus; only read if the driver lists none."""
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
-    """The variable that may hide some of them; empty if none is set."""
+    """The variable that may hide some of them, or empty if none is set."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -140,7 +140,7 @@ def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) 
 
 
 def doubt(visibility: GpuVisibility) -> str:
-    """Return why GPUs may be mistaken for each other; empty if nothing."""
+    """Return why GPUs may be mistaken for each other, or empty if nothing."""
     mixed = len({one.name for one in visibility.physical_gpus}) > 1
     first = (visibility.visible or "").partition(",")[0].strip()
     if mixed and is_number(first) and visibility.order != "PCI_BUS_ID":

@@ -42,13 +42,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process has used since it began."""
+    """The resources that one process has used since it began."""
 
     parent: int
     started_s: float
     own_s: float
     reaped_s: float
-    """CPU time of reaped descendants; 0 if the system does not report it."""
+    """CPU time of reaped descendants, or 0 if the system does not report it."""
     private_bytes: Reading
     """Memory that it shares with no file and no other process."""
     ended: bool
@@ -56,7 +56,7 @@ class Usage:
     waited_s: float | None = None
     """Time in which its threads were ready and waited for a core; `None` if not reported."""
     signal: int = 0
-    """The signal that ended a zombie; 0 if none did or it is not reported."""
+    """The signal that ended a zombie, or 0 if none did or it is not reported."""
 
 
 class Processes(Protocol):
@@ -69,11 +69,11 @@ class Processes(Protocol):
         """Read the whole table, by pid. Costs 10 to 45 µs a process."""
 
     def usage(self, pid: int) -> Usage | None:
-        """Read one process; None if it is gone."""
+        """Read one process, or `None` if it is gone."""
 
 
 def process_table() -> Processes:
-    """Return the table of this machine; raises NoReadingError where this system needs psutil and has none."""
+    """Return the table of this machine; raises NoReadingError if this system needs psutil and has none."""
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 
@@ -122,7 +122,7 @@ class LinuxProcesses:
         return dict(table)
 
     def usage(self, pid: int) -> Usage | None:
-        """Read one process; None if it is gone."""
+        """Read one process, or `None` if it is gone."""
         result = read_stat(self._root, pid)
         if result is None:
             return None
@@ -157,7 +157,7 @@ class LinuxProcesses:
 
 
 def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
-    """Return the name of a process, and the fields after it from the state on; None if it is gone."""
+    """Return the name of a process, and the fields after it from the state on, or `None` if it is gone."""
     line = read_file(f"{root}/{pid}/stat")
     if not line:
         return None
@@ -178,7 +178,7 @@ def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
 
 
 def read_file(path: str) -> bytes | None:
-    """Return the first 4,096 bytes of a file of /proc; None if it is gone."""
+    """Return the first 4,096 bytes of a file of /proc, or `None` if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -217,7 +217,7 @@ class PsutilProcesses:
         return table
 
     def usage(self, pid: int) -> Usage | None:
-        """Read one process; None if it is gone."""
+        """Read one process, or `None` if it is gone."""
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():

@@ -43,7 +43,7 @@ def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bo
 
 
 def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
-    """Return why a folder cannot be copied for each lane; empty where it can."""
+    """Return why a folder cannot be copied for each lane, or empty if it can."""
     if Path(folder) in base.parents:
         return "it has the recordings"
     result = list(entries(Path(folder)))
@@ -57,7 +57,7 @@ def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
 
 
 def why_no_overlay(folder: str, base: Path) -> str:
-    """Return why a folder cannot be overlaid here; empty where it can: it was done."""
+    """Return why a folder cannot be overlaid here, or empty if it can: it was done."""
     if sys.platform != "linux":
         return "copy-on-write views need Linux"
     try:

@@ -1,1 +1,1 @@
-"""What a TensorFlow profile says about where the time of a step went; read in the process that has TensorFlow."""
+"""The parts of the time of a step in a TensorFlow profile; read in the process that has TensorFlow."""

@@ -1,4 +1,4 @@
-"""From a trace to what it says of the captured steps."""
+"""From a trace to the parts of the captured steps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
 
     Args:
         on_gpu: The lane trains on a GPU. If the trace has no GPU (Apple's plugin), only the host's part is there.
-        marker: Name of the step markers; empty for the most frequent one.
+        marker: Name of the step markers, or empty for the most frequent one.
 
     Raises: TraceError when no step is marked.
     """

@@ -35,7 +35,7 @@ COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
 
 @dataclass(frozen=True, slots=True)
 class GpuTrace:
-    """What a GPU did; the times may overlap."""
+    """The work of a GPU; the times may overlap."""
 
     name: str
     kernels: Times
@@ -147,7 +147,7 @@ def _read(plane: Plane) -> GpuTrace:
 
 
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
-    """Return the time in which work had been launched and had not begun; empty where the trace does not tell."""
+    """Return the time in which work had been launched and had not begun, or empty if the trace does not tell."""
     starts = {launch: start for one in gpus for launch, start in one.starts.items()}
     launches = (
         (event.end_ps, starts[launch])
@@ -168,7 +168,7 @@ def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
 
 
 def _way(event: TraceEvent) -> str:
-    """Return the direction of a copy: from the host (h2d) or to the host (d2h); empty for other work."""
+    """Return the direction of a copy: from the host (h2d) or to the host (d2h), or empty for other work."""
     if not event.name.lower().startswith("memcpy"):
         return ""
     match = _KIND.search(str(event.stats.get(_DETAILS, "")))

@@ -46,7 +46,7 @@ class FunctionBuild:
     span: Interval
     """The whole call; its time beside its operations is part of the cost."""
     cost_ps: int
-    """Building the graph, or XLA's own work; 0 if the trace lacks it."""
+    """Building the graph, or XLA's own work, or 0 if the trace lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
 
 
 def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """Return those of a line's events that lie in no other one of them."""
+    """Return the events of a line that lie in no other event."""
     result: list[TraceEvent] = []
     for event in events:
         if not result or event.start_ps >= result[-1].end_ps:

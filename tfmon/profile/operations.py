@@ -140,7 +140,7 @@ def _holds(times: Times, starts: list[int], at_ps: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def parse(name: str) -> tuple[str, str] | None:
-    """Return the name and the type of an operation from an event's name; None for any other event."""
+    """Return the name and the type of an operation from an event's name, or `None` for any other event."""
     match = _OP.fullmatch(name)
     return (match[1], match[2]) if match else None
 

@@ -1,1 +1,1 @@
-"""What was seen, kept: recordings of races, replayed, compared and exported. Never loads TensorFlow."""
+"""Recordings of races, replayed, compared and exported. Never loads TensorFlow."""

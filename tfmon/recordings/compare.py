@@ -72,7 +72,7 @@ def compare(first: RaceFigures, second: RaceFigures) -> Comparison:
 
 
 def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> list[Comparison]:
-    """Compare several races pair by pair; raises UsageError where one side has more than the other."""
+    """Compare several races pair by pair; raises UsageError if one side has more than the other."""
     if len(first) != len(second):
         raise UsageError(
             f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"

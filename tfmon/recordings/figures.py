@@ -133,7 +133,7 @@ class LaneFigures:
     processor: str
     settings: dict[str, KnobValue]
     versions: dict[str, str]
-    """Versions of TensorFlow, Keras, NumPy and Python; empty if unknown."""
+    """Versions of TensorFlow, Keras, NumPy and Python, or empty if unknown."""
     trouble: str
     examples_per_s: float | None
     measured: MeasuredLane

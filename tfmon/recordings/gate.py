@@ -243,7 +243,7 @@ def _mean(readings: Sequence[Reading]) -> float:
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    """Return why a difference of the figures does not concern the program; empty if it does."""
+    """Return why a difference of the figures does not concern the program, or empty if it does."""
     obstacles = [] if len(pairs) == count else ["not every race has it"]
     for one, pair in pairs:
         obstacles += _obstacles(one.first, one.second, pair, contended)

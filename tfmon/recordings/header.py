@@ -116,12 +116,12 @@ class Closed:
     lanes: tuple[str, ...] = ()
     """Titles of the lanes at the end; older recordings have none."""
     failure: str = ""
-    """Why lanes failed; empty if none did, and in older recordings."""
+    """Why lanes failed, or empty if none did, and in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What was known after the events before it: a replay goes on from here, to the digit."""
+    """The snapshot after the events before it: a replay goes on from here, to the digit."""
 
     known: Snapshot
 

@@ -106,7 +106,7 @@ class Recording:
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
-        """Have a session accept the events between two places; raises RecordingError for a bad one."""
+        """Make a session accept the events between two places; raises RecordingError for a bad one."""
         for place in range(since, until):
             session.accept(self.event(place))
             if place + 1 in self._known:
@@ -123,7 +123,7 @@ class Recording:
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
-        """Return after how many events, up to so many, the recording says last what was known; 0 for never."""
+        """Return after how many events, up to so many, the recording says last what was known, or 0 for never."""
         return max((at for at in self._known if at <= place), default=0)
 
     def place_at(self, at_ns: int) -> int:

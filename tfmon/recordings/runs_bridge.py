@@ -47,7 +47,7 @@ def recordings_in(folder: Path) -> "list[Path]":
 
 
 def outline(path: Path) -> Outline:
-    """Return what a list needs of a recording; raises OSError where it is not there."""
+    """Return the facts that a list shows of a recording; raises OSError if it is not there."""
     about = path.stat()
     try:
         with path.open("rb") as raw:
@@ -119,7 +119,7 @@ def greetings() -> "list[tuple[str, str]]":
 
 
 def first_line(path: str) -> str:
-    """Return what a run says first; raises OSError where nobody listens."""
+    """Return the first line of a run; raises OSError if nobody listens."""
     with socket.socket(socket.AF_UNIX) as run:
         run.settimeout(ANSWER_S)
         run.connect(path)

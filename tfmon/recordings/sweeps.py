@@ -42,7 +42,7 @@ class SweepFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.failure = ""
-        """Why the latest events are not in it; empty if they are."""
+        """Why the latest events are not in it, or empty if they are."""
         self._descriptor: int | None = descriptor
         self._unwritten = bytearray()
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ def folder() -> Path:
 
 
 def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFile:
-    """Make the file of a new sweep, by default among the user's; raises UsageError where it cannot be made."""
+    """Make the file of a new sweep, by default among the user's; raises UsageError if it cannot be made."""
     try:
         if path is None:
             path, descriptor = library.create(scenario, folder(), SUFFIX)

@@ -158,7 +158,7 @@ class Writer:
             self._stages[0].thinner.add(event)
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the added events."""
         if self._pending:
             data, self._pending = b"".join(self._pending), []
             self._write(self._pack(data, zlib.Z_SYNC_FLUSH))

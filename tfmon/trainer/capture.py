@@ -38,7 +38,7 @@ class Capture:
     captured steps. Starting takes 0.3 ms, stopping 5 to 60 ms; the first start on a GPU also loads the profiling
     library. A process can take one profile at a time.
 
-    Thread: the one that trains. Source: `tf.profiler.experimental`.
+    Thread: the training thread. Source: `tf.profiler.experimental`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -128,14 +128,14 @@ def _words(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShortProfile:
-    """What a profile of a few steps said."""
+    """The result of a profile of a few steps."""
 
     computing_share: float | None = None
     """Share of the calls' time in which an operation of the step ran, 0 to 1; `None` if unknown."""
     step_events: float = 0.0
     """Number of trace events per step."""
     call_ns: float = 0.0
-    """Duration of a call; 0 if unknown."""
+    """Duration of a call, or 0 if unknown."""
     taken: int = 1
     """Number of profiles under these settings."""
 
@@ -144,7 +144,7 @@ UNKNOWN = ShortProfile()
 
 
 class ComputingShares:
-    """The share of each call in which operations run, by its settings. Thread: the one that trains."""
+    """The share of each call in which operations run, by its settings. Thread: the training thread."""
 
     def __init__(self, device: str) -> None:
         self._on_cpu = device == "cpu"
@@ -160,11 +160,11 @@ class ComputingShares:
         return not result.call_ns / UNLIKE <= sorted(calls_ns)[WINDOWS // 2] <= result.call_ns * UNLIKE
 
     def of(self, settings: Settings) -> float | None:
-        """Return the share of a call's time in which an operation ran, 0 to 1; None for unknown."""
+        """Return the share of a call's time in which an operation ran, 0 to 1, or `None` for unknown."""
         return self._found.get(_key(settings), UNKNOWN).computing_share
 
     def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
-        """Record what a profile of this many steps says; None if none could be taken."""
+        """Record what a profile of this many steps says, or `None` if none could be taken."""
         before = self._found.get(_key(settings))
         result = UNKNOWN if trace is None else read(trace, steps)
         self._found[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result

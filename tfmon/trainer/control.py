@@ -60,7 +60,7 @@ class LaneControl:
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
 
-    Thread: the one that trains. Units: nanoseconds of `lane_clock`.
+    Thread: the training thread. Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(

@@ -185,7 +185,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
 
 
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
-    """Raise MemoryShortageError if the cache of all examples exceeds the free memory, as far as known."""
+    """Raise MemoryShortageError if the cache of all examples exceeds the free memory, if known."""
     import tensorflow as tf
 
     free = free_bytes()
@@ -201,6 +201,6 @@ def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
 
 
 def free_bytes() -> int | None:
-    """Return how many bytes can be allocated without swapping; None for unknown."""
+    """Return how many bytes can be allocated without swapping, or `None` for unknown."""
     result = limits.read_memory()
     return None if result is None else limits.limited_memory(*result)[1]

@@ -82,7 +82,7 @@ class DeviceMissingError(Exception):
 
 
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
-    """Restrict TensorFlow to the lane's devices, and return the GPUs' model name; empty for the CPU.
+    """Restrict TensorFlow to the lane's devices, and return the GPUs' model name, or empty for the CPU.
 
     This hides devices that the environment cannot hide. Several devices of the kind `cpu` are logical ones, which
     share the machine's cores.
@@ -119,7 +119,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
 
 
 def split_cpu(count: int) -> None:
-    """Make so many logical devices of the CPU; raises RuntimeError where TensorFlow has used the CPU already."""
+    """Make so many logical devices of the CPU; raises RuntimeError if TensorFlow has used the CPU already."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -127,7 +127,7 @@ def split_cpu(count: int) -> None:
 
 
 def gpu_uuids(count: int = 1) -> tuple[str, ...]:
-    """Return the first GPUs' UUIDs; empty if one is unknown. Source: cuDeviceGetUuid_v2, without a context."""
+    """Return the first GPUs' UUIDs, or empty if one is unknown. Source: cuDeviceGetUuid_v2, without a context."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         if cuda.cuInit(0):

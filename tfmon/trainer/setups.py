@@ -96,7 +96,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the loop trains with under certain settings; None for what stays as it is."""
+    """What the loop trains with under certain settings, or `None` for what stays as it is."""
 
     settings: dict[str, KnobValue]
     feed: BatchFeed | None

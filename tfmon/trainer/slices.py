@@ -31,7 +31,7 @@ WITH_END_NS = 500_000_000
 
 
 class Slices:
-    """Tells whether a lane may train, and when its present stretch should end. Thread: the one that trains."""
+    """Tells whether a lane may train, and when its present stretch should end. Thread: the training thread."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""
@@ -50,7 +50,7 @@ class Slices:
 
     @property
     def round(self) -> int | None:
-        """Round of the slice; None while the lanes train concurrently."""
+        """Round of the slice, or `None` while the lanes train concurrently."""
         return None if self.current is None else self.current.round
 
     @property
@@ -122,12 +122,12 @@ class CpuMeter:
     Both readings are outside of windows. The threads take 0.3 ms with 40 of them. So a slice begins with the
     readings at the end of the last one if the process was suspended in between.
 
-    Thread: the one that trains. Source: `schedstat` of each thread (time on a core, time in the run queue; the
+    Thread: the training thread. Source: `schedstat` of each thread (time on a core, time in the run queue; the
     kernel's sched-stats.rst), the first line of /proc/stat, `time.process_time_ns`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """Read below `root`; elsewhere than on Linux only this process's own CPU time is known."""
+        """Read below `root`; on other systems than Linux only this process's own CPU time is known."""
         self._tasks = f"{root}/proc/self/task"
         self._stat = f"{root}/proc/stat"
         self._at_ns = self._cpu_ns = self._ended_cpu_ns = self._stopped_ns = 0

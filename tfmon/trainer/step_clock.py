@@ -51,9 +51,9 @@ class StepClock:
         self.times = array("q", bytes(8 * CAPACITY))
         """Step times that are not in the histogram yet; the caller writes new ones from `kept` on."""
         self.done = 0
-        """Steps of all windows, and those in no window."""
+        """Steps of all windows, and steps in no window."""
         self.last_end_ns = 0
-        """End of the last step; 0 before the first."""
+        """End of the last step, or 0 before the first."""
         self.called_ns = self.waited_ns = 0
         """Total time of the steps given to `add`: in their calls, and waiting for input."""
         self._owed = 0
@@ -215,7 +215,7 @@ class Samples:
 
 
 class Sampler:
-    """Decides when a step is run between barriers, which tells device from host. Thread: the one that trains."""
+    """Decides when a step is run between barriers, which tells device from host. Thread: the training thread."""
 
     def __init__(self, *, drop_first: bool = False) -> None:
         """Start without samples; `drop_first` drops the first sample after each change of the step."""

@@ -20,7 +20,7 @@ DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 class Stepper:
-    """Trains steps; feed and step are exchanged between two of them, weights stay. Thread: the one that trains."""
+    """Trains steps; feed and step are exchanged between two of them, weights stay. Thread: the training thread."""
 
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"

@@ -30,7 +30,7 @@ class TraceWatch:
 
         self.count = 0
         self.latest_ns = 0
-        """Beginning of the last trace; 0 before the first."""
+        """Beginning of the last trace, or 0 before the first."""
         self._graphs: list[Any] = []
         self._thread = threading.get_ident()
         graph_type: Any = tf.__internal__.FuncGraph
@@ -114,7 +114,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: A
 
 
 def shape_of(kind: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the sizes of what has a shape; None for what has none, or one of unknown rank."""
+    """Return the sizes of what has a shape, or `None` for what has none, or one of unknown rank."""
     shape = getattr(kind, "shape", None)
     try:
         return None if shape is None else list(shape)

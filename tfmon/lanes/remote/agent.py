@@ -36,7 +36,7 @@ rm -rf -- "$1"
 
 
 class Agent:
-    """Serves one monitor. Thread: its own, but for `emit`."""
+    """Serves one monitor. Thread: its own, except `emit`."""
 
     def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
         self._folder = folder
@@ -98,7 +98,7 @@ class Agent:
         return self._over
 
     def last_word(self, reason: str) -> None:
-        """Tell the monitor why this ends, if it reads that at once."""
+        """Inform the monitor why this ends, if it reads that at once."""
         self._outbox.put(Kind.LAST_WORD, 0, reason.encode())
         self._outbox.collect()
         with contextlib.suppress(OSError):

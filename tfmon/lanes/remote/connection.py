@@ -1,4 +1,4 @@
-"""The connection to the agent of one host: made, made again after a loss, and what is done over it."""
+"""The connection to the agent of one host, which can be made again after a loss."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCTOR_S = 120.0
 
 
 class Connection:
-    """One host. It is the `Place` of its lanes. Thread: any; those that may block say so."""
+    """One host. It is the `Place` of its lanes. Thread: any; blocking methods are marked."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
         """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
@@ -56,11 +56,11 @@ class Connection:
 
     @property
     def lost(self) -> str:
-        """Why there is no connection; empty while there is one."""
+        """The reason for a missing connection, or empty if connected."""
         return self._line.link.lost if self._line is not None else "it was not connected"
 
     def ensure(self) -> None:
-        """Connect unless it is connected, and tell which machine it is; may block; raises TfmonError."""
+        """Connect unless it is connected, and report the machine; may block; raises TfmonError."""
         with self._opening:
             if self.lost:
                 self._open()
@@ -96,11 +96,11 @@ class Connection:
             self._line.close()
 
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """Return the answer of `questions`; blocks; raises TfmonError. Thread: any but that of the sink."""
+        """Return the answer of `questions`; blocks; raises TfmonError. Thread: any except the sink's."""
         return self._connected().ask(question, arguments, timeout_s)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
-        """Have the agent read the machine and these GPUs from now on, also after the next connection."""
+        """Make the agent read the machine and these GPUs from now on, also after the next connection."""
         self._gpus = tuple(gpus)
         payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
         self._connected().link.outbox.put(Kind.READ, 0, payload)
@@ -145,7 +145,7 @@ class Connection:
 
     @staticmethod
     def _ship(line: HostLine, scenario: Path) -> str:
-        """Send a scenario's file, and return its path there; empty if the file cannot be read here."""
+        """Send a scenario's file, and return its path there, or empty if the file cannot be read here."""
         try:
             content = scenario.read_bytes()
         except OSError:
@@ -177,7 +177,7 @@ def working_folder() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What is known of one host."""
+    """The facts of one host."""
 
     host: Host
     error: str = ""
@@ -214,7 +214,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
-    """Return the doctor's report of a host; raises TfmonError where the host cannot be used."""
+    """Return the doctor's report of a host; raises TfmonError if the host cannot be used."""
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()

@@ -17,7 +17,7 @@ def say(marker: str, **fields: object) -> None:
 
 
 def read(size: int) -> bytes:
-    """Return so many bytes of stdin, and take no more of it: the agent reads on."""
+    """Return `size` bytes of stdin, and take no more of it: the agent reads on."""
     parts = []
     while size:
         part = os.read(0, min(size, 65536))

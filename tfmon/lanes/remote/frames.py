@@ -17,13 +17,13 @@ WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
 STAMP = struct.Struct("!q")
 PONG = struct.Struct("!qqqq")
-"""The ping's stamp, the agent's clock, its CPU time, and its memory in bytes; -1 for unknown."""
+"""The ping's stamp, the agent's clock, its CPU time, and its memory in bytes, or -1 if unknown."""
 ENDED = struct.Struct("!iq")
 """A lane's exit code as in `Popen`, and the stamp of its end."""
 
 
 class Kind(IntEnum):
-    """What a frame says; its number is that of a lane or of a question."""
+    """The kind of a frame; its number belongs to a lane or a question."""
 
     # To the agent.
     START = 1
@@ -114,14 +114,14 @@ class Outbox:
         self.waiting_bytes = 0
 
     def put(self, kind: Kind, number: int = 0, payload: bytes = b"", *, urgent: bool = False) -> int:
-        """Send a frame soon, and return its ticket; an urgent one overtakes those that wait."""
+        """Send a frame soon, and return its ticket; an urgent one overtakes the others."""
         ticket = next(self._tickets)
         self._new.put((ticket, HEADER.pack(kind, number, len(payload)) + payload, urgent))
         self.wake()
         return ticket
 
     def wake(self) -> None:
-        """Have the thread that waits look around."""
+        """Make the thread that waits look around."""
         with contextlib.suppress(OSError):
             if not self._closed:
                 os.write(self._waker, b"!")
@@ -170,7 +170,7 @@ class Outbox:
         self._partial = memoryview(b"".join(frames))
 
     def close(self) -> None:
-        """Close the descriptors; nothing is sent from then on."""
+        """Close the descriptors, and send nothing from then on."""
         self._closed = True
         os.close(self.wake_fd)
         os.close(self._waker)

@@ -26,13 +26,13 @@ HOSTS_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What is asked of Ray: `ray/gpu`, a kind `ray:H100/gpu`, on a node `ray:node7/cpu`, another `ray:2/gpu`."""
+    """A request to Ray: `ray/gpu`, a kind `ray:H100/gpu`, on a node `ray:node7/cpu`, another `ray:2/gpu`."""
 
     python: str
     address: str = ""
-    """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the local cluster."""
+    """HOST:PORT of the cluster, or empty for RAY_ADDRESS, or the local cluster."""
     word: str = ""
-    """A kind of GPU, or a node; empty for any."""
+    """A kind of GPU, or a node, or empty for any."""
     gpus: int = 0
     cpus: float = 1
     wait_s: float = 30
@@ -53,7 +53,7 @@ class Reservation:
         return [self.python, str(BRIDGE), what, json.dumps(reservation)]
 
     def placed(self, said: Sequence[str]) -> Reservation:
-        """Return the reservation as it is after the bridge has told where it is."""
+        """Return the reservation with the node and GPUs that the bridge reported."""
         result = last_report(said).get("placed", {})
         if not result:
             return self
@@ -61,7 +61,7 @@ class Reservation:
 
 
 def last_report(said: Sequence[str]) -> Mapping[str, Any]:
-    """Return the bridge's last words among the lines of its stderr; empty for none."""
+    """Return the bridge's last words among the lines of its stderr, or empty for none."""
     from tfmon.lanes.remote.ray_cluster import SIGN  # late: every command loads this module
 
     for line in reversed(said):
@@ -81,15 +81,15 @@ class Host:
     name: str
     """A destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
     run: tuple[str, ...] = ()
-    """A command that runs another command there and passes stdin and stdout; empty for ssh."""
+    """A command that runs another command there and passes stdin and stdout, or empty for ssh."""
     python: str = ""
-    """The interpreter there; empty for `python3`. `~` is the home there."""
+    """The interpreter there, or empty for `python3`. `~` is the home there."""
     settings: str = field(default="the settings file", compare=False)
     ray: Reservation | None = None
 
     @property
     def called(self) -> str:
-        """The name in messages: with the node where any one of a Ray cluster was asked for."""
+        """The name in messages: with the node if a Ray reservation may be on any."""
         node = self.ray.name if self.ray is not None and not self.ray.word else ""
         return f"{self.name} on {node}" if node else self.name
 
@@ -100,13 +100,13 @@ def is_ray(host: str) -> bool:
 
 
 def word_of(host: str) -> str:
-    """Return the kind of GPU or the node that a name asks for; empty for any."""
+    """Return the kind of GPU or the node that a name asks for, or empty for any."""
     _, *parts = host.split(":")
     return ":".join(word for word in parts if word and not word.isdigit())
 
 
 def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
-    """Return the hosts, and what is wrong with them."""
+    """Return the hosts, and their errors."""
     if not isinstance(table, dict):
         return {}, ['hosts: these are tables; below [hosts.gpu2] write for example python = "~/tf/bin/python"']
     hosts: dict[str, Host] = {}

@@ -53,7 +53,7 @@ class HostedLane(Child):
             self.kill(signal.SIGCONT)
 
     def end(self) -> None:
-        """Have the child end soon: its monitor is gone."""
+        """Make the child end soon: its monitor is gone."""
         self._end_requests()
         self.kill(signal.SIGCONT)
         self.kill(signal.SIGTERM)
@@ -67,11 +67,11 @@ class HostedLane(Child):
 
     @property
     def output_due_s(self) -> float | None:
-        """When the output is due to be passed on; None where there is none."""
+        """When the output is due to be passed on, or `None` without output."""
         return self._output_sent_s + OUTPUT_EVERY_S if self._output else None
 
     def pass_output(self) -> None:
-        """Pass on what the child printed."""
+        """Pass on the output of the child."""
         if self._dropped:
             self._outbox.put(Kind.DROPPED, self.number, str(self._dropped).encode())
         if self._output:
@@ -88,7 +88,7 @@ class HostedLane(Child):
 
 
 def start_lane(number: int, payload: dict[str, Any], outbox: Outbox) -> HostedLane:
-    """Start the process of a lane; raises OSError where it does not start."""
+    """Start the process of a lane; raises OSError if it does not start."""
     environment = dict(payload["environment"])
     if payload["path_first"]:
         own = str(Path(sys.executable).parent)

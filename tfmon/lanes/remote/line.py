@@ -32,7 +32,7 @@ from tfmon.model.threads import start_thread
 
 
 class RemoteProcess(LaneProcess):
-    """A child of an agent. Thread: what comes from there, the connection's telling thread; the rest any."""
+    """A child of an agent. Thread: its events, the connection's delivery thread; the rest any."""
 
     stack_poll_s = 0.3
 
@@ -65,7 +65,7 @@ class RemoteProcess(LaneProcess):
         return True
 
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
-        """Have the agent signal the child and its process group, or the child alone."""
+        """Make the agent signal the child and its process group, or the child alone."""
         if not self.ended:
             self._link.outbox.put(Kind.SIGNAL, self.number, bytes([number, alone]))
 
@@ -76,12 +76,12 @@ class RemoteProcess(LaneProcess):
         """Do nothing: the connection continues all lanes of the host."""
 
     def end(self, code: int, at_ns: int) -> None:
-        """Tell that the child has ended, at a stamp of that machine."""
+        """Report that the child has ended, at a stamp of that machine."""
         self._tell_end(code, self._link.clock.here(at_ns))
         self._note_end()
 
     def lose(self, why: TfmonError, at_ns: int) -> None:
-        """Tell that the connection is lost, and the child with it."""
+        """Report that the connection is lost, and the child with it."""
         if self.ended:
             return
         if not self.end_requested:
@@ -129,7 +129,7 @@ class HostLine:
         self.link.start()
 
     def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
-        """Have the agent start a process; raises OSError when it did not start."""
+        """Make the agent start a process; raises OSError when it did not start."""
         self._processes[process.number] = process
         try:
             answer = self._call(process.number, Kind.START, json.dumps(payload).encode(), patience_s)
@@ -143,12 +143,12 @@ class HostLine:
                 self._processes.pop(process.number, None)
 
     def ask(self, question: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Return the agent's answer; raises TfmonError where it has none."""
+        """Return the agent's answer; raises TfmonError if it has none."""
         payload = json.dumps({"question": question, "arguments": arguments}).encode()
         return self._call(next(self.numbers), Kind.ASK, payload, timeout_s)
 
     def hold(self) -> None:
-        """Have the agent suspend its lanes: this process is about to be stopped."""
+        """Make the agent suspend its lanes: this process is about to be stopped."""
         ticket = self.link.outbox.put(Kind.HOLD)
         until_s = time.monotonic() + HOLD_S
         while self.link.outbox.sent < ticket and not self.link.lost and time.monotonic() < until_s:
@@ -159,7 +159,7 @@ class HostLine:
         self.link.outbox.put(Kind.GO_ON)
 
     def close(self) -> None:
-        """End the agent, and with it what still runs there; return when all is told."""
+        """End the agent and its processes; return when all events are delivered."""
         self._closing = True
         self.link.close()
         self.over.wait(CLOSE_S + 1.0)

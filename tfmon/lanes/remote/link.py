@@ -73,7 +73,7 @@ class HostClock:
         self._pings.append(ping)
 
     def settle(self) -> bool:
-        """Take the offset from the quickest pings; return False where there is none yet."""
+        """Take the offset from the quickest pings; return False if there is none yet."""
         if not self._pings:
             return False
         # Of equally quick ones, the latest: clocks drift.

@@ -1,4 +1,4 @@
-"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here."""
+"""The monitor's questions to a host, once or every second: answered there by the agent, and read here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
 
 
 def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
-    """Return a part of an answer, of that type; raises HostError where it is something else."""
+    """Return a part of an answer, of that type; raises HostError if it is something else."""
     try:
         part: Part = read(answer.get(name), kind, strict=False)
     except CodecError as error:
@@ -148,7 +148,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 
 
 class Readings:
-    """The probes of this machine, each in a thread of its own; samples have its stamps, and name no host."""
+    """The probes of this machine, each in its own thread; samples have its stamps, and name no host."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Readings:
             ticker.start()
 
     def close(self) -> None:
-        """End the probes; one that hangs in a driver is left alone."""
+        """End the probes, except a probe that hangs in a driver."""
         for ticker in self._tickers:
             ticker.close()
 

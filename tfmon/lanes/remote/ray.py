@@ -1,4 +1,4 @@
-"""A Ray cluster, as the monitor sees it: the bridge asks it what it has."""
+"""A Ray cluster in the monitor: the bridge answers questions about it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RayCluster:
     """One cluster. Thread: any; what asks the cluster takes seconds."""
 
     address: str = ""
-    """HOST:PORT; empty for RAY_ADDRESS, or the local cluster."""
+    """HOST:PORT, or empty for RAY_ADDRESS, or the local cluster."""
     python: str = sys.executable
     cpus: float = 1
 
@@ -50,7 +50,7 @@ class RayCluster:
         return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
 
     def nodes(self) -> tuple[RayNode, ...]:
-        """Return the nodes that are alive; raises HostError where the cluster cannot be used."""
+        """Return the nodes that are alive; raises HostError if the cluster cannot be used."""
         try:
             result: tuple[RayNode, ...] = read(
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False

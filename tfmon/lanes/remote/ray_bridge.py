@@ -85,7 +85,7 @@ class Channel:
         self.fail(Refusal(reason))
 
     def end_with_monitor(self) -> NoReturn:
-        """End a little after the monitor's end of stdin is closed, whatever else is going on. Thread: its own."""
+        """End a little after the monitor's end of stdin is closed, in any state. Thread: its own."""
         ends = select.poll()
         ends.register(self.in_fd, 0)
         ends.poll()
@@ -139,13 +139,13 @@ class Shell:
         self.popen.stdin.close()
 
     def read(self) -> Iterator[bytes]:
-        """Yield what the command writes, until it closes its stdout."""
+        """Yield the command's output, until it closes its stdout."""
         assert self.popen.stdout
         while data := os.read(self.popen.stdout.fileno(), CHUNK_BYTES):
             yield data
 
     def reap(self) -> tuple[int, str]:
-        """Return the exit code, and the end of what was said on stderr."""
+        """Return the exit code, and the end of stderr."""
         code = 0
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.popen.wait(1.0)
@@ -154,7 +154,7 @@ class Shell:
 
 
 def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
-    """Return the variables of a command: those of Ray's worker without Ray's own, and `given`.
+    """Return the variables of a command: Ray's worker's without Ray's own, and `given`.
 
     Args:
         given: The variables of the monitor's lanes that Ray would change.
@@ -304,7 +304,7 @@ class RayLane:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     what, reservation, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
     if what == "lane":
         start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)

@@ -74,7 +74,7 @@ def reach(address: str) -> None:
 
 
 def why_silent(address: str) -> str:
-    """Return why nothing listens at HOST:PORT; empty where something does, and for what cannot be read."""
+    """Return why nothing listens at HOST:PORT, or empty if something does or it cannot be read."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
@@ -86,7 +86,7 @@ def why_silent(address: str) -> str:
 
 
 def last_started() -> str:
-    """Return the address of the cluster that was started last on this machine, as Ray notes it; empty for none."""
+    """Return the address of the cluster that was started last on this machine, or empty."""
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
@@ -94,7 +94,7 @@ def last_started() -> str:
 
 
 def load() -> Any:  # noqa: ANN401
-    """Return Ray; raises Refusal where this Python has none."""
+    """Return Ray; raises Refusal if this Python has none."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -138,7 +138,7 @@ def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
 
 
 def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-    """Return the nodes that are alive, with what they have and what of it is free."""
+    """Return the nodes that are alive, with their resources and the free ones."""
     free: dict[str, dict[str, float]] = {}
     with contextlib.suppress(Exception):  # not a public part of Ray
         from ray._private.state import available_resources_per_node
@@ -169,7 +169,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on; raises Refusal where there is none."""
+    """Return the nodes that a reservation could be on; raises Refusal if there is none."""
     word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
     have = have_text(nodes)
     result = [node for node in nodes if reservation["node"] in ("", node["id"])]
@@ -192,7 +192,7 @@ def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any])
 
 
 def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Say what a cluster has, such as "there are: 2 × A100, 64 CPUs"."""
+    """Return the resources of a cluster, such as "there are: 2 × A100, 64 CPUs"."""
     kinds: dict[str, float] = {}
     for node in nodes:
         if node["gpus"]:
@@ -204,7 +204,7 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> int:
-    """Return how many such reservations have room, on the CPU one a node; raises Refusal where none ever has."""
+    """Return how many such reservations have room, on the CPU one a node; raises Refusal if none ever has."""
     rooms = 0
     for node in matching(nodes, reservation):
         room = int(node["gpus"]) if reservation["gpus"] else 1
@@ -217,7 +217,7 @@ def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any
 
 
 def lacking(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any], waited_s: float) -> Refusal:
-    """Return why a reservation got no room for so long."""
+    """Return why a reservation got no room within `waited_s` seconds."""
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
         amount = reservation[key]
         known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]

@@ -1,4 +1,4 @@
-"""Why a host cannot be used, in one line, and what to do: from what ssh, a launcher or Python said."""
+"""Why a host cannot be used, in one line, and the remedy: from the output of ssh, a launcher or Python."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ def no_bridge(python: str, error: OSError) -> HostError:
 
 
 def bridge_failed(said: list[str], otherwise: str) -> HostError:
-    """Return why the bridge to Ray ended, from what it said; `otherwise` where it said nothing."""
+    """Return why the bridge to Ray ended, from its output, or `otherwise` without any."""
     return of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
 
 
 def of_bridge(said: list[str]) -> HostError | None:
-    """Return why the bridge to Ray ends, where it says so itself."""
+    """Return why the bridge to Ray ends, if it reported it."""
     own = last_report(said)
     if not own.get("error"):
         return None

@@ -1,4 +1,4 @@
-"""How an agent is started: the launcher and its pipes, what is sent, until the agent says that it is ready."""
+"""Starts an agent: the launcher, its pipes and input, until the agent reports that it is ready."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SHIPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What the agent said of itself."""
+    """The agent's report about itself."""
 
     folder: str = ""
     python: str = ""
@@ -81,10 +81,10 @@ class Greeting:
 
 
 class Wire:
-    """A launcher and its pipes. Thread: one, but for `kill`."""
+    """A launcher and its pipes. Thread: one, except `kill`."""
 
     def __init__(self, host: Host) -> None:
-        """Start the launcher; raises TfmonError where it did not start."""
+        """Start the launcher; raises TfmonError if it did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
         argv = words_of(host)
@@ -196,7 +196,7 @@ class Wire:
         self.read_errors()
 
     def read_errors(self) -> None:
-        """Read what the launcher wrote to stderr."""
+        """Read the launcher's stderr."""
         with contextlib.suppress(BlockingIOError):
             chunk = os.read(self.error_fd, CHUNK_BYTES)
             self.errors_open = bool(chunk)
@@ -207,7 +207,7 @@ class Wire:
         return self._said.decode(errors="replace").splitlines()
 
     def exit_code(self) -> int | None:
-        """Return the launcher's exit code; None where it does not end soon after its pipe."""
+        """Return the launcher's exit code, or `None` if it does not end soon after its pipe."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(EXIT_PATIENCE_S)
         self.read_errors()
