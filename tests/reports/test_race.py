@@ -27,7 +27,7 @@ from tfmon.model.lane_events import Finished, LaneFailed, PhaseEntered, Window
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import Missing, TreeSample
-from tfmon.model.script_events import Progressed
+from tfmon.model.script_events import NotMeasured, Progressed
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
 from tfmon.reports.race import to_text
@@ -331,3 +331,22 @@ def test_a_script_tells_its_command_and_how_far_its_fit_came():
     assert lane["command"] == "python train.py"
     assert (lane["fit"]["epoch"], lane["fit"]["batches"], lane["fit"]["validation_s"]) == (2, 10, 1.0)
     assert lane["fit"]["metrics"] == {"loss": 0.5, "accuracy": None}
+
+
+def test_no_count_or_time_of_steps_is_shown_of_a_lane_whose_steps_are_unknown():
+    demo = Demo([LaneSpec("cpu")], mode=TURNS).go().race(6)
+    known = to_json(analyse(demo.session.snapshot()))["lanes"][0]
+    assert known["steps"] and known["measured_steps"] and known["step_ms"]["p50"]
+    reason = "several optimizers update the weights in no steady order"
+    demo.session.accept(NotMeasured(lane="cpu", at_ns=demo.clock(), what="steps", reason=reason))
+    analysis = analyse(demo.session.snapshot())
+    lane = to_json(analysis)["lanes"][0]
+    assert (lane["steps"], lane["measured_steps"], lane["step_ms"]["p50"], lane["waits"]) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert lane["missing"]["steps"] == lane["missing"]["step_ms.p50"] == reason
+    assert "steps/s" not in to_text(analysis) and "p50" not in to_text(analysis)
+    assert "steps n/a" in analysis.verdict.text

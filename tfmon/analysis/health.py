@@ -95,8 +95,8 @@ class Waits:
 
 
 def waits_of(lane: LaneState) -> Waits | None:
-    """Return the waits of a lane's steps since its last knob change; `None` before the first step."""
-    bins = lane.steady.histogram
+    """Return the waits of a lane's steps since its last knob change; `None` before the first, or if unknown."""
+    bins = {} if "steps" in lane.script.not_measured else lane.steady.histogram
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
         return None
@@ -374,6 +374,8 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     unknown = lane.totals.steps and not lane.totals.examples
     examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
     done = f"{units.count(lane.totals.steps)} steps{examples}"
+    if "steps" in lane.script.not_measured:
+        done = "steps n/a"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
     worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
     parts = [*worse, *filter(None, [loss]), *lesser]

@@ -247,6 +247,15 @@ class LaneState:
         return self.measurements.steady
 
     @property
+    def steps_per_s(self) -> float | None:
+        """Steps over the time of steady state. `None` if unknown, or if it is unknown what a step is."""
+        return None if "steps" in self.script.not_measured else self.steady.steps_per_s
+
+    def step_ms(self, fraction: float) -> float | None:
+        """Return a quantile of the step times of steady state in milliseconds. `None` as for `steps_per_s`."""
+        return None if "steps" in self.script.not_measured else self.steady.step_ms(fraction)
+
+    @property
     def slices(self) -> tuple[SliceSpeed, ...]:
         """Slices since the start of steady state, oldest first; only their steady parts."""
         return self.measurements.slices

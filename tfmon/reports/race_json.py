@@ -159,6 +159,8 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         hint = lane.trouble.hint if lane.trouble is not None and lane.end.event is not None else ""
         unknown.setdefault("steps", hint or "no training step was seen")
     no_step = f"no step of the {lane.totals.steps:,} was in a steady window" if stepped else NO_STEP
+    no_step = unknown.get("steps", no_step)
+    unknown_steps = Missing(no_step) if "steps" in unknown else None
     windows = lane.steady.windows
     unexplained = f"it takes {LEAST_WINDOWS} steady windows, and there were {windows}" if windows else no_step
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
@@ -189,15 +191,15 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         },
         "disturbed_by": list(lane.process.unlike),
         "source": named("source", lane.process.source, "the scenario's file was not read"),
-        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.totals.steps),
-        "measured_steps": lane.totals.measured_steps,
+        "steps": whole("steps", unknown_steps or lane.totals.steps),
+        "measured_steps": whole("measured_steps", unknown_steps or lane.totals.measured_steps),
         "examples": whole("examples", lane.totals.examples or (None if stepped or unknown else 0), no_examples),
         "examples_per_s": number(
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(analysis.speed), FEW_SLICES),
         "step_ms": {
-            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
+            f"p{percent}": number(f"step_ms.p{percent}", lane.step_ms(percent / 100), no_step)
             for percent in (50, 95, 99)
         },
         "loss": {

@@ -304,7 +304,7 @@ _FIGURE_CELLS = len(large("8 888")[0])
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane, recent = pane.lane, pane.analysis.recent
-    speed, steps = recent.examples_per_s, recent.steps_per_s
+    speed, steps = recent.examples_per_s, recent.steps_per_s if "steps" not in lane.script.not_measured else None
     still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or still_s is not None
     style = DIM if resting else strong(pane.accent)
