@@ -154,8 +154,6 @@ class Meter:
         if due or full or self.waiting or clock.done == steps or sample_next:
             self.end_stretch()
 
-    # ------------------------------------------------------------ steps that are alike
-
     def alike_until(self) -> int:
         """Return until when steps like the last one may be told together; 0 for not at all."""
         control = self.control
@@ -276,8 +274,6 @@ class Meter:
         self.clock.call_ns = max(0, self.clock.call_ns - input_ns)
         self.clock.examples += examples
 
-    # ------------------------------------------------------------ time in no step
-
     def forget_start(self) -> None:
         """Measure from the next step on: the one that was begun is reported in another way."""
         self.cancel_step()
@@ -314,8 +310,6 @@ class Meter:
         gap_ns, self.stopped_ns, self._resumed = now_ns - self.stopped_ns, 0, True
         self._skip_to(max(now_ns, self.clock.last_end_ns))
         return gap_ns
-
-    # ------------------------------------------------------------ steps in no window
 
     def _finish_sample(self) -> None:
         """End a step between two barriers; the barrier before it is the end of the window before."""

@@ -214,9 +214,6 @@ def keras_call() -> tuple[str, str]:
     return method, line_of(frame)
 
 
-# ---------------- what changed
-
-
 def _types_in(cache: Any) -> list[Any]:  # noqa: ANN401
     """Return the types that a function was traced with, the newest last."""
     return [] if cache is None else [one.function_type for one in cache.values()]

@@ -88,8 +88,6 @@ class StepWatcher:
         self.lane.meter.stop_clock()
         self.report.tell(self.lane, self.rounds, sure=True)
 
-    # ------------------------------------------------------------ the thread
-
     @property
     def aside(self) -> int:
         """More than 0 while another watcher follows what the calling thread does."""
@@ -165,8 +163,6 @@ class StepWatcher:
         self.off, self._reported = True, reported
         self.forget()
 
-    # ------------------------------------------------------------ pulls
-
     def pull_begins(self, iterator: object) -> BatchSource | None:
         """Record that a batch is pulled, and end the step before it; return None if it is not watched."""
         if self._pulling or self.bundle.busy or not self.here:
@@ -226,8 +222,6 @@ class StepWatcher:
         self.lane.meter.stop_clock(meter.VALIDATION)
         self.lane.obey()
         source.strange += 1
-
-    # ------------------------------------------------------------ updates
 
     def update_begins(self, updater: Updater | None = None) -> bool:
         """Record that weights are about to be updated, eagerly by `updater`; return False if it is not watched."""
@@ -314,8 +308,6 @@ class StepWatcher:
             known = updater.varies and updater.every == 1 and self.rounds.leader is None
             self.report.doubt(updater.differs(more), *(("examples", "loss") if known else ()))
         return missed
-
-    # ------------------------------------------------------------ steps
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""

@@ -143,9 +143,6 @@ def _hooks_failed(reason: str) -> None:
 hooks.failed, hooks.reset = _hooks_failed, lambda: watched.watcher.forget()
 
 
-# ---------------- other libraries that train
-
-
 ENOUGH_S = 5.0
 """A script that has not reported a step this long after the first update is told how to."""
 LOADED_S = 30.0

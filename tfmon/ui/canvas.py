@@ -162,9 +162,6 @@ def _cells(row: Row) -> _Cells | None:
     return text, styles
 
 
-# ---------------- the escape codes that bring the changed cells of a terminal up to date, and no more. Pure
-
-
 RESET = "\x1b[0m"
 
 

@@ -99,8 +99,6 @@ class Monitor:
             self.app, source, self._make, self.palette, charset=view.charset, keys=view.keys, below=self
         )
 
-    # ------------------------------------------------------------ what is shown
-
     @property
     def snapshot(self) -> Snapshot:
         """What is known."""
@@ -180,8 +178,6 @@ class Monitor:
         self._noticed_s = time.monotonic()
         self.view = replace(self.view, message="", message_until_ns=0, notice=line)
 
-    # ------------------------------------------------------------ pages
-
     def open(self, name: str) -> None:
         """Show a page that closes by itself over what is shown now."""
         self.app.push_screen(self._make(name, self))
@@ -221,8 +217,6 @@ class Monitor:
             self.forget(page)
             page.remove()
         self.source.stop()
-
-    # ------------------------------------------------------------ requests
 
     @property
     def controls(self) -> Controls:

@@ -174,9 +174,6 @@ class Runs(Protocol):
         """Open a recording to play it; the caller stops it."""
 
 
-# ---------------------------------------------------------------- what a key requests of which lanes
-
-
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
     """Return the value in effect, or before the lane has reported one, the value it was started with."""
     return lane.in_effect.get(knob.name, knob.default)

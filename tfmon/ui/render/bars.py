@@ -93,9 +93,6 @@ def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
     return [*which, (1, [(cores, TEXT)]), (2, [(gpus, TEXT)])]
 
 
-# ---------------------------------------------------------------- the bottom lines
-
-
 COST_SAMPLES = 10
 """Samples, one a second, over which the monitor's CPU is averaged."""
 

@@ -129,9 +129,6 @@ def share(scale: Scale, value: float | None) -> float | None:
     return max(0.0, (value - scale.low) / (scale.high - scale.low))
 
 
-# ---------------- areas and axes in characters
-
-
 def parts_per_cell(charset: Charset) -> int:
     """Return how many values one cell shows side by side."""
     return 2 if charset == "braille" else 1

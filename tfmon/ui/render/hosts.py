@@ -17,8 +17,6 @@ from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells
 from tfmon.ui.render.style import TROUBLE, WARN, banded, strong
 
-# ---------------------------------------------------------------- the machines of a race
-
 
 def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
     """Return the machines that the lanes train on, each once; before there are lanes, the monitor's own."""
@@ -82,9 +80,6 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
     ]
 
 
-# ---------------------------------------------------------------- making a connection
-
-
 def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
     """Return whether the connection to the machine of a lane is being made."""
     state = snapshot.place_of(lane)
@@ -97,9 +92,6 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
     if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
         return ""
     return f"connecting to {host} again…" if connecting(snapshot, lane) else f"{host} is connected again"
-
-
-# ---------------------------------------------------------------- a connection
 
 
 def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
@@ -267,9 +259,6 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
     if isinstance(used, Missing) or isinstance(total, Missing):
         return units.reading(used, units.memory)
     return f"GPU {units.memory(used)} of {units.memory(total)}"
-
-
-# ---------------- several
 
 
 def _each(lane: LaneState, shown: Sequence[Reading]) -> list[float | None]:

@@ -222,9 +222,6 @@ def hint_row(hints: Sequence[Hint], width: int, y: int) -> tuple[Row, tuple[Zone
     return item_row(tuple(items), width, y)
 
 
-# ---------------------------------------------------------------- the keys of the race
-
-
 def keys_row(
     snapshot: Snapshot, view: Display, width: int, y: int, *, hides: bool = False
 ) -> tuple[Row, tuple[Zone, ...]]:

@@ -97,8 +97,6 @@ def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
     return [BLANK, (("last lines of its output", DIM),), *(((line, DIM),) for line in wrapped)]
 
 
-# ---------------------------------------------------------------- a lane that hangs
-
 NOTE = "Enter, then S shows its stacks, K ends it"
 
 

@@ -197,9 +197,6 @@ def _state(pane: Pane, width: int) -> str:
     return f"{doing} {since}" if width >= 56 or not in_turns else doing
 
 
-# ---------------------------------------------------------------- the body
-
-
 def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
     """Return the rows between throughput and chart, and how high the chart is with its axis; 0 for none."""
     makers = _makers(pane, width)

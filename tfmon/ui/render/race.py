@@ -116,9 +116,6 @@ def _no_lanes(view: Display, layout: Layout) -> list[Row]:
     return (rows + [BLANK] * height)[:height]
 
 
-# ---------------------------------------------------------------- small terminals
-
-
 def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
     """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
     snapshot = analysis.snapshot

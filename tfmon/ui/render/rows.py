@@ -151,9 +151,6 @@ def plain(rows: Sequence[Row]) -> list[str]:
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
 
-# ---------------- names that fit
-
-
 _LEAST_NAME = 3
 """Cells of the shortest part of a knob's name that is worth showing."""
 
@@ -182,9 +179,6 @@ def fitting_device(name: str, width: int) -> str:
     while parts and len(" ".join(parts)) > width:
         parts.pop()
     return " ".join(parts) if len(parts) >= least else ""
-
-
-# ---------------- numbers drawn large, of half blocks
 
 
 LARGE_ROWS = 3

@@ -86,9 +86,6 @@ def next_metric(snapshot: Snapshot, metric: str) -> str:
     return metric
 
 
-# ---------------------------------------------------------------- values over time
-
-
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
     """Which stretch of time the cells of a chart cover."""
@@ -276,9 +273,6 @@ def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
         before_ns = point.at_ns
         if point.examples or not point.steps:
             yield begin_ns, point.at_ns, point.examples / point.span_ns * 1e9
-
-
-# ---------------------------------------------------------------- scales
 
 
 def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict[str, Scale]:

@@ -166,9 +166,6 @@ def history_rows(analysis: Analysis, width: int) -> list[Row]:
     return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
 
 
-# ---------------------------------------------------------------- the table of a series
-
-
 def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
     """Return the places of the columns that have room."""
     places = list(range(len(columns)))

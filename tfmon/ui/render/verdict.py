@@ -85,9 +85,6 @@ def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) ->
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-# ---------------------------------------------------------------- before the first verdict
-
-
 def awaited(analysis: Analysis) -> str:
     """Return the condition and the estimated time for the first verdict; empty if none is awaited."""
     snapshot, curve = analysis.snapshot, analysis.curve
@@ -174,8 +171,6 @@ def elapsed(snapshot: Snapshot) -> str:
     return units.clock((now_ns - started_ns) / 1e9)
 
 
-# ---------------------------------------------------------------- the verdict
-
 _LEAD_CELLS = 6
 
 
@@ -227,9 +222,6 @@ def _whole_or_short(verdict: Verdict, width: int, most: int) -> tuple[Sequence[s
     return wrap(verdict.text if fits or not verdict.short else verdict.short, width, most), fits
 
 
-# ---------------------------------------------------------------- the result
-
-
 def result_height(analysis: Analysis, view: Display, width: int, most: int) -> int:
     """Return the height of the result in rows, frame included, at most `most`."""
     return max(LEAST_RESULT, min(most, len(_result(analysis, view, width - 6, 99)) + FRAME_ROWS))
@@ -279,9 +271,6 @@ def _recorded(snapshot: Snapshot) -> str:
         return f"not recorded: {recording.reason}" if recording is not None and recording.reason else ""
     again = "; `tfmon replay last` shows it again" if snapshot.has_result else ""
     return f"recorded as {PurePath(recording.path).name}{again}"
-
-
-# ---------------------------------------------------------------- one lane
 
 
 def last_figures(

@@ -58,9 +58,6 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
     return list(by_key.values())
 
 
-# ---------------- a row for each GPU
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A column of the GPUs; those of a higher rank go first where there is little room."""
@@ -203,9 +200,6 @@ def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
     return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
 
-# ---------------- a row for each process
-
-
 def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     """Return every process on the GPUs: own lanes are marked by their id and come first on each GPU."""
     entries: list[Entry] = []
@@ -245,9 +239,6 @@ def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
         ranks=((sample.host, sample.index), pid, user or None, id or None, share, used, command or None),
         mark="▪" if ours else " ",
     )
-
-
-# ---------------- the page
 
 
 class GpusPage(ListPage):

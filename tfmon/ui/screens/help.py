@@ -83,9 +83,6 @@ def help_rows(
     return rows
 
 
-# ---------------------------------------------------------------- the palette
-
-
 class Palette(PatientPalette):
     """Textual's palette without its icon, which not every terminal can show, and its moving bar.
 
@@ -182,8 +179,6 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
 def _line(help: str, keys: str) -> str:
     return f"{help}  ({label(keys)})"
 
-
-# ---------------- what every number is: its unit, its window and its source
 
 # fmt: off
 IN_PANE = (

@@ -75,8 +75,6 @@ class ScrollPage(Page):
         """Show the first rows: others are to be shown than before."""
         self.body.scroll_home(animate=False)
 
-    # ------------------------------------------------------------ the filter
-
     @property
     def filter_text(self) -> str:
         """The words that are looked for."""
@@ -131,9 +129,6 @@ class ScrollPage(Page):
         if self.typing:
             return [Hint(self.key("choose"), "keeps the filter"), Hint(self.key("close"), "shows all", "dismiss")]
         return super().hints()
-
-
-# ---------------------------------------------------------------- tables
 
 
 class EntryTable(Surviving, DataTable[Text], inherit_bindings=False):

@@ -71,8 +71,6 @@ class ProfilesPage(ListPage):
         sides = [side_of(lane) for lane in self.lanes]
         return sides if all(side.profiles for side in sides) else ()
 
-    # ------------------------------------------------------------ profiles
-
     def on_screen_resume(self) -> None:
         """Have the lanes profiled if they are not yet."""
         super().on_screen_resume()
@@ -116,8 +114,6 @@ class ProfilesPage(ListPage):
         self.redraw()
         if not self._sides():
             self._profile()
-
-    # ------------------------------------------------------------ what is shown
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         sides, place = self._sides(), self._grouping

@@ -85,8 +85,6 @@ class RaceScreen(MonitorScreen):
         else:
             self.action_move_page(direction)
 
-    # ------------------------------------------------------------ knobs
-
     def action_pause_or_resume(self) -> None:
         if not self.may_act():
             return
@@ -141,8 +139,6 @@ class RaceScreen(MonitorScreen):
     def _targets(self) -> list[LaneState]:
         return targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
 
-    # ------------------------------------------------------------ focus
-
     def action_move_focus(self, direction: int) -> None:
         """Focus the next lane; after the last one keys act on all lanes again."""
         lanes = self.monitor.snapshot.lanes
@@ -177,8 +173,6 @@ class RaceScreen(MonitorScreen):
         focused = None if index is None or index >= len(lanes) else lanes[index].spec.name
         self.monitor.view = replace(self.monitor.view, focused=focused, message_until_ns=0)
         self.monitor.pull()
-
-    # ------------------------------------------------------------ looking closer
 
     def action_toggle_zoom(self, lane: int | None = None) -> None:
         """Give a lane the whole width, by default the focused one or else the first; or show all again."""
@@ -228,8 +222,6 @@ class RaceScreen(MonitorScreen):
     def _look(self, **changes: object) -> None:
         self.monitor.view = replace(self.monitor.view, **changes)  # type: ignore[arg-type]
         self.monitor.pull()
-
-    # ------------------------------------------------------------ pages
 
     def action_show_crossover(self) -> None:
         """Open the page of the crossover, or ask for one if there is none up to now."""

@@ -150,9 +150,6 @@ def _rows(line: str, width: int) -> Iterator[Row]:
     yield from (((f"  {' ' * indent}{part}", style),) for part in more)
 
 
-# ---------------------------------------------------------------- what can be copied
-
-
 _COMMAND = "The command that races these lanes with the settings in effect"
 _TOLD = (
     "copied, if this terminal lets programs copy (OSC 52; it gives no answer)",
