@@ -28,7 +28,7 @@ class LaneAnalysis:
 
     lane: LaneState
     bottleneck: Bottleneck | None
-    """The bottleneck with its causes, without causes that were tried in vain; `None` before enough is measured."""
+    """The bottleneck with its causes, without causes that were tried in vain. `None` before enough is measured."""
     throughput: Throughput
     recent: WindowSums
     """Sums of the last seconds: the throughput displayed as current."""
@@ -37,7 +37,7 @@ class LaneAnalysis:
 
     @property
     def speed(self) -> Estimate | None:
-        """Throughput over its slices in examples/s, with its interval; `None` from too few slices."""
+        """Throughput over its slices in examples/s, with its interval. `None` from too few slices."""
         return self.throughput.speed(self.looks)
 
     @property
@@ -72,9 +72,9 @@ class Analysis:
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
     news: str
-    """The present trial, or the result of the last change in effect; or ""."""
+    """The present trial, or the result of the last change in effect, or ""."""
     curve: Curve | None
-    """The present or last crossover; `None` if the last experiment was another."""
+    """The present or last crossover. `None` if the last experiment was another."""
     tuning: tuning.Best | None
     history: tuple[HistoryRow, ...] = ()
     """Every change of the race and its result, oldest first."""
@@ -120,18 +120,18 @@ class Analysis:
 
     @property
     def tuned(self) -> str:
-        """The result of the tuning; empty without one."""
+        """The result of the tuning. Empty without one."""
         return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
     def finish(self, *, brief: bool = False) -> str:
-        """Return which lane of a script's race did the same work sooner, or why that is unknown; or ""."""
+        """Return which lane of a script's race did the same work sooner, or why that is unknown, or ""."""
         winner, slowest, ratio = self.verdict.winner, self.verdict.slowest, self.verdict.interval
         lead = (winner, slowest, ratio) if winner and slowest and ratio else None
         return time_to_finish(self.snapshot, lead, brief=brief)
 
     @property
     def finish_lines(self) -> tuple[str, ...]:
-        """The lines about the end of a script's race; empty before all lanes have ended."""
+        """The lines about the end of a script's race. Empty before all lanes have ended."""
         return tuple(filter(None, (self.finish(), *loss_warnings(self.snapshot))))
 
     @property

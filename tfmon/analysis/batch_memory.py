@@ -31,7 +31,7 @@ class BatchMemory:
     sure_bytes: float
     """Least available memory: its peak, and all unused memory."""
     most_bytes: float | None
-    """Largest available memory: all that it uses, and all unused memory; `None` if unknown."""
+    """Largest available memory: all that it uses, and all unused memory. `None` if unknown."""
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:
@@ -43,7 +43,7 @@ class BatchMemory:
         return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
 
     def fits(self, size: int) -> bool | None:
-        """Return whether a size fits; `None` if uncertain."""
+        """Return whether a size fits. `None` if uncertain."""
         least, most = self.needs(size)
         if most <= self.sure_bytes:
             return True
@@ -51,7 +51,7 @@ class BatchMemory:
 
     @property
     def sizes(self) -> tuple[int, int | None]:
-        """The largest fitting size, by doubling the measured one, and the next; `None` if there is none."""
+        """The largest fitting size, by doubling the measured one, and the next. `None` if none exists."""
         size = self.measured[-1][0]
         for _ in range(MOST_DOUBLINGS):
             if self.most_examples is not None and 2 * size > self.most_examples:

@@ -72,7 +72,7 @@ class Bottleneck:
 
     @property
     def help(self) -> str:
-        """The remedy of the first cause, or a likely one if observed causes explain little; or ""."""
+        """The remedy of the first cause, or a likely one if observed causes explain little, or ""."""
         first = self.supposed or next(iter(self.causes), None)
         if first is None or not first.code:
             return "" if first is None else first.advice
@@ -87,7 +87,7 @@ class Bottleneck:
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane under the settings in effect; `None` before enough is measured.
+    """Return the bottleneck of a lane under the settings in effect. `None` before enough is measured.
 
     With `everything`, include advice for the other parts of step time.
     """
@@ -130,7 +130,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
-    """Return the largest avoidable loss of a lane's time besides traces, if it is large; or ""."""
+    """Return the largest avoidable loss of a lane's time besides traces, if it is large, or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
     left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in PAUSES)

@@ -61,7 +61,7 @@ class Cause:
     """The user's instruction: file, line and text."""
     count: int = 0
     cost_s: float | None = None
-    """Total cost; `None` if unknown."""
+    """Total cost. `None` if unknown."""
     share_pct: float | None = None
     """Of the time since the first step, pauses between epochs included."""
 

@@ -39,15 +39,15 @@ class CurvePoint:
 
     value: KnobValue
     first: Estimate | None
-    """Examples/s of the first lane; `None` from too few slices."""
+    """Examples/s of the first lane. `None` from too few slices."""
     second: Estimate | None
     ratio: Estimate | None
     """The first lane's throughput over the second's, pair by pair."""
     pairs: int = 0
     refused: str = ""
-    """Why nothing can be measured here; otherwise empty."""
+    """Why nothing can be measured here. Otherwise empty."""
     missing: str = ""
-    """Why the ratio is missing; otherwise empty."""
+    """Why the ratio is missing. Otherwise empty."""
 
     @property
     def sure(self) -> bool:

@@ -29,7 +29,7 @@ Lead: TypeAlias = tuple[str, str, Estimate]
 
 
 def ending_line(snapshot: Snapshot) -> str:
-    """Return which commands were asked to end, with their remaining grace; or ""."""
+    """Return which commands were asked to end, with their remaining grace, or ""."""
     ending = [(lane.title, end) for lane in snapshot.lanes if (end := lane.end.requested) and not lane.over]
     if not ending:
         return ""
@@ -39,7 +39,7 @@ def ending_line(snapshot: Snapshot) -> str:
 
 
 def seconds_left(lane: LaneState) -> float | None:
-    """Return the remaining time of a script's `fit` at the present pace, in the lane's time; `None` if unknown.
+    """Return the remaining time of a script's `fit` at the present pace, in the lane's time. `None` if unknown.
 
     Validation and callbacks count as in earlier epochs.
     """
@@ -53,7 +53,7 @@ def seconds_left(lane: LaneState) -> float | None:
 
 
 def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str:
-    """Return which lane of a script's race did the same work sooner, or why that is unknown; or ""."""
+    """Return which lane of a script's race did the same work sooner, or why that is unknown, or ""."""
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
@@ -150,7 +150,7 @@ def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
 
 
 def loss_difference(one: LaneState, other: LaneState) -> float | None:
-    """Return the median difference of two lanes' losses at the same steps; `None` from too few."""
+    """Return the median difference of two lanes' losses at the same steps. `None` from too few."""
     first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None

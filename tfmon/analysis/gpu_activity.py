@@ -29,7 +29,7 @@ FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
-    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time); `None` if unknown."""
+    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time). `None` if unknown."""
     means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
     kernels = means.get("kernels_pct")
     if kernels is None or kernels < LEAST_KERNELS_PCT:

@@ -73,7 +73,7 @@ class Concern:
     id: ConcernId
     text: str
     at_s: float | None = None
-    """Start, from the start signal; `None` for all of the time."""
+    """Start, from the start signal. `None` for all of the time."""
 
     @property
     def is_fault(self) -> bool:
@@ -91,11 +91,11 @@ class Waits:
     longest_s: float
     """The longest step, to within 0.55 %."""
     every_s: float | None = None
-    """Period of waits in the last five minutes; `None` if they are short, uneven, or in slices."""
+    """Period of waits in the last five minutes. `None` if they are short, uneven, or in slices."""
 
 
 def waits_of(lane: LaneState) -> Waits | None:
-    """Return the waits of a lane's steps since its last knob change; `None` before the first, or if unknown."""
+    """Return the waits of a lane's steps since its last knob change. `None` before the first, or if unknown."""
     bins = {} if "steps" in lane.script.not_measured else lane.steady.histogram
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
@@ -289,7 +289,7 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 
 @functools.lru_cache(maxsize=64)
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
-    """Return the growth of samples, in their unit a second; `None` if they do not grow steadily.
+    """Return the growth of samples, in their unit a second. `None` if they do not grow steadily.
 
     The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so that
     single steps and oscillations have a wide interval.

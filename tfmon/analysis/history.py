@@ -46,13 +46,13 @@ class HistoryRow:
     at_s: float
     what: str
     lane: str = ""
-    """Id of the changed lane; empty if several or none."""
+    """Id of the changed lane. Empty if several or none."""
     before: float | None = None
-    """Throughput of that lane in examples/s; `None` if too little was measured."""
+    """Throughput of that lane in examples/s. `None` if too little was measured."""
     after: float | None = None
     effect: Estimate | None = None
     verdict: Verdict | None = None
-    """The verdict under these settings; `None` if the next row has it."""
+    """The verdict under these settings. `None` if the next row has it."""
     early: bool = False
     """Whether the effect will become clearer."""
 
@@ -110,7 +110,7 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
 
 
 def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
-    """Return the rows of a race, oldest first; empty if nothing changed."""
+    """Return the rows of a race, oldest first. Empty if nothing changed."""
     changes = list(_changes_of_speed(snapshot, measured))
     rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[: 1 if changes else -1][:1]]
     for one, then in itertools.pairwise(measured):
@@ -195,7 +195,7 @@ def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
-    """Return the last verdict and the end of its measurement, if the present settings have none; or ""."""
+    """Return the last verdict and the end of its measurement, if the present settings have none, or ""."""
     for one in reversed(measured):
         if one.verdict.kind in (FASTER, SAME):
             if (period := one.period) is None:

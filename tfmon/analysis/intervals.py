@@ -180,17 +180,17 @@ class Center:
     estimated: int = 0
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite without one."""
+        """Return half the 95 % interval. Infinite without one."""
         errors = looks.errors(self.count - self.estimated, self.degrees)
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval; `None` without one."""
+        """Return the mean with its interval. `None` without one."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
 def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False) -> Center | None:
-    """Return the trimmed mean of values; `None` for fewer than `LEAST_PAIRS`.
+    """Return the trimmed mean of values. `None` for fewer than `LEAST_PAIRS`.
 
     Args:
         estimated: How many figures besides the mean were estimated from them, and removed.
@@ -233,7 +233,7 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
-    """Return a value with its interval; `None` if that is uselessly wide."""
+    """Return a value with its interval. `None` if that is uselessly wide."""
     return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 

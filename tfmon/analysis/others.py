@@ -30,7 +30,7 @@ class GpuOthers:
     share_pct: float
     """Mean share of the GPU's time of other processes, while it was notable."""
     slices: int
-    """Slices of the lane with such use; 0 without slices."""
+    """Slices of the lane with such use. 0 without slices."""
     of_slices: int
     time_share: float
     processes: int
@@ -61,7 +61,7 @@ class GpuOthers:
 
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
-    """Return the use of a lane's GPU by others; `None` if unknown or for a lane on the CPU.
+    """Return the use of a lane's GPU by others. `None` if unknown or for a lane on the CPU.
 
     Of several GPUs it is the GPU with `index`, or else the most used one: its lane waits for it.
     """
@@ -111,7 +111,7 @@ def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> 
 
 
 def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
-    """Return the known use by others over some time; `None` if unknown."""
+    """Return the known use by others over some time. `None` if unknown."""
     total_ns, weighted = 0, 0.0
     for one in readings[bisect_right(ends, since_ns) :]:
         if one.since_ns >= until_ns:
@@ -209,7 +209,7 @@ class Contention:
     stolen_share: Reading
     """Share of one core's time in the slices that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
-    """Ratio of CPU times per example of the second lane and the first; `None` if not comparable."""
+    """Ratio of CPU times per example of the second lane and the first. `None` if not comparable."""
     others_cores: Reading = NO_SLICES
     """Mean number of cores that other programs used in the slices, including tfmon."""
 

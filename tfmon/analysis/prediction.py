@@ -64,7 +64,7 @@ def least_rounds(race: Race, *, over: bool = False) -> int:
 
 
 def round_s(slices: Slices) -> float | None:
-    """Return the mean duration of a round in seconds; `None` before a lane has trained in two rounds."""
+    """Return the mean duration of a round in seconds. `None` before a lane has trained in two rounds."""
     paces = [
         (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
         for lane in slices
@@ -74,7 +74,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return the approximate time until an answer, or until `until_ci` ends the race; `None` if it never comes."""
+    """Return the approximate time until an answer, or until `until_ci` ends the race. `None` if it never comes."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -92,7 +92,7 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 def more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
-    """Return the number of pairs until the comparison is precise enough; `None` if it never is."""
+    """Return the number of pairs until the comparison is precise enough. `None` if it never is."""
     count = comparison.center.count
 
     def known(pairs: int) -> bool:
@@ -157,7 +157,7 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
 
 
 def _batch(lane: LaneState) -> float | None:
-    """Return the examples of a lane's step; `None` before its first report, and without a known batch."""
+    """Return the examples of a lane's step. `None` before its first report, and without a known batch."""
     if lane.totals.examples and lane.totals.steps:
         return lane.totals.examples / lane.totals.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
@@ -194,7 +194,7 @@ def longer_text(
 
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
-    """Return how much longer the race had to last for `missing` more rounds; or ""."""
+    """Return how much longer the race had to last for `missing` more rounds, or ""."""
     ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     if not ends or missing < 1:
         return ""

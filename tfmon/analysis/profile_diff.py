@@ -35,7 +35,7 @@ class TimeDifference:
 
     value_ns: float
     ci95_ns: tuple[float, float] | None
-    """95 % interval; `None` if a side has a single profile."""
+    """95 % interval. `None` if a side has a single profile."""
 
     @property
     def certain(self) -> bool:
@@ -60,11 +60,11 @@ class Side:
     runs: float
     devices: tuple[str, ...]
     parallelism: float | None
-    """Mean number of concurrent operations beside it; `None` without operations."""
+    """Mean number of concurrent operations beside it. `None` without operations."""
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
-        """Return the mean over profiles of these numbers of steps; `None` if no profile has the part."""
+        """Return the mean over profiles of these numbers of steps. `None` if no profile has the part."""
         every = [part for one in parts for part in one]
         if not every:
             return None
@@ -81,13 +81,13 @@ class DiffRow:
 
     name: str
     kind: str
-    """The type of the operation; empty for time without operations and for mixed groups."""
+    """The type of the operation. Empty for time without operations and for mixed groups."""
     first: Side | None
     """`None` if the part is in no profile of that side."""
     second: Side | None
     difference: TimeDifference
     share: float | None
-    """Of the difference of the step time; `None` if that is not certain."""
+    """Of the difference of the step time. `None` if that is not certain."""
 
     def label(self, width: int) -> str:
         """Return its name, with both ends where it is cut in the middle: both are informative."""
@@ -150,7 +150,7 @@ class ProfiledSide:
     profiles: tuple[Profile, ...]
     """Only profiles with all parts of a step."""
     step_ns: float | None = None
-    """Step time without the profiler; `None` if not measured."""
+    """Step time without the profiler. `None` if not measured."""
     examples: float | None = None
 
 
@@ -164,7 +164,7 @@ def side_of(lane: LaneState) -> ProfiledSide:
 
 
 def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSide] | None:
-    """Return the first two lanes with profiles; `None` for fewer."""
+    """Return the first two lanes with profiles. `None` for fewer."""
     sides = [side for side in map(side_of, lanes) if side.profiles]
     return (sides[0], sides[1]) if len(sides) > 1 else None
 
@@ -233,7 +233,7 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> TimeDifferen
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return half the 95 % interval of the difference of two means, by Welch; `None` from a single value."""
+    """Return half the 95 % interval of the difference of two means, by Welch. `None` from a single value."""
     if min(len(first), len(second)) < 2:
         return None
     parts = [variance(values) / len(values) for values in (first, second)]

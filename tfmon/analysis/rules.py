@@ -21,7 +21,7 @@ from typing import Any
 from tfmon.model.profile import BottleneckKind
 
 RETRACED_STEPS_PCT = 2.0
-"""Percent of the steps that trace; 0 in a loop with constant argument types."""
+"""Percent of the steps that trace. 0 in a loop with constant argument types."""
 SATURATED_PCT = 80.0
 """From here on, hiding everything else would gain at most a quarter."""
 INPUT_PCT = 40.0
@@ -46,7 +46,7 @@ class Evidence:
     transfer: float
     """Copying between host and device while nothing else runs."""
     dispatch: float | None
-    """Starting the step while nothing computes; `None` if not separable from compute."""
+    """Starting the step while nothing computes. `None` if not separable from compute."""
     compute: float | None
     """`None` if not separable from dispatch. If `dispatch` is known, the device computes behind the launches."""
     step: float
@@ -63,7 +63,7 @@ class Evidence:
     """Uncertainty of the difference of `dispatch` and `compute`. Units: percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
-        """Return the share behind a bottleneck; 0 if unknown."""
+        """Return the share behind a bottleneck. 0 if unknown."""
         match kind:
             case "eager" | "dispatch":
                 return self.dispatch or 0.0

@@ -19,7 +19,7 @@ from tfmon.model.readings import Estimate
 DASH = "–"
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
 Cell: TypeAlias = tuple[str, Any]
-"""A text, and its sort key; `None` if unknown."""
+"""A text, and its sort key. `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SeriesColumn:
 
     name: str
     right: int = 0
-    """Width of a right-aligned column of numbers on a screen; 0 for words."""
+    """Width of a right-aligned column of numbers on a screen. 0 for words."""
     most: int = 40
     optional: bool = False
     """Whether a narrow screen can omit the column; the rightmost is omitted first."""
@@ -130,7 +130,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve over the values of a knob; `None` without room or points."""
+    """Return the chart of a curve over the values of a knob. `None` without room or points."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])

@@ -86,7 +86,7 @@ def baseline_text(ranking: Ranking) -> str:
 
 
 def scaling_of(ranking: Ranking) -> list[Scaling]:
-    """Return how throughput grows with the devices; empty unless only that is swept."""
+    """Return how throughput grows with the devices. Empty unless only that is swept."""
     over = ranking.state.plan.over
     name = counted(over)
     if not name or len(over) > 1:
@@ -328,7 +328,7 @@ def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> S
 
 
 def doing_text(snapshot: Snapshot) -> str:
-    """Return the running series on the lanes with its progress; or ""."""
+    """Return the running series on the lanes with its progress, or ""."""
     state = snapshot.experiment
     if state is None or state.over:
         return ""

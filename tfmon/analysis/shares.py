@@ -67,7 +67,7 @@ def steps_share(lane: LaneState) -> float:
 
 
 def shares_of(lane: LaneState) -> Shares | None:
-    """Return the parts of a lane's step time since its last knob change; `None` before the first step."""
+    """Return the parts of a lane's step time since its last knob change. `None` before the first step."""
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None

@@ -36,7 +36,7 @@ class SpeedChange:
     ratio: Estimate
     """The step time after over that before."""
     cause: str
-    """`input`, `step`, `cores` (used by others) or `waits`; empty if unknown."""
+    """`input`, `step`, `cores` (used by others) or `waits`. Empty if unknown."""
     beside: tuple[str, ...]
     machine_known: bool
     """Whether the machine was read before and after."""
@@ -76,7 +76,7 @@ class SpeedChange:
 
 
 def levels_of(lane: LaneState) -> tuple[Level, ...]:
-    """Return the speeds of a lane since its last settings change, the present one last; () for a single one."""
+    """Return the speeds of a lane since its last settings change, the present one last. () for a single one."""
     watch = lane.speed
     if not watch.levels:
         return ()
@@ -92,7 +92,7 @@ def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
-    """Return a lane's slowdown from its fastest speed, and its start; `None` without a slowdown."""
+    """Return a lane's slowdown from its fastest speed, and its start. `None` without a slowdown."""
     levels = levels_of(lane)
     if len(levels) < 2:
         return None

@@ -81,7 +81,7 @@ class Throughput:
     drift: float | None
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the throughput in examples/s; `None` from too few slices."""
+        """Return the throughput in examples/s. `None` from too few slices."""
         return None if self.center is None else _exponential(self.center.estimate(looks))
 
     @classmethod
@@ -123,12 +123,12 @@ class LogRatio:
     """`None` if one process ran both."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite without one."""
+        """Return half the 95 % interval. Infinite without one."""
         within = self.center.reach(looks)
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the ratio with its interval; `None` without one."""
+        """Return the ratio with its interval. `None` without one."""
         return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
@@ -150,7 +150,7 @@ def compare(
     in_turns: bool = True,
     apart: bool = False,
 ) -> LogRatio | None:
-    """Compare two lanes by common rounds; `None` from too few.
+    """Compare two lanes by common rounds. `None` from too few.
 
     Args:
         in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
@@ -169,7 +169,7 @@ def compare_pairs(
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
 ) -> LogRatio | None:
-    """Compare two lanes of one machine by known pairs; `None` from too few."""
+    """Compare two lanes of one machine by known pairs. `None` from too few."""
     return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 
 
@@ -181,7 +181,7 @@ def ratio(
     *,
     apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from common rounds; `None` from too few."""
+    """Return the first lane's throughput over the second's, from common rounds. `None` from too few."""
     result = compare(first, second, prior, apart=apart)
     return None if result is None else result.estimate(looks)
 
@@ -192,7 +192,7 @@ def gain(
     *,
     one_process: bool = True,
 ) -> Estimate | None:
-    """Return one lane's throughput under new settings over that under the old ones; `None` from too few pairs.
+    """Return one lane's throughput under new settings over that under the old ones. `None` from too few pairs.
 
     A pair is a slice under each setting, close in time. Without `one_process` each setting has its own process,
     and the interval includes between-process variance.
@@ -219,7 +219,7 @@ def drift(lane: LogSpeeds) -> float | None:
 
 
 def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
-    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`; empty for few pairs."""
+    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`. Empty for few pairs."""
     logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
         return []
@@ -255,7 +255,7 @@ def between_processes(
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
-    """Return the estimate from the processes of one race; `None` for fewer than two with enough pairs."""
+    """Return the estimate from the processes of one race. `None` for fewer than two with enough pairs."""
     centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
     if len(centers) < 2:
         return None

@@ -43,7 +43,7 @@ class SweepRow:
     outcome: str = OPEN
     """One of `OUTCOMES`; `open` while it needs more measurements."""
     ratio: Estimate | None = None
-    """Its throughput over the baseline's; `None` from too few pairs."""
+    """Its throughput over the baseline's. `None` from too few pairs."""
     learnt: BetweenProcesses | None = None
     place: str = ""
     learns: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class SweepRow:
 
     @property
     def reason(self) -> str:
-        """Why there is no ratio; otherwise empty."""
+        """Why there is no ratio. Otherwise empty."""
         known = self.combination
         if known.refused or known.failed:
             return known.refused or known.failed
@@ -116,7 +116,7 @@ class Ranking:
 
     @cached_property
     def left_s(self) -> float | None:
-        """Longest remaining time; `None` if unknown."""
+        """Longest remaining time. `None` if unknown."""
         return _left_s(self.state, self.rows)
 
     @property
@@ -138,7 +138,7 @@ class Ranking:
         return self.state.over or self.settled == len(self.rows)
 
     def best(self, kind: str) -> SweepRow | None:
-        """Return the best combination on a kind of device, or the leading one; `None` before any has a ratio.
+        """Return the best combination on a kind of device, or the leading one. `None` before any has a ratio.
 
         An unsettled one is the best only if it is certainly faster than all settled ones.
         """
@@ -265,7 +265,7 @@ def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int 
 
 
 def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
-    """Return the time until each open combination is at its limit; `None` before the first visit has ended."""
+    """Return the time until each open combination is at its limit. `None` before the first visit has ended."""
     visited = [one for one in state.combinations if one.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
@@ -284,7 +284,7 @@ def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict
     """Parse `--over`: `batch_size=32,128`, or `batch_size=16..4096` for powers of two; raises KnobError.
 
     Args:
-        knobs: Those of the scenario; `None` for a script, whose knobs are not known before it runs.
+        knobs: Those of the scenario. `None` for a script, whose knobs are not known before it runs.
     """
     over: dict[str, tuple[KnobValue, ...]] = {}
     for word in assignments:
@@ -330,7 +330,7 @@ def combine(
     """Return all combinations of a plan, on each kind of device, in the order of their first visits.
 
     Args:
-        check: Returns why settings are impossible on a kind of device; otherwise "".
+        check: Returns why settings are impossible on a kind of device. Otherwise "".
 
     Raises: KnobError for too many.
     """

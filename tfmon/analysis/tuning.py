@@ -153,7 +153,7 @@ def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, c
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
-    """Return how a knob changes the work of a user's script besides its speed; or ""."""
+    """Return how a knob changes the work of a user's script besides its speed, or ""."""
     if not lane.script.command:
         return ""
     if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
@@ -180,7 +180,7 @@ def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceS
 
 
 def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
-    """Return the gain of an attempt so far, 1.38 for 38 %; `None` from too few pairs."""
+    """Return the gain of an attempt so far, 1.38 for 38 %. `None` from too few pairs."""
     pairs = pairs_of(lane, attempt)
     share = min(1.0, len(pairs) / looks_at(attempt)[-1])
     looks = Looks(SPENDING, share, attempt.choices)
@@ -236,7 +236,7 @@ ALL_TRIED = "no{} knob is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
-    """Return the present trial, or the result of the last change in effect; or ""."""
+    """Return the present trial, or the result of the last change in effect, or ""."""
     state = snapshot.tuned
     if state is None or snapshot.experiment is not state:
         return ""

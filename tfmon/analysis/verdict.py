@@ -81,11 +81,11 @@ class Verdict:
     text: str
     """One line: which lane is faster and by what factor, or why that cannot be said."""
     short: str = ""
-    """The same with the lanes' ids for their names, or of one lane its worst fault alone; empty without a lane."""
+    """The same with the lanes' ids for their names, or of one lane its worst fault alone. Empty without a lane."""
     winner: str | None = None
     """Name of the fastest lane, if the interval of its lead is above 1; else None."""
     slowest: str | None = None
-    """Name of the slowest lane; None before there is an interval."""
+    """Name of the slowest lane. `None` before there is an interval."""
     ratio: float | None = None
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
@@ -93,16 +93,16 @@ class Verdict:
     at_least: float | None = None
     """What that ratio is at least, from a step that did not end; None where steps did."""
     ranking: tuple[Rank, ...] = ()
-    """Every lane but the slowest, the fastest first; empty in a concurrent race."""
+    """Every lane but the slowest, the fastest first. Empty in a concurrent race."""
     ranked: tuple[str, ...] = ()
     """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
     note: str = ""
     looks: Looks = AT_THE_END
     """How its intervals are looked at; those of the lanes' throughput, too."""
     kind: VerdictKind = ""
-    """Which answer it is; empty before there is an interval."""
+    """Which answer it is. Empty before there is an interval."""
     left_s: float | None = None
-    """About how much longer until there is an answer, or until the width that ends the race; None if there is
+    """About how much longer until there is an answer, or until the width that ends the race. `None` if there is
     one, or if more time of this race gives none."""
     answer_ns: int | None = None
     """When that will be, on the clock of the race."""
@@ -115,7 +115,7 @@ class Verdict:
 
     @property
     def interval_kind(self) -> IntervalKind | None:
-        """Use of the interval; `None` without one."""
+        """Use of the interval. `None` without one."""
         return self.interval.kind if self.interval is not None else None
 
 
@@ -250,7 +250,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return which of some lanes is faster, or what is known of that; `None` before there are intervals."""
+    """Return which of some lanes is faster, or what is known of that. `None` before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)

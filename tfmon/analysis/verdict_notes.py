@@ -51,7 +51,7 @@ def concern_notes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
-    """Return the phases of a script's lanes, if one is in an earlier phase of another; or ""."""
+    """Return the phases of a script's lanes, if one is in an earlier phase of another, or ""."""
     now = {lane.script.places[-1] for lane in lanes if lane.script.places}
     before = {place for lane in lanes for place in lane.script.places[:-1]}
     if len(now) < 2 or not now & before:
@@ -248,7 +248,7 @@ class Scaling:
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ only in the number of devices; () otherwise."""
+    """Return the scaling of lanes that differ only in the number of devices. () otherwise."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}

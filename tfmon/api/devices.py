@@ -20,7 +20,7 @@ LOOK_EVERY_S = 5.0
 Search = Callable[[str], GpuSearch]
 Look = Callable[[str, Sequence[Gpu]], Sequence[GpuSample]]
 Chosen = tuple[LaneSpec, tuple[Gpu, ...]]
-"""A lane and its GPUs, in order; empty for the CPU."""
+"""A lane and its GPUs, in order. Empty for the CPU."""
 Wanted = tuple[str, tuple[Gpu, ...], int]
 """A host, some of its GPUs, and the number that a lane needs."""
 

@@ -32,7 +32,7 @@ class Ending:
 
     @property
     def unhealthy(self) -> str:
-        """The concern of `fail_on` that ended the race, or that a lane has now; empty if there is none."""
+        """The concern of `fail_on` that ended the race, or that a lane has now. Empty if none exists."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
         result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))

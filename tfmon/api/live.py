@@ -146,7 +146,7 @@ def _run(
     A run of another process continues if the user leaves it, and if the terminal or the screen is gone.
 
     Args:
-        end: Ends the run on a signal of that name; `None` if a signal only closes the screen.
+        end: Ends the run on a signal of that name. `None` if a signal only closes the screen.
     """
     yield_to_lanes()
 

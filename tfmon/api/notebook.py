@@ -92,7 +92,7 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of the running IPython as typed: the magic, its line and its cell; empty for other nodes."""
+    """Return a call of the running IPython as typed: the magic, its line and its cell. Empty for other nodes."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
     given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]

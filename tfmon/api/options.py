@@ -39,7 +39,7 @@ class RaceOptions:
     """The options of a race."""
 
     lanes: tuple[str, ...] = ()
-    """Such as `gpu:0,batch_size=256`; empty for the default lanes."""
+    """Such as `gpu:0,batch_size=256`. Empty for the default lanes."""
     settings: tuple[str, ...] = ()
     """Such as `prefetch=auto`, for every lane."""
     python: Path = Path(sys.executable)
@@ -52,11 +52,11 @@ class RaceOptions:
     fail_on: tuple[str, ...] = ()
     """Concerns that end the race, with their own exit code."""
     notify: str = ""
-    """A command for notices, or a name of `tfmon.api.notify.TERMINAL`; empty for none."""
+    """A command for notices, or a name of `tfmon.api.notify.TERMINAL`. Empty for none."""
     baseline: tuple[RaceFigures, float] | None = None
     """The baseline race, and the share of its speed that a lane can lose without a notice."""
     metrics: str = ""
-    """A port, an address with a port, or the path of a file; empty for none."""
+    """A port, an address with a port, or the path of a file. Empty for none."""
     margin: float = MARGIN
     watched: bool = True
     """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
@@ -69,7 +69,7 @@ class RaceOptions:
     long races that nobody watches."""
     spare: bool = False
     ray: RayCluster | None = None
-    """The cluster of lanes such as `ray/gpu`; `None` for the default cluster."""
+    """The cluster of lanes such as `ray/gpu`. `None` for the default cluster."""
     in_place: bool | None = None
     """Whether a user's lanes share the working folder; `None`: only a single lane does."""
     record: bool = False
@@ -84,17 +84,17 @@ class SweepOptions:
 
     over: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Devices in the notation of lanes with their count, as in `ray/gpu*4`; empty for the CPU."""
+    """Devices in the notation of lanes with their count, as in `ray/gpu*4`. Empty for the CPU."""
     race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
     """Options in common with races: the baseline's settings, the slice, the interpreter."""
     until_ci: float = 0.03
     each_s: float = 60.0
     everything: bool = False
     file: Path | None = None
-    """The new file; `None` for one among the user's files."""
+    """The new file. `None` for one among the user's files."""
     resume: Path | None = None
     scenario: str | None = None
-    """Name or file; `None` for a command, or for that of a resumed sweep."""
+    """Name or file. `None` for a command, or for that of a resumed sweep."""
     command: tuple[str, ...] = ()
 
 

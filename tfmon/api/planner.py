@@ -55,7 +55,7 @@ def plan_race(
     the CPU.
 
     Args:     search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
-    idle: Chooses the GPUs of lanes without explicit ones; `None` for the first GPU.
+    idle: Chooses the GPUs of lanes without explicit ones. `None` for the first GPU.
 
     Raises: GpusBusyError after the wait for a free GPU; UsageError for an invalid lane, knob or value;
     DeviceAbsentError for a missing GPU; TfmonError for an unusable host.

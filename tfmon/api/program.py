@@ -233,7 +233,7 @@ class Program:
 
     @property
     def header(self) -> Header | None:
-        """The race and its circumstances for the recording; `None` before it begins."""
+        """The race and its circumstances for the recording. `None` before it begins."""
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 

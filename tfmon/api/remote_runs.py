@@ -85,7 +85,7 @@ class RemoteRuns:
         return runs
 
     def connect(self, word: str) -> socket.socket | None:
-        """Return the connection to the run that a word identifies; `None` if there is none."""
+        """Return the connection to the run that a word identifies. `None` if none exists."""
         run = choose(self.runs, word)
         if run is None:
             return None
@@ -109,7 +109,7 @@ class RemoteRuns:
             )
 
     def find(self, word: str) -> RecordedRun:
-        """Return the recording there that a word identifies; raises RecordingError if there is none."""
+        """Return the recording there that a word identifies; raises RecordingError if none exists."""
         known = self.recorded()
         path = library.choose(
             word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
@@ -156,7 +156,7 @@ class RemoteRuns:
             raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
-        """Return the error for a broken connection to a run; `None` if the run has ended there."""
+        """Return the error for a broken connection to a run. `None` if the run has ended there."""
         code = self._exit_code()
         if code == 0:
             return None

@@ -22,7 +22,7 @@ from tfmon.model.session import Snapshot
 
 
 def command_of(analysis: Analysis) -> str:
-    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError if there is none."""
+    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError if none exists."""
     snapshot = analysis.snapshot
     if not analysis.is_series:
         return command_line(snapshot)

@@ -76,7 +76,7 @@ class AnyRun(ABC):
         """Kill the processes that the end still waits for."""
 
     def go_on_alone(self) -> bool:
-        """Continue a user's command without its lost terminal; return False if there is none."""
+        """Continue a user's command without its lost terminal; return False if none exists."""
         return False
 
 
@@ -167,7 +167,7 @@ class Interruption:
 
     @property
     def reason(self) -> str:
-        """The interruption's reason; empty before a signal."""
+        """The interruption's reason. Empty before a signal."""
         return f"interrupted by {self.signal}" if self.signal else ""
 
 
@@ -184,7 +184,7 @@ def ended(
     The first signal ends the run, a second one ends immediately what that waits for, with a line on a terminal.
 
     Args:
-        leave: Closes the screen at the first signal; `None` without a screen. It suspends the lanes along
+        leave: Closes the screen at the first signal. `None` without a screen. It suspends the lanes along
             with tfmon itself, and closes the run for the reason.
         hangup: Called at SIGHUP; returns whether the program continues; `None`: if a command trains on.
 
@@ -250,7 +250,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function that displays a progress line each second, and clears it; `None` without progress."""
+    """Return the function that displays a progress line each second, and clears it. `None` without progress."""
     if checked_progress(progress) is False:
         yield None
     elif callable(progress):
@@ -276,7 +276,7 @@ def checked_progress(progress: bool | Tell) -> bool | Tell:
 
 
 def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
-    """Return the function that displays output below a cell; `None` outside of a notebook."""
+    """Return the function that displays output below a cell. `None` outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None

@@ -49,7 +49,7 @@ def start(
     It ends after the race or sweep once there are no viewers, or with the series; a user's command without its
     terminal continues.
 
-    Args:     info: The scenario; `None` for a sweep, whose options contain it.     as_json: Format of the result
+    Args:     info: The scenario. `None` for a sweep, whose options contain it.     as_json: Format of the result
     of a series.     detach: Whether the sweep of a scenario continues without its first viewer.
     """
     ours, theirs = socket.socketpair()

@@ -53,7 +53,7 @@ class ProcessLook:
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
     stack: str = ""
-    """Stack of its main thread, innermost frame first; empty if unknown."""
+    """Stack of its main thread, innermost frame first. Empty if unknown."""
 
     @property
     def gpu_pct(self) -> Reading:
@@ -131,7 +131,7 @@ class RunningProcess:
         return ProcessLook(trees[0], self._process.num_threads(), main, read, written, own, self._stack)
 
     def _main_s(self) -> float | None:
-        """Return the CPU time of the main thread; `None` if the system does not allow that."""
+        """Return the CPU time of the main thread. `None` if the system does not allow that."""
         threads = self._allowed(self._process.threads) or ()
         return next((one.user_time + one.system_time for one in threads if one.id == self.pid), None)
 
@@ -200,7 +200,7 @@ def supposed(looks: list[ProcessLook], cores: float) -> str:
 
 
 def stack_of(pid: int) -> str:
-    """Return the position of a process's main thread; empty without py-spy or its permission."""
+    """Return the position of a process's main thread. Empty without py-spy or its permission."""
     program = shutil.which("py-spy")
     if program is None:
         return ""

@@ -124,7 +124,7 @@ class RaceRun(AnyRun):
         return [self.program.lanes.running.suspension]
 
     def go_on_alone(self) -> bool:
-        """Continue a user's command, even a paused one, without a terminal; return False if there is none."""
+        """Continue a user's command, even a paused one, without a terminal; return False if none exists."""
         if not self.program.trains_command:
             return False
         self.alone = True
@@ -316,7 +316,7 @@ def pass_on(stream: TextIO) -> Callable[[bytes], None]:
 
 
 def _outlook(analysis: Analysis) -> str:
-    """Return the remaining time of the race and until an answer; empty if unknown."""
+    """Return the remaining time of the race and until an answer. Empty if unknown."""
     race, parts = analysis.snapshot.race, []
     if race.seconds is not None and race.started_ns is not None:
         left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9

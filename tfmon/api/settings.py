@@ -114,7 +114,7 @@ class ScreenSettings:
 
     theme: str
     charset: Charset | None
-    """Characters of charts and frames; `None` for the default of the locale."""
+    """Characters of charts and frames. `None` for the default of the locale."""
     mouse: bool
     readonly: bool
     notify: str = ""
@@ -190,7 +190,7 @@ def config_file() -> ConfigFile:
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
-    """Return the settings in a file and its mistakes; empty for a missing file."""
+    """Return the settings in a file and its mistakes. Empty for a missing file."""
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):

@@ -51,9 +51,9 @@ class RunnerGreeting:
     pid: int
     scenario: str
     recording: str = ""
-    """Path; empty if there is no recording yet."""
+    """Path. Empty if there is no recording yet."""
     clock_ns: int = field(default=0, compare=False)
-    """The clock of its machine, for stamps of its events; 0 if unknown."""
+    """The clock of its machine, for stamps of its events. 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Ended:
     error: str = ""
     hint: str = ""
     result: tuple[str, ...] = ()
-    """Printed lines of a series; empty for a race."""
+    """Printed lines of a series. Empty for a race."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event
@@ -112,7 +112,7 @@ class LiveRun(NamedTuple):
     path: Path
     greeting: RunnerGreeting
     host: str = ""
-    """Its machine; empty for this machine."""
+    """Its machine. Empty for this machine."""
 
     @property
     def name(self) -> str:
@@ -183,7 +183,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def connect(path: Path) -> socket.socket:
-    """Return a connection to the runner behind a socket; raises OSError if there is none."""
+    """Return a connection to the runner behind a socket; raises OSError if none exists."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(ANSWER_S)

@@ -51,7 +51,7 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return the between-process variance of a scenario on these machines; `None` if unknown."""
+    """Return the between-process variance of a scenario on these machines. `None` if unknown."""
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
@@ -103,7 +103,7 @@ def _read_entry(value: object) -> BetweenProcesses | None:
 
 
 def _read() -> dict[str, Any]:
-    """Return the table; empty for a missing or broken file, because no race depends on it."""
+    """Return the table. Empty for a missing or broken file, because no race depends on it."""
     try:
         table = json.loads(path().read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

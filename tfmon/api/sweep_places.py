@@ -45,7 +45,7 @@ class PlaceStation:
         self._counts = counts
         self._word = word
         self.views: dict[str, View] = {}
-        """Its lanes' views of the working folder, by host; empty for a scenario."""
+        """Its lanes' views of the working folder, by host. Empty for a scenario."""
         self.absent: dict[int, str] = {}
         """Numbers of devices that it does not have, with the error."""
         try:

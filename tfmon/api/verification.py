@@ -40,7 +40,7 @@ def verify_claims(
     Returns a result for each claim, and why it was interrupted, or "".
 
     Args:
-        seconds: Longest race; `None` for the limit of 10 minutes for all, see `LONGEST_S`.
+        seconds: Longest race. `None` for the limit of 10 minutes for all, see `LONGEST_S`.
 
     Thread: the main thread, for the signals.
     """

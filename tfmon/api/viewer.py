@@ -73,7 +73,7 @@ class Viewer(AnyRun):
         self.session = Session(Machine(), lambda: time.monotonic_ns() - ahead_ns)
         """The state of the run, with a short delay."""
         self.ended: Ended | None = None
-        """The end of the run; `None` before it, and if its process died."""
+        """The end of the run. `None` before it, and if its process died."""
         self.over = threading.Event()
         """Set when no more events follow."""
         self.tell: Callable[[str], object] = lambda _text: None

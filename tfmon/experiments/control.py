@@ -44,7 +44,7 @@ class ExperimentControl:
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Undo the last change, made or kept, and return its text; raises ExperimentError if there is none."""
+        """Undo the last change, made or kept, and return its text; raises ExperimentError if none exists."""
         with self._lock:
             self._check_idle()
             snapshot = self._session.snapshot()

@@ -231,7 +231,7 @@ class Visit:
         self._first: dict[int, str] = {}
         self._pairs = 0
         self._since_s = 0.0
-        """End of the previous pair, or of the first slice; 0 before."""
+        """End of the previous pair, or of the first slice. 0 before."""
 
     def stop(self) -> None:
         """End it soon."""
@@ -287,7 +287,7 @@ class Visit:
                 return self._add(pair) and self._pairs < PAIRS_OF_A_VISIT
 
     def _pair(self, number: int) -> Pair | None:
-        """Return the pair of a round that both lanes have ended; `None` if one had no steady window in it."""
+        """Return the pair of a round that both lanes have ended. `None` if one had no steady window in it."""
         snapshot = self._station.session.snapshot()
         base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)

@@ -57,7 +57,7 @@ class LaneEnded(MonitorEvent):
     requested: bool
     output_tail: tuple[str, ...] = ()
     memory_kills: str = ""
-    """The kernel's recent out-of-memory kills, in words; empty if there were none."""
+    """The kernel's recent out-of-memory kills, in words. Empty if there were none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class RaceBegan(RaceEvent):
     race: Race
     specs: tuple[LaneSpec, ...]
     source: str = ""
-    """Digest of the scenario file; empty while the lanes are not known."""
+    """Digest of the scenario file. Empty while the lanes are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

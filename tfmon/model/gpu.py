@@ -39,7 +39,7 @@ class GpuMemory:
 
     @property
     def free_bytes(self) -> float | None:
-        """The unused memory; `None` if unknown."""
+        """The unused memory. `None` if unknown."""
         used, total, reserved = known(self.used_bytes), known(self.total_bytes), known(self.reserved_bytes)
         return None if used is None or total is None else max(0.0, total - used - (reserved or 0.0))
 
@@ -50,7 +50,7 @@ class ProcessName:
 
     user: str
     command: str
-    """Command line, at most `probes.names.LONGEST` characters; empty if unknown."""
+    """Command line, at most `probes.names.LONGEST` characters. Empty if unknown."""
     ours: bool = False
 
 
@@ -59,12 +59,12 @@ class GpuProcesses:
     """The processes on a GPU and their use of it, by the process number of the driver."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
-    """Memory of each process; `None` if the driver reports no amount."""
+    """Memory of each process. `None` if the driver reports no amount."""
     no_list_reason: str = ""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
     """Share of the GPU's time in percent, by process; idle processes may be missing."""
     since_ns: int | None = None
-    """Start of the averaging time of `busy_by_pid`; `None` if unknown."""
+    """Start of the averaging time of `busy_by_pid`. `None` if unknown."""
     until_ns: int | None = None
     """End of the averaging time: the shares are read less often than other values."""
     names: dict[int, ProcessName] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class GpuClocks:
     reasons: tuple[ClockReason, ...] | Missing = NOT_READ
 
     def lowered_by(self, *levels: str) -> list[str]:
-        """Return the texts of the reasons of these levels; empty if unknown."""
+        """Return the texts of the reasons of these levels. Empty if unknown."""
         reasons = () if isinstance(self.reasons, Missing) else self.reasons
         return [one.text for one in reasons if one.level in levels]
 
@@ -133,7 +133,7 @@ class PcieLink:
     pcie_width: Reading = NOT_READ
     pcie_width_max: Reading = NOT_READ
     warning: str = ""
-    """Such as "4 of 16 lanes"; empty if the link is fine."""
+    """Such as "4 of 16 lanes". Empty if the link is fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class GpuActivity:
     """Share of the cycles in which the units for 64, 32 and 16 bits computed, without tensor cores."""
     nvlink_sent_bytes_per_s: Reading
     nvlink_received_bytes_per_s: Reading
-    """Received from and sent to other GPUs; 0 without NVLink."""
+    """Received from and sent to other GPUs. 0 without NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class GpuFault:
 
     at_ns: int
     code: int | None
-    """Number of the XID message; `None` if the driver reports none."""
+    """Number of the XID message. `None` if the driver reports none."""
     text: str
     by_program: bool = False
     """Whether a program probably caused it, not the GPU."""
@@ -227,7 +227,7 @@ class GpuSample:
     faults: tuple[GpuFault, ...] = ()
 
     def age_s(self, name: str) -> float:
-        """Return by how much the reading `name` is older than the sample; 0 if it is not in `slow`."""
+        """Return by how much the reading `name` is older than the sample. 0 if it is not in `slow`."""
         return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
 
     def on_clock(self, here: Callable[[int], int]) -> GpuSample:

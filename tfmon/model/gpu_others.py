@@ -28,7 +28,7 @@ class Taken:
     """Share of the GPU's time of all other processes."""
     processes: int = 0
     first: ProcessName | None = None
-    """The process with the largest share; `None` if there is none or its name is unknown."""
+    """The process with the largest share. `None` if there is none or its name is unknown."""
 
     @property
     def counts(self) -> bool:
@@ -37,7 +37,7 @@ class Taken:
 
 
 def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
-    """Return the use of a GPU by others since the previous reading of its shares; `None` if unknown."""
+    """Return the use of a GPU by others since the previous reading of its shares. `None` if unknown."""
     since_ns, until_ns, shares = on_it.since_ns, on_it.until_ns, on_it.busy_by_pid
     if isinstance(shares, Missing) or since_ns is None or until_ns is None:
         return None
@@ -73,7 +73,7 @@ def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
-    """Return a text about other processes in the GPU's memory if they explain a lack of it; otherwise ""."""
+    """Return a text about other processes in the GPU's memory if they explain a lack of it. Otherwise ""."""
     result, total = holders(sample.processes, own), known(sample.memory.total_bytes)
     held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:

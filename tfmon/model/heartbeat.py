@@ -30,9 +30,9 @@ class Heartbeat:
     longest_window_ns: int = 0
     """Only of windows that show the duration of steps."""
     warm_up_ns: int = 0
-    """Duration of the warm-up, with tracing and compiling; 0 before its end."""
+    """Duration of the warm-up, with tracing and compiling. 0 before its end."""
     stalled_since_ns: int | None = None
-    """Its last sign of life, if a stall is under way; otherwise `None`."""
+    """Its last sign of life, if a stall is under way, or `None`."""
     suspensions: tuple[tuple[int, int], ...] = ()
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
@@ -58,7 +58,7 @@ class Heartbeat:
         return self
 
     def marks(self, window: Window) -> tuple[str, ...]:
-        """Return the reasons to discard a window that arrives now; empty if it counts."""
+        """Return the reasons to discard a window that arrives now. Empty if it counts."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended

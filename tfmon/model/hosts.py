@@ -43,7 +43,7 @@ class HostState:
     gpu_users: tuple[ProcessName, ...] = ()
     """Other users of the lanes' GPUs during the race; shared reports must not contain them."""
     connected_ns: int | None = None
-    """Last connection to another machine; `None` before it and for the monitor's machine."""
+    """Last connection to another machine. `None` before it and for the monitor's machine."""
     link: LinkMeasured | None = None
     """`None` before the first measurement and for the monitor's machine."""
     lost: str = ""

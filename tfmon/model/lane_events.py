@@ -65,11 +65,11 @@ class LibrariesLoaded(LaneEvent):
     keras: str
     numpy: str
     device_name: str
-    """Model of the lane's GPU; empty for the CPU, which the monitor knows."""
+    """Model of the lane's GPU. Empty for the CPU, which the monitor knows."""
     gpu_uuid: str | None = None
     """UUID of the GPU in use, from the CUDA driver; `None` on a CPU or if unknown."""
     gpu_uuids: tuple[str, ...] = ()
-    """UUIDs of all its GPUs, in TensorFlow's order; empty if unknown and in old recordings."""
+    """UUIDs of all its GPUs, in TensorFlow's order. Empty if unknown and in old recordings."""
     bfloat16: bool = False
     """Whether the CPU computes in bfloat16; false if unknown."""
 
@@ -108,11 +108,11 @@ class Window(LaneEvent):
     settings: dict[str, KnobValue]
     """All knobs with their values during the window (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
-    """Why the window is discarded, such as "warm-up" or "knob change"; empty for steady state."""
+    """Why the window is discarded, such as "warm-up" or "knob change". Empty for steady state."""
     round: int | None = None
-    """Round of the window's slice; `None` if the lanes train concurrently."""
+    """Round of the window's slice. `None` if the lanes train concurrently."""
     gpu_memory_allocated_bytes: int | None = None
-    """Live tensors, from TensorFlow's allocator; `None` without statistics."""
+    """Live tensors, from TensorFlow's allocator. `None` without statistics."""
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
     """Time between the previous window and this one that belongs to neither, by reason."""
@@ -131,7 +131,7 @@ class Window(LaneEvent):
     sampled_input_ns: Amount = 0
     """Waiting for the batch, summed over these steps like the next three fields."""
     sampled_copy_ns: Amount | None = None
-    """Copying the batch to the device; `None` if there is no copy."""
+    """Copying the batch to the device. `None` if there is no copy."""
     sampled_call_ns: Amount = 0
     """In the step call; on an asynchronous device only the launch."""
     sampled_tail_ns: Amount = 0
@@ -145,7 +145,7 @@ class Window(LaneEvent):
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
-        """Return why these figures are impossible; empty if they are possible."""
+        """Return why these figures are impossible. Empty if they are possible."""
         parts_ns = self.input_ns + self.call_ns + self.sync_ns + self.report_ns
         return f"its parts take {parts_ns} ns of {self.span_ns}" if parts_ns > 2 * self.span_ns else ""
 
@@ -216,7 +216,7 @@ class Finished(LaneEvent):
 
     steps: Amount
     measured: Amount | None = None
-    """Steps of steady windows; `None` in recordings without it."""
+    """Steps of steady windows. `None` in recordings without it."""
 
 
 FromLane: TypeAlias = (

@@ -75,7 +75,7 @@ class ProcessInfo:
     """The present process of a lane."""
 
     number: int = 0
-    """Number of the process in this lane, from 1; 0 before the first."""
+    """Number of the process in this lane, from 1. 0 before the first."""
     pid: int | None = None
     started_ns: int = 0
     source: str = ""
@@ -95,11 +95,11 @@ class ProcessInfo:
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """Facts about a user's script; empty for a scenario."""
+    """Facts about a user's script. Empty for a scenario."""
 
     command: str = ""
     progress: Progressed | None = None
-    """The latest progress in Keras; `None` before the first report."""
+    """The latest progress in Keras. `None` before the first report."""
     validation: LossCurve = field(default_factory=LossCurve)
     """Validation losses by the number of epochs of the last `fit`."""
     not_measured: dict[str, str] = field(default_factory=dict)
@@ -143,11 +143,11 @@ class StepFacts:
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
     calling_share: float | None = None
-    """Share of calls in a step of a script's own loop, without input; `None` before a profile."""
+    """Share of calls in a step of a script's own loop, without input. `None` before a profile."""
     profiles: tuple[Profile, ...] = ()
     """The latest profiles under the settings in effect, oldest first."""
     traced: str = ""
-    """The function traced last during the race, and the reason; empty if none."""
+    """The function traced last during the race, and the reason. Empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,9 @@ class LaneEnd:
     """How a lane and its process ended."""
 
     requested: EndRequested | None = None
-    """When its command was asked to end, and its grace; `None` before."""
+    """When its command was asked to end, and its grace. `None` before."""
     stood_still_s: float | None = None
-    """Time without a finished step when it was asked to end; `None` if there was no stall."""
+    """Time without a finished step when it was asked to end. `None` if there was no stall."""
     killed: bool = False
     """Whether the user ended this lane, not the race."""
     event: LaneEnded | None = None
@@ -187,7 +187,7 @@ class LaneState:
     phase_since_ns: int = 0
     phase_before: str = STARTING
     turn_since_ns: int = 0
-    """Start of training in its slice, or of waiting for the next slice; 0 before the first."""
+    """Start of training in its slice, or of waiting for the next slice. 0 before the first."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
@@ -206,9 +206,9 @@ class LaneState:
     log: tuple[LogLine, ...] = ()
     """Printed lines and events, those of earlier processes included."""
     differs: tuple[str, ...] | None = None
-    """Knobs in which the lanes of the race differ now; `None` outside of a session."""
+    """Knobs in which the lanes of the race differ now. `None` outside of a session."""
     mark: str = ""
-    """`#` and its id, if another lane has the same device and settings; otherwise empty."""
+    """`#` and its id, if another lane has the same device and settings. Otherwise empty."""
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
@@ -289,7 +289,7 @@ class LaneState:
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return the running time of the current step in seconds, without other lanes' slices; 0 without one."""
+        """Return the running time of the current step in seconds, without other lanes' slices. 0 without one."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:
@@ -300,7 +300,7 @@ class LaneState:
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return the time without a finished step, up to now or its end; `None` if that is normal.
+        """Return the time without a finished step, up to now or its end. `None` if that is normal.
 
         It is normal for a script that validates, is between two epochs, or has ended by itself.
         """

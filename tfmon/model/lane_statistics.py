@@ -100,7 +100,7 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step with a loss that is not a number, after the last finite loss; 0 if there is none."""
+    """The first step with a loss that is not a number, after the last finite loss. 0 if none exists."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with the loss of a step; unchanged for `None`."""
@@ -132,9 +132,9 @@ class Measurements:
     span_ns: int = 0
     """All time from the first step to the last: steady windows and `discarded_ns`."""
     process: int = 0
-    """Number of the last window's process; 0 if another process has become the lane since."""
+    """Number of the last window's process. 0 if another process has become the lane since."""
     until_ns: int | None = None
-    """End of the last window, also of earlier processes; `None` before the first."""
+    """End of the last window, also of earlier processes. `None` before the first."""
     unaccounted_ns: int = 0
     """Time between windows of one process in no window, or in two: 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()

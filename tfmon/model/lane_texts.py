@@ -134,7 +134,7 @@ _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended that sent no error itself; `None` for a requested, clean end.
+    """Return why a child ended that sent no error itself. `None` for a requested, clean end.
 
     A stalled lane has failed in any case.
     """
@@ -159,7 +159,7 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
 
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
-    """Return a script's failure, the reason of a kill, or that no step was seen; `None` if all went well."""
+    """Return a script's failure, the reason of a kill, or that no step was seen. `None` if all went well."""
     if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
         took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
         hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
@@ -193,7 +193,7 @@ _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64"
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Return a text if the last output shows a fragmented pool on a GPU that was not full; otherwise ""."""
+    """Return a text if the last output shows a fragmented pool on a GPU that was not full. Otherwise ""."""
     found: dict[str, int] = {}
     asked_bytes = 0
     for line in output:
@@ -213,7 +213,7 @@ ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
-    """Return a text about the checkpoint from which a script continued; empty if none is known."""
+    """Return a text about the checkpoint from which a script continued. Empty if none is known."""
     progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
@@ -240,7 +240,7 @@ def why_unseen(command: str, *, loaded: bool) -> str:
 
 
 def code_of_command(state: LaneState) -> int:
-    """Return the exit code of a user's command like a shell; 0 while unknown."""
+    """Return the exit code of a user's command like a shell. 0 while unknown."""
     end = state.end.event
     if end is None:
         return 0
@@ -249,7 +249,7 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback of a script's last output; empty if there is none.
+    """Return the error below the last traceback of a script's last output. Empty if none exists.
 
     TensorFlow writes its reason at the end of the following text, before the node of its graph.
     """

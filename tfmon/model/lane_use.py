@@ -29,9 +29,9 @@ class SliceClock:
     """The time of a lane in slices since a moment: the last sample of its processes, or its last step."""
 
     sampled_ns: int | None = None
-    """That moment; `None` before the first sample."""
+    """That moment. `None` before the first sample."""
     granted_ns: int | None = None
-    """Start of the present slice, at the earliest `sampled_ns`; `None` outside of a slice."""
+    """Start of the present slice, at the earliest `sampled_ns`. `None` outside of a slice."""
     spent_ns: int = 0
 
     def granted(self, at_ns: int, *, own: bool) -> SliceClock:
@@ -194,7 +194,7 @@ class GpuPart:
     source: str = ""
     used_before: float | None = None
     free_bytes: float | None = None
-    """Unused memory; `None` if unknown or shared with the CPU."""
+    """Unused memory. `None` if unknown or shared with the CPU."""
 
     def plus(
         self,

@@ -54,7 +54,7 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
-    """Return the machine's memory and its available memory, in bytes; `None` if unknown.
+    """Return the machine's memory and its available memory, in bytes. `None` if unknown.
 
     Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
     """
@@ -189,7 +189,7 @@ class MemoryKills:
         return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
 
     def _record(self) -> str:
-        """Return the kernel's record of the last kill from /dev/kmsg; empty if unavailable."""
+        """Return the kernel's record of the last kill from /dev/kmsg. Empty if unavailable."""
         records: list[bytes] = []
         try:
             log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -127,7 +127,7 @@ def in_slices(race: Race, lanes: Lanes) -> bool:
 
 
 def why_mode_stays(lanes: Lanes) -> str:
-    """Return why the mode cannot change; empty if it can."""
+    """Return why the mode cannot change. Empty if it can."""
     if len(lanes) < 2:
         return "one lane has the machine for itself: turns need two lanes"
     if all(lane.over for lane in lanes):

@@ -66,7 +66,7 @@ class Experiments(Protocol):
         """
 
     def undo(self) -> str:
-        """Undo the change that was kept last, and return its text; raises ExperimentError if there is none."""
+        """Undo the change that was kept last, and return its text; raises ExperimentError if none exists."""
 
     def stop(self) -> None:
         """End the running experiment, if any; the lanes return to their settings."""
@@ -95,7 +95,7 @@ class ReplayState:
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
     started_ns: int | None = None
-    """The start signal, from which the race counts its time; `None` without one."""
+    """The start signal, from which the race counts its time. `None` without one."""
 
     @property
     def at_end(self) -> bool:
@@ -142,7 +142,7 @@ class RunInfo:
     """Its name on the command line, such as "20260102-030405-small-dense"; never changes."""
     path: str
     started: str = ""
-    """Local time with its offset from UTC, ISO 8601; empty if the recording is unreadable."""
+    """Local time with its offset from UTC, ISO 8601. Empty if the recording is unreadable."""
     scenario: str = ""
     mode: str = ""
     lanes: tuple[str, ...] = ()
@@ -151,9 +151,9 @@ class RunInfo:
     """Empty for a recording that was not closed."""
     ratio: float | None = None
     failure: str = ""
-    """Why a lane failed, such as "A failed: ValueError: …"; empty if none did."""
+    """Why a lane failed, such as "A failed: ValueError: …". Empty if none did."""
     seconds: float | None = None
-    """From the start signal to the end; `None` if unknown."""
+    """From the start signal to the end. `None` if unknown."""
     bytes: int = 0
     running: bool = False
     problem: str = ""

@@ -123,7 +123,7 @@ class Part:
 
     name: str
     kind: str
-    """The type of the operation; empty for a part without one."""
+    """The type of the operation. Empty for a part without one."""
     device: str
     step_ns: float
     self_ns: float = 0.0
@@ -181,7 +181,7 @@ class Allocated:
     """Allocated bytes: up to twice the size of the tensors."""
     blocks: int
     shape: str = ""
-    """Shape of the largest tensor, such as [64,128]; empty if unknown."""
+    """Shape of the largest tensor, such as [64,128]. Empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class MemoryPeak:
     """Part missing in the trace, whose profiler lost events; negative if frees were lost."""
     operations: tuple[Allocated, ...]
     reached_in: str
-    """The operation with the allocation that made the peak; empty if memory was only freed."""
+    """The operation with the allocation that made the peak. Empty if memory was only freed."""
     highest_bytes: int
     """The peak since the process began."""
 
@@ -238,14 +238,14 @@ class Profile:
     """Whether the trace has nothing of the lane's GPU, so that only the host is known."""
     notes: tuple[str, ...]
     parts: tuple[Part, ...] = ()
-    """The whole time of a step, the longest part first; empty in a recording of an older version."""
+    """The whole time of a step, the longest part first. Empty in a recording of an older version."""
     counters: CpuCounters | Missing = NOT_COUNTED
     memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
     """Of each active allocator, the device's first."""
 
     @property
     def computing_share(self) -> float | None:
-        """Share of the calls' time in which an operation ran on the CPU, 0 to 1; `None` if unknown."""
+        """Share of the calls' time in which an operation ran on the CPU, 0 to 1. `None` if unknown."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -253,7 +253,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Share of step calls in the loop's time without input and waits, 0 to 1; `None` if unknown."""
+        """Share of step calls in the loop's time without input and waits, 0 to 1. `None` if unknown."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)

@@ -30,11 +30,11 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
-    """Why there is no GPU lane; empty if there is one, or none was requested."""
+    """Why there is no GPU lane. Empty if there is one, or none was requested."""
     boot: str = ""
     """The kernel's boot id: hosts with the same id are one machine. Empty if unknown."""
     quota_cores: float | None = None
-    """Cores of the container's quota; `None` without a quota, or if unreadable."""
+    """Cores of the container's quota. `None` without a quota, or if unreadable."""
     nice: int | None = None
     python: str = ""
     tensorflow: str = ""
@@ -71,30 +71,30 @@ class Race:
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     seconds: float | None = None
-    """Length from the start signal; `None` without a limit."""
+    """Length from the start signal. `None` without a limit."""
     steps: int | None = None
     slice_s: float | None = None
-    """Length of a slice in turns; `None` if the recording lacks it."""
+    """Length of a slice in turns. `None` if the recording lacks it."""
     number: int = 0
     """Number of the race in this run of tfmon, from 1."""
     exclusive: str = ""
-    """The only lane that trains, in slices, while the others are paused; empty if there is none."""
+    """The only lane that trains, in slices, while the others are paused. Empty if none exists."""
     interrupted: str = ""
-    """Why it was interrupted, such as "interrupted by SIGINT"; otherwise empty."""
+    """Why it was interrupted, such as "interrupted by SIGINT". Otherwise empty."""
     fresh: bool = False
     """Whether fresh processes replace those of the lanes between rounds."""
     between: BetweenProcesses | None = None
-    """Prior of the between-process variance; `None` if nothing was learnt."""
+    """Prior of the between-process variance. `None` if nothing was learnt."""
     interval: IntervalKind = ALWAYS_VALID
     """Use of its intervals: `always-valid`, or for a known length `spending` or `fixed`."""
     margin: float = MARGIN
     until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is at most this; `None` without this end.
+    """The race ends when half the width of every interval over its ratio is at most this. `None` without this end.
     """
     differs: tuple[str, ...] = ()
     """Other differences between the lanes' machines, such as a file's content; known before the race."""
     views: dict[str, View] = field(default_factory=dict)
-    """Views of the working folder of a user's lanes, by host; empty for a single lane."""
+    """Views of the working folder of a user's lanes, by host. Empty for a single lane."""
 
     def with_knob(self, offered: KnobOffered) -> Race:
         """Return the race with a knob that a user's script has offered."""
@@ -111,7 +111,7 @@ class RecordingState:
 
     path: str
     stopped_ns: int | None = None
-    """End of the recording on an error; `None` if there was none."""
+    """End of the recording on an error. `None` if there was none."""
     reason: str = ""
 
 
@@ -124,7 +124,7 @@ class Claim:
 
     id: str
     source: str = ""
-    """The article and its example; empty for claims of its scenario."""
+    """The article and its example. Empty for claims of its scenario."""
     says: str = ""
     first: str = ""
     second: str = ""

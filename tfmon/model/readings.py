@@ -146,17 +146,17 @@ class SliceLoad:
     cpu_ns: Amount
     """CPU time of the lane's process."""
     delay_ns: Amount | None = None
-    """Time in which threads of the lane waited for a core; `None` if not reported."""
+    """Time in which threads of the lane waited for a core. `None` if not reported."""
     others_ns: Amount | None = None
-    """CPU time of all other programs; `None` if not reported."""
+    """CPU time of all other programs. `None` if not reported."""
     stolen_ns: Amount | None = None
-    """CPU time that the hypervisor gave to other machines; `None` if not reported."""
+    """CPU time that the hypervisor gave to other machines. `None` if not reported."""
     cores: Amount | None = None
-    """Cores for the lane; `None` if unknown."""
+    """Cores for the lane. `None` if unknown."""
 
     @property
     def contended(self) -> bool | None:
-        """Whether other programs took CPU time from the lane; `None` if unknown.
+        """Whether other programs took CPU time from the lane. `None` if unknown.
 
         Threads of the lane also wait for each other, a quarter of their time with small steps. So others must have
         used the CPU as well, and no core may have been free.

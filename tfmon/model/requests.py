@@ -21,9 +21,9 @@ class Assign:
     """Number of devices, under one strategy."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Measured steps before the child finishes; `None` without a limit."""
+    """Measured steps before the child finishes. `None` without a limit."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables to set before a device is used; empty if the child was started with them."""
+    """Variables to set before a device is used. Empty if the child was started with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class TakeProfile:
     on_gpu: bool = False
     """The lane's GPU should be in the trace."""
     chrome: str = ""
-    """A file for the trace in Chrome's format; empty for none."""
+    """A file for the trace in Chrome's format. Empty for none."""
     counters: CpuCounters | Missing = NOT_COUNTED
     """Counters of the processor, measured by the monitor."""
 

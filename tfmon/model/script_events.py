@@ -55,13 +55,13 @@ class Progressed(LaneEvent):
     """Progress of a user's script in Keras."""
 
     doing: str
-    """`fit`, `validation`, `evaluate` or `predict`; otherwise empty."""
+    """`fit`, `validation`, `evaluate` or `predict`. Otherwise empty."""
     epoch: Amount = 0
-    """From 1; 0 outside of `fit`."""
+    """From 1, or 0 outside of `fit`."""
     epochs: Amount = 0
     batch: Amount = 0
     batches: Amount | None = None
-    """Batches of an epoch; `None` if the length of the data is unknown."""
+    """Batches of an epoch. `None` if the length of the data is unknown."""
     metrics: dict[str, float] = field(default_factory=dict)
     """As displayed by Keras: means since the epoch began, validation from its last run."""
     epochs_done: Amount = 0

@@ -24,13 +24,13 @@ class CrossoverState:
     refused: dict[KnobValue, str] = field(default_factory=dict)
     at: KnobValue | None = None
     left_s: float | None = None
-    """Least remaining time at the present pace; `None` if unknown."""
+    """Least remaining time at the present pace. `None` if unknown."""
     most_left_s: float | None = None
     under: tuple[dict[str, KnobValue], ...] = ()
-    """Settings of both lanes without the knob; empty until both train."""
+    """Settings of both lanes without the knob. Empty until both train."""
     over: bool = False
     ended: str = ""
-    """Why it ended early; otherwise empty."""
+    """Why it ended early. Otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Attempt:
     """Number of changes to choose from: each test is stricter by this factor."""
     blocks: tuple[Block, ...] = ()
     outcome: str = ""
-    """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
+    """`kept`, `reverted`, `refused`, `undone` or `stopped`. Empty while it is under way."""
     reason: str = ""
     changes: str = ""
-    """Its change of the script's work, which prevents keeping it; otherwise empty."""
+    """Its change of the script's work, which prevents keeping it. Otherwise empty."""
     gain: Estimate | None = None
     """Throughput under the new settings over the old ones, at its decision."""
     title: str = ""
@@ -83,10 +83,10 @@ class TuneState:
     """All attempts of this race, on any lane; the latest last."""
     first: int = 0
     total: Attempt | None = None
-    """The settings at the end against those at the beginning; `None` unless several changes were kept."""
+    """The settings at the end against those at the beginning. `None` unless several changes were kept."""
     over: bool = False
     ended: str = ""
-    """Why it ended early; otherwise empty."""
+    """Why it ended early. Otherwise empty."""
 
     @property
     def series(self) -> tuple[Attempt, ...]:
@@ -150,7 +150,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Further figures from the last visit; `None` if unknown."""
+    """Further figures from the last visit. `None` if unknown."""
 
     place: str
     examples_per_s: float | None = None
@@ -176,7 +176,7 @@ class Combination:
     baseline: bool = False
     """Whether it equals the baseline and needs no measurement."""
     refused: str = ""
-    """Why it cannot be measured; otherwise empty."""
+    """Why it cannot be measured. Otherwise empty."""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
     deaths: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ class Combination:
 
     @property
     def failed(self) -> str:
-        """Why it has failed for good; otherwise empty."""
+        """Why it has failed for good. Otherwise empty."""
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
 
@@ -213,9 +213,9 @@ class VisitEnded:
     number: int
     figures: Figures | None = None
     refused: str = ""
-    """The scenario or device does not accept it; otherwise empty."""
+    """The scenario or device does not accept it. Otherwise empty."""
     died: str = ""
-    """Why its process ended without an error of its own; otherwise empty."""
+    """Why its process ended without an error of its own. Otherwise empty."""
 
 
 SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded
@@ -234,7 +234,7 @@ class SweepState:
     """Unusable places with the reason."""
     over: bool = False
     ended: str = ""
-    """Why it ended early; otherwise empty."""
+    """Why it ended early. Otherwise empty."""
 
 
 def after(state: SweepState, event: SweepEvent) -> SweepState:

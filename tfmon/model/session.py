@@ -72,11 +72,11 @@ class Snapshot:
     periods: Periods = ()
     """The measurements before each change of this race, the latest last; the present ones are in `lanes`."""
     recording: RecordingState | None = None
-    """The recording of this race; `None` without one."""
+    """The recording of this race. `None` without one."""
     charted: bool = True
     """Whether to keep the chart history."""
     sweep: SweepState | None = None
-    """A sweep's state; `None` for a race."""
+    """A sweep's state. `None` for a race."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; raises KeyError."""
@@ -104,7 +104,7 @@ class Snapshot:
 
     @property
     def raced_s(self) -> float | None:
-        """Time from the start signal to the last window of any lane; `None` before."""
+        """Time from the start signal to the last window of any lane. `None` before."""
         ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
         started_ns = self.race.started_ns
         return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
@@ -135,7 +135,7 @@ class Snapshot:
         return self.hosts.get(lane.spec.host) or HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
-        """Return the machine of a lane; empty before it is connected."""
+        """Return the machine of a lane. Empty before it is connected."""
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
@@ -148,7 +148,7 @@ class Snapshot:
         return len({self.machine_key(lane) for lane in self.lanes})
 
     def device_name(self, lane: LaneState) -> str:
-        """Return the model of a lane's processor; empty while unknown."""
+        """Return the model of a lane's processor. Empty while unknown."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
         return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
@@ -158,7 +158,7 @@ class Snapshot:
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of an overdue sample, such as after a hang of a driver; otherwise `None`."""
+        """Return the age of an overdue sample, such as after a hang of a driver, or `None`."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None

@@ -57,13 +57,13 @@ class LaneSpec:
     apart: tuple[str, ...] = ()
     """Knobs that distinguish the lane from others on its device."""
     number: int = 0
-    """Number among lanes with the same spec, from 1; 0 for a unique spec."""
+    """Number among lanes with the same spec, from 1. 0 for a unique spec."""
     id: str = ""
     """One letter, which never changes: on the screen, in JSON and in recordings."""
     host: str = ""
     """The user's name of the machine: a destination of ssh, or a name of the settings file; "" for this one."""
     chosen: str = field(default="", compare=False)
-    """Why tfmon chose this GPU for a lane without one; otherwise empty."""
+    """Why tfmon chose this GPU for a lane without one. Otherwise empty."""
 
     @property
     def kind(self) -> str:
@@ -77,18 +77,18 @@ class LaneSpec:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of its GPUs; empty for the CPU, an instance, and before they are chosen."""
+        """The indexes of its GPUs. Empty for the CPU, an instance, and before they are chosen."""
         named = self.device.partition(":")[2]
         return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
     @property
     def index(self) -> int:
-        """The index of its first GPU; 0 for the CPU and for an instance."""
+        """The index of its first GPU. 0 for the CPU and for an instance."""
         return next(iter(self.indexes), 0)
 
     @property
     def devices(self) -> int:
-        """Number of devices; 1 for `gpu:all`, whose number is unknown."""
+        """Number of devices. 1 for `gpu:all`, whose number is unknown."""
         count, times, _ = self.device.partition("x")
         return int(count) if times else len(self.indexes) or 1
 
@@ -188,8 +188,8 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """Return a lane's place and its distinguishing settings, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
-        settings: Settings in effect; `None` for those of the spec.
-        differs: The knobs to include; `None` for those of the spec.
+        settings: Settings in effect. `None` for those of the spec.
+        differs: The knobs to include. `None` for those of the spec.
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
@@ -221,7 +221,7 @@ DEVICE_KNOBS = tuple(
 
 
 def step_batch(settings: Settings, devices: int) -> int | None:
-    """Return the examples of one step of all devices together; None for a scenario without a batch size."""
+    """Return the examples of one step of all devices together. `None` for a scenario without a batch size."""
     size = settings.get(BATCH_SIZE.name)
     if not isinstance(size, int):
         return None
@@ -229,7 +229,7 @@ def step_batch(settings: Settings, devices: int) -> int | None:
 
 
 def obstacle(settings: Settings, devices: int) -> str:
-    """Return why the devices cannot train together under these settings; empty if they can."""
+    """Return why the devices cannot train together under these settings. Empty if they can."""
     if devices == 1:
         return ""
     if settings.get("xla"):

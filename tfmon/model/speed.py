@@ -53,7 +53,7 @@ class StepBlock:
     step: int
     input_ns: int = 0
     median_ns: float = 0.0
-    """Median step time; 0 while the block is open."""
+    """Median step time. 0 while the block is open."""
     histogram: Mapping[int, int] = field(default_factory=dict)
     """Step times, while the block is open."""
     readings: Mapping[str, float] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class BlockScale:
         return BlockScale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
 
     def changed_from(self, margin: float) -> StepBlock | None:
-        """Return the first block at another speed; `None` if the speed has not changed."""
+        """Return the first block at another speed. `None` if the speed has not changed."""
         best = max(self.bets, key=lambda one: one.gain)
         if best.gain >= math.log(LIMIT):
             return self.pending[max(0, best.began - (self.number - len(self.pending)))]
@@ -171,7 +171,7 @@ class SpeedWatch:
     """Finished levels, oldest first."""
     since_ns: int = 0
     step: int = 0
-    """Start of the present level; 0 for the first."""
+    """Start of the present level. 0 for the first."""
     late: tuple[StepBlock, ...] = ()
     readings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[tuple[int, str], ...] = ()
@@ -226,7 +226,7 @@ class SpeedWatch:
         return replace(self, notes=(*self.notes[1 - MOST_NOTES :], (at_ns, text)))
 
     def read(self, **readings: float | None) -> SpeedWatch:
-        """Return the watch with readings of the lane and its machine; `None` for unknown."""
+        """Return the watch with readings of the lane and its machine. `None` for unknown."""
         known = {**self.readings, **{name: value for name, value in readings.items() if value is not None}}
         return replace(self, readings=known)
 
@@ -269,7 +269,7 @@ def _rank(before: Sequence[float], now: float, sign: int) -> float:
 
 
 def _slower_from(blocks: Sequence[StepBlock], margin: float) -> StepBlock | None:
-    """Return the first block of a slower speed; `None` if chance explains the difference."""
+    """Return the first block of a slower speed. `None` if chance explains the difference."""
     best, first = EARLY_ERROR, None
     for times_ns in ([one.mean_ns for one in blocks], [one.median_ns for one in blocks]):
         for early in range(LEAST_EARLY, len(blocks) - LEAST_EARLY + 1):

@@ -32,11 +32,11 @@ class View:
     """`overlay`: same paths, but writes are redirected; `copy`; or `in place`."""
     folder: str
     reason: str = ""
-    """Why it is no overlay; empty for an overlay."""
+    """Why it is no overlay. Empty for an overlay."""
     store: str = ""
-    """The folder for written files of a race or a lane; empty in place."""
+    """The folder for written files of a race or a lane. Empty in place."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Files and bytes that each process of a lane wrote, by the name of its folder; empty before the end."""
+    """Files and bytes that each process of a lane wrote, by the name of its folder. Empty before the end."""
     edited: tuple[str, ...] = ()
     """Some files of the folder itself that changed during the race."""
 
@@ -52,7 +52,7 @@ class View:
 
     @property
     def ports(self) -> str | None:
-        """The folder for exchanging ports; `None` if the lanes do not share a store."""
+        """The folder for exchanging ports. `None` if the lanes do not share a store."""
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
     def of_race(self, number: int) -> View:
@@ -64,7 +64,7 @@ class View:
         return replace(self, store=str(before.with_name(name)))
 
     def of_lane(self, name: str, process: int) -> View | None:
-        """Return the view of a lane's process, counted from 1; `None` in place."""
+        """Return the view of a lane's process, counted from 1. `None` in place."""
         own = name if process == 1 else f"{name}-{process}"
         return replace(self, store=f"{self.store}/{own}") if self.store else None
 
@@ -159,7 +159,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield the path and size of each file and link that a lane wrote; `None` for a removed file."""
+    """Yield the path and size of each file and link that a lane wrote. `None` for a removed file."""
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):

@@ -123,12 +123,12 @@ class WindowSums:
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; `None` before the first or without examples."""
+        """Examples over the wall time of the windows. `None` before the first or without examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps over the wall time of the windows; `None` before the first."""
+        """Steps over the wall time of the windows. `None` before the first."""
         return self.steps / self.span_ns * 1e9 if self.span_ns else None
 
     def step_ms(self, fraction: float) -> float | None:
@@ -154,7 +154,7 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """Return the mean; `None` before the first sample."""
+        """Return the mean. `None` before the first sample."""
         return self.total / self.samples if self.samples else None
 
 
@@ -178,11 +178,11 @@ class Stretch:
     since_ns: int = 0
     """Start of the first window that ended in the stretch; can be before `start_ns`."""
     until_ns: int = 0
-    """End of the last one; 0 without windows."""
+    """End of the last one. 0 without windows."""
     in_slice: bool = False
     """Whether the first one lies in a slice: another lane trained in the gap before it."""
     examples_per_s: float | None = None
-    """Over the wall time of all windows, even discarded ones; `None` without examples."""
+    """Over the wall time of all windows, even discarded ones. `None` without examples."""
     p50_ms: float | None = None
     """Quantiles of the time from step end to step end, to within 0.55 %."""
     p95_ms: float | None = None
@@ -190,7 +190,7 @@ class Stretch:
     """Waiting for the next batch, in percent of the windows' time."""
     loss: float | None = None
     cpu_pct: float | None = None
-    """Means of the samples, as in `LaneState`; `None` without samples."""
+    """Means of the samples, as in `LaneState`. `None` without samples."""
     private_bytes: float | None = None
     gpu_busy_pct: float | None = None
 

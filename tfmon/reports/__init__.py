@@ -83,7 +83,7 @@ class Table:
     """Sort keys of the cells of each row except the header."""
     marked: Collection[int] = ()
     brief: Sequence[int] = ()
-    """Indexes of the columns for a terminal; empty for all."""
+    """Indexes of the columns for a terminal. Empty for all."""
     folded: str = ""
     """Summary of a folded table, which only pages include; empty to display it."""
 
@@ -170,7 +170,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return the figures of a connection; `None` if not measured."""
+    """Return the figures of a connection. `None` if not measured."""
     return {
         "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
         "clock_offset_ms": link.offset_ns / 1e6 if link else None,
@@ -209,7 +209,7 @@ def recording_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def recording_lines(snapshot: Snapshot) -> list[str]:
-    """Return the same as text; empty without a recording."""
+    """Return the same as text. Empty without a recording."""
     state = snapshot.recording
     if state is None:
         return []

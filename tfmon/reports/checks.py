@@ -59,7 +59,7 @@ def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
 
 
 def findings(report: Diagnosis | None) -> Sequence[Block]:
-    """Return the obstacles to a race on its machine; `None` if it could not be examined."""
+    """Return the obstacles to a race on its machine. `None` if it could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]

@@ -118,7 +118,7 @@ class _Drawer:
         return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
     def sampled(self, what: str) -> Chart | None:
-        """Return the chart of samples; `None` if not read."""
+        """Return the chart of samples. `None` if not read."""
         quantity, of = _READINGS[what], self._course.samples.get(what, {})
         largest = max((one.value for samples in of.values() for one in samples), default=0.0)
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
@@ -131,7 +131,7 @@ class _Drawer:
     def chart(
         self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
-        """Return a quantity over time, with its table; `None` if it is unknown."""
+        """Return a quantity over time, with its table. `None` if it is unknown."""
         order = [*self._names, *(subject for subject in of if subject not in self._names)]
         rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
         series = [

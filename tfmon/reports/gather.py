@@ -71,7 +71,7 @@ class Moment:
     at_ns: int
     text: str
     lane: str = ""
-    """The changed lane; empty if it is no single lane."""
+    """The changed lane. Empty if it is no single lane."""
     gap_ns: int = 0
 
 
@@ -244,7 +244,7 @@ class ExportedSample:
     value: KnobValue
     step: int | None = None
     note: str = ""
-    """Why a window is discarded; empty for steady state."""
+    """Why a window is discarded. Empty for steady state."""
 
 
 def samples_of(event: Event) -> Iterator[ExportedSample]:

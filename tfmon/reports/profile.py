@@ -88,7 +88,7 @@ def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its 
 
 
 def counted(profile: Profile) -> Iterator[str]:
-    """Yield the processor's counts, or why they are missing; nothing if not tried."""
+    """Yield the processor's counts, or why they are missing. Nothing if not tried."""
     counters = profile.counters
     if isinstance(counters, CpuCounters):
         yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"

@@ -118,7 +118,7 @@ def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
 
 
 def _host(state: HostState) -> dict[str, Any]:
-    """Return another machine with its connection at the end; `None` if not measured."""
+    """Return another machine with its connection at the end. `None` if not measured."""
     link = state.link
     return {
         "machine": machine_json(state.machine),
@@ -248,7 +248,7 @@ def _batch_memory(lane: LaneState) -> tuple[dict[str, Any], str]:
 
 
 def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
-    """Return a GPU of a lane with its latest sample, and the lane's use of it; `None` for unknown."""
+    """Return a GPU of a lane with its latest sample, and the lane's use of it. `None` for unknown."""
     part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     return {
         "index": gpu.index,
@@ -266,7 +266,7 @@ def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
 
 
 def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
-    """Return the use of the lane's GPU by others, of the most used GPU; `None` for unknown."""
+    """Return the use of the lane's GPU by others, of the most used GPU. `None` for unknown."""
     others = gpu_others(lane)
     if others is None:
         return None
@@ -299,7 +299,7 @@ def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
 
 
 def _fit(lane: LaneState) -> dict[str, Any] | None:
-    """Return the progress of a script's last `fit`; `None` for a scenario, and without a `fit`."""
+    """Return the progress of a script's last `fit`. `None` for a scenario, and without a `fit`."""
     progress = lane.script.progress
     if progress is None:
         return None

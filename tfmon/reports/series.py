@@ -85,14 +85,14 @@ def _chart(curve: SeriesCurve) -> Chart:
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
-    """Yield the result of a race's crossover or tuning; nothing if the race answers another question, too."""
+    """Yield the result of a race's crossover or tuning. Nothing if the race answers another question, too."""
     table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
     if table is not None:
         yield from _told(table, VERDICT)
 
 
 def crossover(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the curve of the last crossover with its table; nothing without one."""
+    """Return the curve of the last crossover with its table. Nothing without one."""
     table = crossover_table(analysis)
     if table is None:
         return ()
@@ -102,7 +102,7 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def tuning(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the tried changes, their gains, and the best; nothing without any."""
+    """Return the tried changes, their gains, and the best. Nothing without any."""
     table = tuning_table(analysis)
     if table is None:
         return ()

@@ -20,7 +20,7 @@ def series_to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the curve of a race's crossover; None if the last series is not a crossover.
+    """Return the curve of a race's crossover. `None` if the last series is not a crossover.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
@@ -58,7 +58,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the attempts of the tuning of a race; None without one. Gains are of throughput."""
+    """Return the attempts of the tuning of a race. `None` without one. Gains are of throughput."""
     state, best = analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None

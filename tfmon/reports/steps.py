@@ -30,7 +30,7 @@ QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 def sections(analysis: Analysis) -> Sequence[Section]:
-    """Return the section about the steps; empty before a lane is in steady state."""
+    """Return the section about the steps. Empty before a lane is in steady state."""
     return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
 
 

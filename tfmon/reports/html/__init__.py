@@ -140,7 +140,7 @@ class HtmlWriter:
         return self._tag("span", class_="swatch", style=f"background:{colour}", aria_hidden="true")
 
     def _section(self, section: Section) -> Html:
-        """Return a section with its heading; nothing if it is empty. Charts are side by side."""
+        """Return a section with its heading. Nothing if it is empty. Charts are side by side."""
         inner: list[Html] = []
         for charts, blocks in itertools.groupby(section.shown, lambda block: isinstance(block, Chart)):
             parts = map(self._block, blocks)

@@ -52,7 +52,7 @@ class _PanelWriter(HtmlWriter):
         return self._tag("figure", caption, drawn, self._tag("ul", *legend, class_="legend"))
 
     def _over_time(self, lane: LaneState) -> Html:
-        """Return the throughput over time as a line; nothing before there are two points."""
+        """Return the throughput over time as a line. Nothing before there are two points."""
         points = list(_throughput(lane))
         if len(points) < 2:
             return NOTHING
