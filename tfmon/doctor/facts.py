@@ -83,7 +83,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Processors, memory and what else runs."""
+    """Processors, memory and the other programs."""
 
     cores: int = 1
     usable_cores: float = 1

@@ -166,7 +166,7 @@ def _wsl(root: Path) -> int:
 
 
 class LoadWatch:
-    """Measures what other programs use where no race runs, from its creation to `finish`, as a race does."""
+    """Measures the load of other programs if no race runs, from its creation to `finish`, as a race does."""
 
     def __init__(self) -> None:
         self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)

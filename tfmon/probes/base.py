@@ -1,4 +1,4 @@
-"""What a probe is, the thread that samples it, how a GPU is named, and what probes share."""
+"""Probes: their interface, their threads, the GPU that they read, and their shared parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORTEST_NS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or an instance of one that is split up (MIG): what it is and how it is set; None is unknown."""
+    """A GPU, or an instance of a split one (MIG), and its settings. `None` is unknown."""
 
     index: int
     """The number in `gpu:0`: TensorFlow's count of the visible GPUs from 0; in a driver's list the position
@@ -39,7 +39,7 @@ class Gpu:
     """The driver's number, which counts hidden GPUs too."""
     power_limit_w: float | None = None
     part_of: str = ""
-    """For an instance the UUID of its GPU; `index` and `physical_gpu` are those of that GPU."""
+    """For an instance the UUID of its GPU, whose `index` and `physical_gpu` it has."""
     instances: tuple[Gpu, ...] | None = None
     """The instances of a split GPU (MIG), which can only be used through them; `None` for a whole GPU."""
     power_default_w: float | None = None
@@ -55,7 +55,7 @@ class Gpu:
 
 
 class Probe(Protocol):
-    """A source of readings. Thread: that of the probe's ticker for every method; only there may it block."""
+    """A source of readings. Thread: the probe's ticker for every method, which may block only there."""
 
     name: str
     """Name of the thread and of the probe in messages, such as "host"."""
@@ -134,7 +134,7 @@ class _Kept:
 
 
 class Backoff:
-    """Reads what is due and repeats what is not, each reading by its name. Thread: the ticker's only."""
+    """Reads values that are due and repeats the others, by name. Thread: the ticker's only."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -159,7 +159,7 @@ class Backoff:
 
     @property
     def slow(self) -> tuple[SlowReading, ...]:
-        """What is read less often."""
+        """A value that is read less often."""
         return tuple(
             SlowReading(name, one.took_ns / 1e6, one.every_s, one.at_ns) for name, one in self._kept.items()
         )

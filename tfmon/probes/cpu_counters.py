@@ -1,4 +1,4 @@
-"""What the processor counts in the threads of a process, by Linux's `perf` where it is installed and allowed."""
+"""The processor's counters for the threads of a process, by Linux's `perf` if installed and allowed."""
 
 from __future__ import annotations
 

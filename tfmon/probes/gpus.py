@@ -1,4 +1,4 @@
-"""The GPUs that a lane could train on, or the reason why there is none, and their probes; without TensorFlow."""
+"""The GPUs that a lane could train on, or the reason without any, and their probes. Loads no TensorFlow."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
 
 
 def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
-    """Return a machine with what is known of its GPUs and of the Python that trains."""
+    """Return a machine with the facts of its GPUs and of the Python that trains."""
     tensorflow = ""
     if wheel is not None:
         tensorflow = wheel.version or "unknown version"

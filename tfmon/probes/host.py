@@ -239,7 +239,7 @@ class HostProbe:
             yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
     def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
-        """Return the new files and ports of a lane; Python does not see those of libraries."""
+        """Return the new files and ports of a lane; Python does not see the ones of libraries."""
         known = self._used.setdefault(sample.lane, {})
         uses = (use for pid in sample.pids for use in uses_of(pid, ports=ports).items())
         new = {name: use for name, use in uses if name not in known}

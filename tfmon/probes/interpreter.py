@@ -1,4 +1,4 @@
-"""The interpreter that trains, and its TensorFlow: from its files, and from what it says, without an import."""
+"""The interpreter that trains, and its TensorFlow: from files and its own output, without an import."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Wheel:
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script and return its output; raises OSError, or TimeoutExpired with what was printed."""
+    """Run a script and return its output; raises OSError, or TimeoutExpired with the partial output."""
     command = [str(python), "-c", script, *arguments]
     with subprocess.Popen(
         command,

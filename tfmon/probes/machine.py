@@ -1,4 +1,4 @@
-"""What the machine is, what it has used, and what disturbs a race on it; elsewhere than on Linux from psutil."""
+"""The machine's facts, its use, and disturbances of a race; on other systems than Linux from psutil."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known of the GPUs without TensorFlow, and what keeps TensorFlow from them."""
+"""The facts of the GPUs without TensorFlow, and the obstacles for TensorFlow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class GpuVisibility:
-    """What can be known of the GPUs without TensorFlow."""
+    """The facts of the GPUs without TensorFlow."""
 
     system: str
     machine: str

@@ -183,7 +183,7 @@ class AmdProbe(_Probe):
         self._root = root
 
     def sample(self) -> Iterable[Event]:
-        """Sample each GPU; busy is what its firmware averages, the temperature the first of several."""
+        """Sample each GPU: the firmware's mean load, and the first of several temperatures."""
         listed = {one.uuid: folder for one, folder in list_amd_gpus(self._root)}
         for gpu in self._gpus:
             folder = listed.get(gpu.uuid)

@@ -147,7 +147,7 @@ def _read(plane: Plane) -> GpuTrace:
 
 
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
-    """Return the time in which work had been launched and had not begun, or empty if the trace does not tell."""
+    """Return the time in which work was launched but had not begun, or empty if it is not in the trace."""
     starts = {launch: start for one in gpus for launch, start in one.starts.items()}
     launches = (
         (event.end_ps, starts[launch])

@@ -62,7 +62,7 @@ class Space:
     origin_ns: int
     """Time of the earliest line on the profiler's clock, usually since its start."""
     events: int = 0
-    """Number of its events, including those that were not read."""
+    """Number of its events, including the ones that were not read."""
     troubles: tuple[str, ...] = ()
     """The profiler's own messages about problems."""
 

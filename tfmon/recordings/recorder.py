@@ -35,7 +35,7 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """What is known after it; only for the first and the last event of a race, because a snapshot takes 12 kB."""
+    """The snapshot after it; only for the first and the last event of a race, because it takes 12 kB."""
 
 
 class Recorder:

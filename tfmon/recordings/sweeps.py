@@ -106,7 +106,7 @@ def read(path: Path) -> SweepState:
 
 
 def is_sweep(path: Path) -> bool:
-    """Return whether a file is that of a sweep, by its name or its beginning."""
+    """Return whether a file is a sweep, by its name or its beginning."""
     if path.suffix == SUFFIX:
         return True
     try:

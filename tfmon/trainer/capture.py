@@ -18,7 +18,7 @@ PROFILED_NS = 50_000_000
 MOST_BYTES = 16 << 20
 """A larger trace is not read, because that takes over half a second of the lane's time."""
 UNLIKE, MOST_PROFILES = 1.5, 3
-"""Factor between the calls and those of the profile that causes another profile, and the limit of profiles."""
+"""Change of the call duration since the profile that causes another one, and the limit of profiles."""
 WINDOWS = 5
 """Consecutive steady windows whose calls are compared with the profile's: a single one may be disturbed."""
 EVENT_BYTES = 40

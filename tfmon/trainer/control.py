@@ -40,7 +40,7 @@ from tfmon.trainer.step_clock import (
 from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
-"""Marks of discarded windows: the first after a pause, the first after a profile, those of the warm-up."""
+"""Marks of discarded windows: the first after a pause, the first after a profile, all of the warm-up."""
 SAMPLED = "sampled"
 """Reason for steps between barriers, which are in no window; so are the first two marks."""
 
@@ -114,7 +114,7 @@ class LaneControl:
         self.enter(READY)
 
     def handle(self, request: Request) -> None:
-        """Do what the monitor requests, between two steps; the owner knows how to set a knob."""
+        """Carry out the monitor's requests, between two steps; the owner knows how to set a knob."""
         match request:
             case Run():
                 self.slices.current = None

@@ -157,7 +157,7 @@ class Scenario:
 
 
 OF_A_ROOT = ("pyproject.toml", "setup.py", ".git")
-"""What the root of a project has."""
+"""Files in the root of a project."""
 
 
 class ScenarioError(Exception):

@@ -1,4 +1,4 @@
-"""When a lane may train, where windows and slices end, what of a start is discarded, and who uses the CPU."""
+"""When a lane may train, the ends of windows and slices, the discarded start, and the use of the CPU."""
 
 from __future__ import annotations
 

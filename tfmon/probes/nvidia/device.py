@@ -55,7 +55,7 @@ class _Meters:
 
 
 class NvidiaDevice:
-    """Reads one device; what it does not support is switched off, each by itself. Thread: the ticker's only."""
+    """Reads one device; unsupported readings are switched off individually. Thread: the ticker's only."""
 
     def __init__(self, gpu: Gpu, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.gpu = gpu
@@ -87,7 +87,7 @@ class NvidiaDevice:
         self._meters, self.failure = None, failure
 
     def close(self) -> None:
-        """Release what the library keeps for this device, as long as the library is open."""
+        """Release the library's memory for this device, as long as the library is open."""
         if self._meters is not None:
             self._meters.activity.close()
 

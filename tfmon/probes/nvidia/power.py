@@ -210,7 +210,7 @@ class FaultLog:
         self._nvml, self._events = nvml, events
 
     def poll(self, at_ns: int) -> None:
-        """Collect what was reported since the previous call."""
+        """Collect the messages since the previous call."""
         for _ in range(_MOST_AT_ONCE):
             if self._nvml is None:
                 return

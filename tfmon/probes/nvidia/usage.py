@@ -1,4 +1,4 @@
-"""What one NVIDIA device does: its load, its memory, which processes use them, and its PCIe traffic."""
+"""The use of one NVIDIA device: its load, its memory, the share of each process, and its PCIe traffic."""
 
 from __future__ import annotations
 
