@@ -92,7 +92,7 @@ def launch(
     stdin: int = subprocess.DEVNULL,
     split: bool = False,
 ) -> Launched:
-    """Start `script` with `python`, or a user's command; raises OSError if it did not start.
+    """Start `script` with `python`, or a user's command; raises OSError, with nothing left open.
 
     Args:
         environment: Variables besides those of this process; `None` removes one.

@@ -20,7 +20,7 @@ REAP_SOON_S = 0.01
 
 
 class PipeReader:
-    """Reads and reaps in a thread, in rounds of a chunk for each pipe."""
+    """Reads and reaps in a thread, in rounds of one chunk for each process. Thread: any."""
 
     def __init__(self, failed: Failed) -> None:
         self._failed = failed

@@ -204,7 +204,7 @@ def die_with_parent() -> None:
 
 
 def signal_at_parents_death(number: signal.Signals) -> None:
-    """Make the kernel signal this process when the thread's parent dies; Linux only. Source: prctl(2)."""
+    """Make the kernel signal this process when its parent dies; for each calling thread; Linux; prctl(2)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)

@@ -40,7 +40,7 @@ class Reservation:
     node: str = ""
     """Ray's id of the reserved node: the lanes stay on it."""
     visible: str | None = None
-    """Ray's indices of the reserved GPUs."""
+    """The reserved GPUs, as Ray names them."""
     nice: int | None = None
     """The nice value of local lanes, which the lanes there need, once it is known."""
     name: str = ""

@@ -158,7 +158,7 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
 
     Args:
         given: The variables of the monitor's lanes that Ray would change.
-        visible: Ray's indices of the reserved GPUs, in the driver's order.
+        visible: The reserved GPUs, as Ray names them: it counts like the driver.
     """
     kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
     own = str(Path(sys.executable).parent)
