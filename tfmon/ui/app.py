@@ -165,7 +165,6 @@ class MonitorApp(TerminalApp[Ending]):
         self.theme = name
 
     def _monitors(self) -> Iterator[Monitor]:
-        """Yield the monitor of the screen on top, and those below it."""
         shown = (screen.monitor for screen in reversed(self.screen_stack) if isinstance(screen, MonitorScreen))
         monitor: Monitor | None = next(shown, self.monitor)
         while monitor is not None:

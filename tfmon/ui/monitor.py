@@ -82,7 +82,6 @@ class Monitor:
         """The key whose question was shown last, and the question."""
         self._played_s: float | None = None
         self._touched_ns = 0
-        """When a key was pressed last, as far as was drawn then."""
         self._noticed_s = 0.0
         self._told: tuple[str, ...] = ()
         """Lanes of the race below whose failure was told here."""
@@ -126,7 +125,6 @@ class Monitor:
             self.pull()
 
     def _ranked(self, before: Ranking | None = None) -> Ranking | None:
-        """Return the results of a sweep; None for a race."""
         state = self.snapshot.sweep
         if state is None or (before is not None and before.state is state):
             return before

@@ -50,9 +50,7 @@ class Display:
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
-    """Lanes whose failure the user has seen."""
     no_race: str = ""
-    """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
     metric: str = "throughput"
     """What the charts show: an id of `tfmon.ui.render.series`."""
@@ -62,7 +60,6 @@ class Display:
     """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
     zoomed: bool = False
     zoomed_from: str | None = None
-    """The focus before that."""
     readonly: bool = False
     replay: bool = False
     tabs: tuple[str, ...] = ()
@@ -107,13 +104,11 @@ class ScenarioRow(NamedTuple):
     name: str
     title: str
     doc: str
-    """A paragraph; may be empty."""
     origin: str
-    """Where it comes from, such as "built in" or a path."""
 
 
 def _do_nothing(*_: object) -> None:
-    """Start or end nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +120,7 @@ class Source:
 
     snapshot: Callable[[], Snapshot]
     controls: Controls | None = None
-    """Takes requests to the lanes; None where nothing can be changed."""
     experiments: Experiments | None = None
-    """Takes requests for measurements on the lanes; None where nothing can be changed."""
     refusal: str = ""
     """Why no key can change anything; empty where keys can."""
     playback: ReplayControls | None = None

@@ -80,7 +80,6 @@ def _mode(snapshot: Snapshot) -> str:
 
 
 def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
-    """Return cores and GPUs of the machine that the lanes train on; of several, how many there are."""
     (host, state), *others = hosts.machines(snapshot)
     which: list[tuple[int, list[Span]]] = [(1, [*hosts.count_row(snapshot)])] if host or others else []
     if others:
@@ -94,7 +93,6 @@ def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
 
 
 COST_SAMPLES = 10
-"""Samples, one a second, over which the monitor's CPU is averaged."""
 
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:

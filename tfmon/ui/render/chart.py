@@ -25,7 +25,6 @@ from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 from tfmon.units import Charset
 
 LABEL_CELLS = 6
-"""Cells that the scale takes at the left."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _LEFT_DOTS = (0x40, 0x44, 0x46, 0x47)
 _RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
@@ -74,7 +73,6 @@ def _flat(shares: tuple[float | None, ...]) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _shares(scale: Scale, values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-    """Return how high each column is; cached until a value changes."""
     return tuple(share(scale, value) for value in values)
 
 
@@ -160,7 +158,6 @@ def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
 
 @functools.lru_cache(maxsize=2_048)
 def _braille_column(left: int, right: int, height: int) -> str:
-    """Return the cells of a column, the highest first."""
     return "".join(_braille(left - row * 4, right - row * 4) for row in reversed(range(height)))
 
 

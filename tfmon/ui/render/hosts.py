@@ -248,7 +248,6 @@ def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
 
 
 def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
-    """Return the memory that the lane uses, or if the driver does not report it, all processes."""
     by_lane = known(lane.gpu_use.used_bytes)
     if by_lane is not None:
         source = lane.gpu_use.source

@@ -66,7 +66,6 @@ class Layout:
     tabs: Rect
     header: Rect
     lead: Rect
-    """The line that says what is compared."""
     panes: tuple[PanePosition, ...]
     verdict: Rect
     status: Rect

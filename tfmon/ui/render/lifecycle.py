@@ -18,7 +18,6 @@ from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, crop, spread, 
 from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 LIST_ROWS = len(STAGES) + 2
-"""Rows of the list of all stages with its headline."""
 
 
 NO_STEPS_NS = 30_000_000_000

@@ -31,7 +31,6 @@ from tfmon.ui.source import Display
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 FRAME_CELLS = 4
-"""Cells of a line for its frame and the space inside."""
 TRAINING, WAITING = "▸ training", "waiting"
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
@@ -43,9 +42,7 @@ class Common:
     figure_cells: int
     """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
     bottleneck_rows: int
-    """Rows that the longest bottleneck of any lane takes."""
     knob_rows: int
-    """The same for the knobs in which the lanes differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +221,6 @@ def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
 
 
 def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the stages of a lane that gets ready, with what it will train and what it takes of the machine."""
     lane, makers = pane.lane, _makers(pane, width)
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
     first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"

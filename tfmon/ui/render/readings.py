@@ -112,7 +112,6 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
 
 
 def _epoch_row(lane: LaneState, width: int) -> Row:
-    """Show how far a script's `fit` is: the epoch, a bar of all epochs, and the time left."""
     progress = lane.script.progress
     assert progress is not None
     head = f"epoch {progress.epoch}/{progress.epochs} "

@@ -18,7 +18,6 @@ Row: TypeAlias = tuple[Span, ...]
 TEXT, DIM = "text", "dim"
 BLANK: Row = ()
 LABEL_CELLS = 13
-"""Cells of a name before the text about it."""
 
 _measured = functools.lru_cache(maxsize=2_048)(_cell_len)
 

@@ -19,7 +19,6 @@ from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 
 Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
-"""Interval at which charts are drawn again."""
 SPIKE, SPIKES = 2.0, 0.05
 """Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
 LONGEST_REST_NS = 10_000_000_000
@@ -34,7 +33,6 @@ class Metric:
 
     id: str
     label: str
-    """Its name and unit on the screen."""
     of: Callable[[Stretch], float | None]
     sampled: bool = False
     """True for what is sampled about once a second, and not reported with windows."""

@@ -105,7 +105,6 @@ def _luminance(colour: str) -> float:
 
 
 def _between(colour: str, ground: str, share: float) -> str:
-    """Mix a share of the ground into a colour; both are written #rrggbb."""
     pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(top + (bottom - top) * share):02x}" for top, bottom in pairs)
 

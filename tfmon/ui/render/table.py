@@ -15,7 +15,6 @@ from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 2
-"""Cells before the text of the first column, for the mark of the entry."""
 LAST_CELLS = 20
 """Width of the last column below which the others are cut first."""
 
@@ -35,7 +34,6 @@ class Entry:
     id: Hashable
     cells: tuple[Span, ...]
     ranks: tuple[Any, ...] = ()
-    """What each column sorts by; empty for the texts."""
     whole: str = ""
     """All that there is to say about it; shown where its row cannot."""
     mark: str = " "

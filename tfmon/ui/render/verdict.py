@@ -131,7 +131,6 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
-    """Return the mode or the knob that was changed last, if the measurement began again for it."""
     started_ns = snapshot.race.started_ns or 0
     latest = max(
         (mark for lane in lanes for mark in lane.changes.marks[-1:]), key=lambda mark: mark.at_ns, default=None
@@ -151,7 +150,6 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
 
 FRAME_ROWS = 2
 LEAST_RESULT = 3
-"""Rows of the smallest result, its frame included."""
 
 
 def shows(snapshot: Snapshot, view: Display) -> bool:

@@ -84,7 +84,6 @@ class RunsPage(ListPage):
         self._runs: tuple[RunInfo, ...] = ()
         self._entries: list[Entry] = []
         self._doomed = ""
-        """The run that is deleted if the user says so; empty where nothing is asked."""
 
     def on_screen_resume(self) -> None:
         """Read the list again: races end, and other programs record, too."""

@@ -25,7 +25,6 @@ from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20
 LEAST_CHART = 9
-"""Free rows needed for a curve that was not requested."""
 
 
 class HistoryPage(ScrollPage):
@@ -51,7 +50,6 @@ class SeriesPage(ListPage):
         self.if_free = False
         """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())
-        """The latest table; the same object as long as nothing has changed."""
         self._made_from: tuple[object, int] = (None, 0)
         self._entries: list[Entry] = []
 

@@ -185,7 +185,6 @@ def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]
 
 
 def _trouble(row: GpuRow) -> str | None:
-    """Return why nothing can be said of a GPU; None where something can."""
     busy = row.sample.load.busy_pct
     if row.stale_s is not None:
         return f"stale: read {units.seconds(row.stale_s)} ago"

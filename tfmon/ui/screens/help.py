@@ -165,7 +165,6 @@ def _ascii(text: str) -> str:
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the lines of the palette with their actions: those of the screen's keys, then the themes."""
     lines = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":

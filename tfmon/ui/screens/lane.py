@@ -163,7 +163,6 @@ def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list
 
 
 def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> str:
-    """Name a section, and how old its readings are if they should be younger."""
     age_s = snapshot.stale_s(sample)
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 

@@ -34,7 +34,6 @@ from tfmon.ui.screens.page import Page, bound
 from tfmon.ui.textual_compat import Surviving
 
 ABOUT_ROWS = 6
-"""Most rows below a table for the whole text of the chosen entry."""
 MOST_REMOVED = 20
 """Where more rows are to be removed, writing the others again takes less time."""
 
@@ -205,7 +204,6 @@ class ListPage(ScrollPage):
         """How `shown` was made of `_every`."""
         self._sizes: list[int] = []
         self._palette = monitor.palette
-        """The colours that the table has."""
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return all entries of the table; the same object as long as nothing has changed."""

@@ -32,7 +32,6 @@ _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
 """Colour is never the only cue."""
 MOST_ROWS = 6
-"""Most rows of a line that is wrapped."""
 _STYLES = {"warning": WARN, "error": TROUBLE}
 
 _GLOG = re.compile(
@@ -62,7 +61,6 @@ class LogPage(OneLanePage, ScrollPage):
         self.following = True
         """Whether the newest line is in view, and the next one will be."""
         self._of_rows: list[LogLine] = []
-        """The line that each row belongs to."""
         self._count = ""
 
     def on_mount(self) -> None:

@@ -39,7 +39,6 @@ SCROLLBAR_CELLS = 1
 CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
 """Keys of pages that are not offered where they could not change anything."""
 FRAME_ROWS = 4
-"""Rows of a page besides its content: tabs, title, message, keys."""
 
 
 def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
@@ -77,7 +76,6 @@ class MonitorScreen(Surviving, Screen[str | None]):
         self.monitor = monitor
         self.canvas = Canvas(monitor.palette)
         self.zones: Sequence[Zone] = ()
-        """What a click acts on."""
 
     def zone_at(self, event: events.MouseEvent) -> Zone | None:
         """Return the target of a click there."""
