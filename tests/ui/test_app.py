@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, FakeRuns, racing_demo
 from support.waiting import LOOK_S, PATIENCE_S
+from textual._xterm_parser import XTermParser
 from textual.command import CommandList
 from textual.events import Key, MouseScrollDown, MouseScrollUp
 from textual.widget import Widget
@@ -50,6 +51,16 @@ async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_
         assert "requested" not in shown(pilot) and "batch 32" in shown(pilot)
         await press(pilot, "b", "p")
         assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
+
+
+async def test_esc_and_a_letter_right_after_it_are_two_keys():
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "l")
+        parser = XTermParser()
+        (typed,) = (*parser.feed("\x1bk"), *parser.feed(""))
+        app.post_message(typed)
+        await until(pilot, lambda: "Knobs of all lanes" in shown(pilot))
 
 
 async def test_keys_act_on_the_focused_lane_and_focus_goes_round_through_all_lanes():

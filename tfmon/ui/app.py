@@ -131,7 +131,10 @@ class MonitorApp(TerminalApp[Ending]):
         self.call_after_refresh(self._on_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note that a key or the mouse is used."""
+        """Note that a key or the mouse is used; Esc and a letter that come together arrive as a key with Alt."""
+        if isinstance(event, events.Key) and event.key.startswith("alt+") and event.character:
+            self.call_after_refresh(self.post_message, events.Key(event.character, event.character))
+            event = events.Key("escape", "\x1b")
         if isinstance(event, events.Key | events.MouseDown):
             next(self._monitors()).touched()
             self._errors_s = []
