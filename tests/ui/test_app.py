@@ -53,6 +53,22 @@ async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_
         assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
 
 
+async def test_a_run_whose_process_is_gone_says_so_after_every_key_and_takes_no_change():
+    demo, left = racing_demo(), []
+    gone = "process 7, which ran train.py, has ended without a word"
+    app = app_of(demo, leave=lambda: left.append(True), lost=lambda: gone)
+    async with app.run_test(size=SIZE) as pilot:
+        for key in ("space", "B", "v", "l", "escape"):
+            await press(pilot, key)
+            demo.clock.ahead(60)
+            app.monitor.pull()
+            assert gone in shown(pilot)
+        assert demo.controls.calls == []
+        assert "pause" not in shown(pilot).splitlines()[-1]
+        await press(pilot, "q")
+        assert left
+
+
 async def test_esc_and_a_letter_right_after_it_are_two_keys():
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:

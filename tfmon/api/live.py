@@ -106,7 +106,7 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         stop=viewer.end,
         end_now=viewer.end_now,
         leave=viewer.leave,
-        lost=lambda: viewer.died,
+        lost=lambda: viewer.lost().line if viewer.died else "",
     )
     if viewer.session.snapshot().sweep is not None:
         source = replace(

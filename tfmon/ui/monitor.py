@@ -141,6 +141,8 @@ class Monitor:
         if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
             fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
             self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
+        if lost := self.source.lost():
+            self.view = replace(self.view, notice=lost, readonly=True)
         if (below := self.below) is not None:
             live = with_failures(below.view, below.snapshot, ())
             line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
@@ -231,7 +233,7 @@ class Monitor:
     @property
     def refusal(self) -> str:
         """Why keys may not change the race; empty where they may."""
-        return self.source.refusal or (READ_ONLY if self.view.readonly else "")
+        return self.source.refusal or self.source.lost() or (READ_ONLY if self.view.readonly else "")
 
     def may_change(self) -> bool:
         """Return whether keys may change the race; if not, say why."""
@@ -283,7 +285,7 @@ class Monitor:
                 self.app.exit("forced")
         else:
             training = [lane for lane in self.snapshot.lanes if not lane.over]
-            can_only_leave = self.source.leave is not None and (self.view.readonly or self.source.lost())
+            can_only_leave = self.source.leave is not None and self.view.readonly
             if ending == "quit" and can_only_leave:
                 self.leave()
                 return

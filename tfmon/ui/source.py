@@ -147,8 +147,8 @@ class Source:
     end_now: Callable[[], object] = _do_nothing
     leave: Callable[[], object] | None = None
     """Leaves a run that goes on without the screen; None where it ends with that."""
-    lost: Callable[[], bool] = bool
-    """Returns whether the process that ran it is gone without a word."""
+    lost: Callable[[], str] = str
+    """Returns the line about a process that ran it and is gone without a word; empty if it is not."""
 
 
 class Runs(Protocol):

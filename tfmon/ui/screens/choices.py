@@ -122,7 +122,7 @@ class RunsPage(ListPage):
         if self.entry is None:
             return
         if self.monitor.view.readonly:
-            self.monitor.say("read only: this screen changes nothing (--readonly)")
+            self.monitor.say("read only: this screen changes nothing")
             return
         self._doomed = str(self.entry.id)
         self.redraw()
