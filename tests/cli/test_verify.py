@@ -63,7 +63,7 @@ def races(monkeypatch):
             self.session = self
 
         def snapshot(self) -> SimpleNamespace:
-            return SimpleNamespace(lanes=self.outcome, race=self.race)
+            return SimpleNamespace(lanes=self.outcome, race=self.race, raced_s=1.0)
 
         def listen(self, listener) -> None:
             self.hear = listener
