@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tfmon.model.script_events import StepDescribed
 from tfmon.script import watched, watching
+from tfmon.script.causes import causes
 from tfmon.script.rounds import NO_ROUNDS
 from tfmon.script.sources import BOTH, NO_ROWS, NOT_COUNTED, NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
@@ -58,7 +59,7 @@ class Lane:
     """Adds up what the watcher reports."""
 
     def __init__(self) -> None:
-        self.steps = self.updates = self.examples = self.cancelled = self.fed = 0
+        self.steps = self.updates = self.examples = self.cancelled = self.fed = self.waited = 0
         self.unknown: dict[str, str] = {}
         self.loss: object = None
         self.progress: object = None
@@ -77,6 +78,7 @@ class Lane:
 
     def end_step(self, *, steps, loss, examples, input_ns, ended_ns):
         assert input_ns >= 0
+        self.waited += input_ns > 0
         self.steps += steps
         self.updates += watcher.step.updates
         self.examples += examples
@@ -330,6 +332,43 @@ def constants():
     net, (x, y) = Net(), next(iter(data()))
     for _ in range(30):
         net.step(x, y)
+
+
+def first(batches):
+    return next(iter(batches))
+
+
+@shape(20, 20, 640, waited=19, anew=19)
+def an_iterator_for_each_step():
+    """Whether the batch of the first step was a look is not known."""
+    net, batches = Net(), data()
+    for _ in range(20):
+        net.step(*first(batches))
+
+
+@shape(20, 20, 640, waited=19, anew=19)
+def a_pipeline_for_each_step():
+    net, batches = Net(), data()
+    for _ in range(20):
+        ((x, y),) = list(batches.shuffle(9).take(1))
+        net.step(x, y)
+
+
+@shape(20, 40, 640, waited=18)
+def two_iterators_for_each_round():
+    one, two, real, fake = Net(), Net(), data(), data()
+    for _ in range(20):
+        one.step(*first(real))
+        two.step(*first(fake))
+
+
+@shape(20, 20, 640, waited=19, anew=19)
+def an_iterator_for_each_step_and_each_validation():
+    net, (held, batches) = Net(), (data().take(2), data().skip(2))
+    for number in range(20):
+        net.step(*first(batches))
+        if number % 5 == 4:
+            net.test(*first(held))
 
 
 @shape(20, 20, 640)
@@ -681,6 +720,7 @@ def main() -> None:
     for name in sys.argv[1:] or SHAPES:
         run, expected = SHAPES[name]
         lane = Lane()
+        causes.begin()
         lane.fed = the_feed().totals()[1]
         StepWatcher.__init__(watcher, lambda lane=lane: lane)
         run()
@@ -694,6 +734,8 @@ def main() -> None:
             "unknown": sorted(lane.unknown),
             "why": lane.unknown.get("examples", ""),
             "validated": lane.validated,
+            "waited": lane.waited,
+            "anew": sum(seen.count for seen in causes.news(all_of_them=True) if seen.cause == "iterator_anew"),
             "epoch": lane.progress().epoch if lane.progress is not None else 0,
             "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
             "failures": hooks.failures,

@@ -216,6 +216,12 @@ KINDS: Mapping[str, CauseKind] = {
         least_share=0.15,
         least_s=3.0,
     ),
+    "iterator_anew": CauseKind(
+        title="each step makes a new iterator, and waits for its first batch",
+        mends="make it once: a new one begins the pipeline again, and fills the buffer of `shuffle` again",
+        code=("for batch in dataset.repeat():  # in place of next(iter(dataset)) in each step",),
+        least_share=0.1,
+    ),
     "iterator_freed": CauseKind(
         title="TensorFlow waits for the tf.data autotuner to wake up when it frees an iterator",
         remedies=(Remedy((FIT, DATASET, NOT + ENDLESS), "have one iterator for all epochs", _ONE_ITERATOR),),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.model.lane_clock import lane_clock
 from tfmon.model.script_events import EAGER, Progressed
+from tfmon.script.causes import causes
 from tfmon.script.epochs import Epochs
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.marks import Mark
@@ -76,6 +77,9 @@ class LoopReport:
         elif rounds.past.steps:
             rounds.take_past()
         input_ns = sum(source.wait_ns for source in step.fed if source.first_ns >= step.began_ns)
+        for source in step.fed:
+            if source.anew:
+                causes.saw("iterator_anew", source.anew, cost_ns=source.wait_ns)
         lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
         self.tell(lane, rounds, sure=sure)
         if main is not None and main.steps == 1 and main in step.fed:

@@ -84,9 +84,9 @@ class Reads:
         """Returns the iterator that was found to be trained from last."""
 
     def place(self) -> Hashable:
-        """Return the script's instruction that is running now."""
+        """Return the script's line that is running now; Python may replace its instructions while they run."""
         frame = users_frame()
-        return id(frame.f_code), frame.f_lasti
+        return id(frame.f_code), frame.f_lineno
 
     def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:  # noqa: ANN401
         """Record what an iterator was made of, and where."""
@@ -235,14 +235,17 @@ class Pipeline:
     def _iter(self, own: Any) -> Any:  # noqa: ANN401
         def iterate(dataset: Any) -> Any:  # noqa: ANN401
             try:
-                changed, place = dataset, None
+                changed, place, began_ns = dataset, None, 0
                 with self._hooks:
                     if not self._hooks.off and self._eager() and self._loop.mine:
                         place = self.reads.place()
                         changed = self._changed(dataset, place)
+                        began_ns = self._loop.making(dataset, place)
                 iterator = own(changed)
                 if place is not None:
                     with self._hooks:
+                        if began_ns:
+                            self._loop.sources.made(iterator, dataset, place, began_ns)
                         self.reads.opened(iterator, dataset, place)
                 return iterator
             except BaseException as error:

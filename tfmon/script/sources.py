@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from tfmon.model.lane_clock import lane_clock
-from tfmon.script.looking import leaves_of
+from tfmon.script.input_causes import chain_of
+from tfmon.script.looking import leaves_of, line_of, users_frame
 
 Pull = tuple["BatchSource", frozenset[int]]
 """A batch that was read, and the numbers of examples that its parts may have."""
@@ -32,14 +34,17 @@ def nothing(*_: object) -> None:
 class BatchSource:
     """An iterator that the script pulls batches from."""
 
-    __slots__ = ("batched", "began_ns", "first_ns", "last_step", "over", "pulls", "ref", "steps", "strange",
-                 "trained", "wait_ns")  # fmt: skip
+    __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "making_ns", "over", "pulls",
+                 "ref", "steps", "strange", "trained", "wait_ns")  # fmt: skip
 
     def __init__(self, iterator: object) -> None:
         self.ref = weakref.ref(iterator)
+        self.dataset: Callable[[], Any] = nothing
         self.batched = is_batched(getattr(iterator, "_dataset", None))
         self.over = self.trained = False
-        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
+        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = self.making_ns = 0
+        self.anew = ""
+        """The line that makes it, and one more for each step; else empty."""
         self.last_step = -2
 
     @property
@@ -118,6 +123,8 @@ class Sources:
         self.main: BatchSource | None = None
         """The one whose end is that of an epoch; None while that is not known."""
         self._known: dict[int, BatchSource] = {}
+        self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
+        """The latest iterator of each dataset, and of those made from it, by where it was made."""
 
     @property
     def reads(self) -> object:
@@ -140,20 +147,46 @@ class Sources:
         source = self._known[id(iterator)] = BatchSource(iterator)
         return source
 
+    def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:  # noqa: ANN401
+        """Return the last iterator of a dataset that was made at a place, if it gave one batch.
+
+        Where the script makes the end of its pipeline anew, as by `take(1)`, that of the last one is freed.
+        """
+        for depth, one in enumerate(chain_of(dataset)):
+            if (source := self._made.get(one, {}).get((place, depth))) is not None:
+                alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
+                return source if alike else None
+        return None
+
+    def made(self, iterator: object, dataset: Any, place: Hashable, began_ns: int) -> None:  # noqa: ANN401
+        """Record that an iterator was made at a place since `began_ns`, perhaps as in the step before."""
+        earlier, source = self.earlier(dataset, place), self.of(iterator)
+        source.dataset = weakref.ref(dataset)
+        if earlier is not None:
+            source.trained, source.last_step = earlier.trained, earlier.last_step
+            source.making_ns = lane_clock.now_ns() - began_ns
+            source.anew = earlier.anew or line_of(users_frame())
+        for depth, one in enumerate(chain_of(dataset)):
+            self._made.setdefault(one, {})[place, depth] = source
+
     def received(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
         if all(one is not source for one, _ in self.pulled):
-            source.first_ns, source.wait_ns = source.began_ns, 0
+            source.first_ns, source.wait_ns = source.began_ns - source.making_ns, source.making_ns
+            source.making_ns = 0
         self.pulled[source, rows] += 1
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
         """Return those that the first update of a step is fed by; forget what was read for a look before it.
 
-        Where one of them is known to be trained from, others are once they are read for two steps in a row.
+        Where one of them is known to be trained from, others are once they are read for two steps in a row; as are
+        those that each step makes anew and frees.
         """
-        for pull in [pull for pull in self.pulled if not (pull[0].open or pull[0].trained)]:
-            del self.pulled[pull]
+        for source, rows in list(self.pulled):
+            if not (source.open or source.trained or source.last_step == step - 1):
+                source.last_step = step
+                del self.pulled[source, rows]
         sources = list(dict.fromkeys(source for source, _ in self.pulled))
         known = any(source.trained for source in sources) or (step > 0 and self.main is None)
         fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]

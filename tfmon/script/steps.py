@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from tfmon.model.lane_clock import lane_clock
@@ -162,6 +162,18 @@ class StepWatcher:
         """Watch no more; until Keras has trained if the script has `reported` a step itself."""
         self.off, self._reported = True, reported
         self.forget()
+
+    def making(self, dataset: object, place: Hashable) -> int:
+        """End the step if each one begins with an iterator made here; return the time, 0 if it is not watched."""
+        if self._pulling or self.bundle.busy or not self.here:
+            return 0
+        earlier = self.sources.earlier(dataset, place)
+        if earlier is not None and earlier.trained:
+            self.catch_up()
+            if self.step.due:
+                self._end(None)
+                self._begin()
+        return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
         """Record that a batch is pulled, and end the step before it; return None if it is not watched."""
