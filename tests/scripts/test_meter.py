@@ -11,7 +11,7 @@ from tfmon.model import lane_clock
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import Measurements
-from tfmon.script.meter import BETWEEN, END, VALIDATION, Meter
+from tfmon.script.meter import BETWEEN, END, OUTSIDE, VALIDATION, Meter
 from tfmon.trainer.control import SAMPLED, LaneControl
 from tfmon.trainer.step_clock import Sampler
 
@@ -223,3 +223,19 @@ def test_a_step_that_is_known_late_begins_with_its_first_batch(clock):
     clock.meter.start_step(began_ns)
     clock.meter.end_step(examples=1)
     assert discarded_s(clock) == pytest.approx({BETWEEN: 1.0})
+
+
+def test_an_iterator_that_is_freed_after_the_end_of_a_step_is_no_wait_of_it(clock):
+    meter = clock.meter
+    meter.samples_steps = False
+    clock.step()
+    for after_it in (True, False):
+        meter.start_step()
+        clock.passes(0.1)
+        ended_ns = clock.now_ns
+        clock.passes(0.3)
+        meter.waited(300_000_000)
+        meter.end_step(examples=1, ended_ns=ended_ns if after_it else None)
+    assert discarded_s(clock) == pytest.approx({OUTSIDE: 0.3})
+    steady = clock.measured.steady
+    assert (steady.input_ns / 1e9, steady.call_ns / 1e9) == pytest.approx((0.3, 0.2 + 0.01))

@@ -126,7 +126,8 @@ class Meter:
             self.cancel_step()
         clock, control = self.clock, self.control
         if call_ns is None:
-            call_ns = now_ns - self._began_ns - input_ns
+            others_ns = sum(wait_ns for ended_ns, wait_ns in self._waits if self._began_ns < ended_ns <= now_ns)
+            call_ns = now_ns - self._began_ns - input_ns - others_ns
         self._call_ns = call_ns
         took_ns = now_ns - clock.last_end_ns
         if control.traces is not None:

@@ -34,15 +34,15 @@ def nothing(*_: object) -> None:
 class BatchSource:
     """An iterator that the script pulls batches from."""
 
-    __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "making_ns", "over", "pulls",
-                 "ref", "steps", "strange", "trained", "wait_ns")  # fmt: skip
+    __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "over", "pulls", "ref",
+                 "steps", "strange", "trained", "wait_ns")  # fmt: skip
 
     def __init__(self, iterator: object) -> None:
         self.ref = weakref.ref(iterator)
         self.dataset: Callable[[], Any] = nothing
         self.batched = is_batched(getattr(iterator, "_dataset", None))
         self.over = self.trained = False
-        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = self.making_ns = 0
+        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
         self.anew = ""
         """The line that makes it, and one more for each step; else empty."""
         self.last_step = -2
@@ -120,6 +120,8 @@ class Sources:
         """Know none yet."""
         self.pulled: Counter[Pull] = Counter()
         """The batches read since the last step."""
+        self.making: dict[BatchSource, int] = {}
+        """How long it took since then to make iterators of which each step makes one."""
         self.main: BatchSource | None = None
         """The one whose end is that of an epoch; None while that is not known."""
         self._known: dict[int, BatchSource] = {}
@@ -164,7 +166,7 @@ class Sources:
         source.dataset = weakref.ref(dataset)
         if earlier is not None:
             source.trained, source.last_step = earlier.trained, earlier.last_step
-            source.making_ns = lane_clock.now_ns() - began_ns
+            self.making[source] = lane_clock.now_ns() - began_ns
             source.anew = earlier.anew or line_of(users_frame())
         for depth, one in enumerate(chain_of(dataset)):
             self._made.setdefault(one, {})[place, depth] = source
@@ -172,8 +174,8 @@ class Sources:
     def received(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
         if all(one is not source for one, _ in self.pulled):
-            source.first_ns, source.wait_ns = source.began_ns - source.making_ns, source.making_ns
-            source.making_ns = 0
+            source.wait_ns = self.making.pop(source, 0)
+            source.first_ns = source.began_ns - source.wait_ns
         self.pulled[source, rows] += 1
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 

@@ -72,7 +72,7 @@ class StepWatcher:
     def forget(self) -> None:
         """Begin a step without anything in it."""
         self.bundle, self.step = Bundle(), SeenStep()
-        self.sources.pulled = Counter()
+        self.sources.pulled, self.sources.making = Counter(), {}
         self._pulling = self._updating = False
 
     def finish(self) -> None:
