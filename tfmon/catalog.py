@@ -1,8 +1,4 @@
-"""Finds scenarios and reads their info, without running them.
-
-A scenario file is parsed, not imported: listing is quick, needs no TensorFlow and runs no code. The literals in
-the class body and the docstrings are read.
-"""
+"""Finds scenarios and reads their info. Files are parsed, not imported, so that no code runs."""
 
 from __future__ import annotations
 
@@ -41,14 +37,13 @@ class ScenarioInfo:
     """First line of the file's docstring."""
     doc: str = ""
     knobs: tuple[Knob, ...] = ()
-    """All knobs, with this scenario's defaults."""
     contrast: tuple[str, ...] = ()
-    """Settings of the lanes that are raced where there is no GPU."""
+    """Settings of the lanes that are raced if there is no GPU."""
     examples: int | None = None
-    """Number of examples; None if the file does not say it."""
+    """Number of examples. `None` if the file does not state it."""
     claims: tuple[Claim, ...] = ()
     command: tuple[str, ...] = ()
-    """The user's own command, raced instead of a scenario; empty for a scenario."""
+    """The user's own command, raced instead of a scenario."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -107,7 +102,7 @@ def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield every file that may be a scenario, with its origin; entry points are located, not imported."""
+    """Yield every possible scenario file with its origin. Entry points are located, not imported."""
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
         for path in sorted(folder.glob("[!_]*.py")):
             yield origin, path
@@ -212,7 +207,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or (type(value) is int and value > 0),
     ),
 }
-"""What an attribute must be, in words and as a check. The defaults of knobs are checked by the knobs."""
+"""Required kind of each attribute, in words and as a check. `Knob` checks its defaults itself."""
 
 
 def _is_tuple_of(value: object, kind: type) -> bool:

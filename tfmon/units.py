@@ -1,7 +1,4 @@
-"""How figures are written: the only place that chooses units, decimals and the set of characters.
-
-Memory is in binary multiples (1 MiB = 1,048,576 bytes), as drivers count it.
-"""
+"""Formats numbers. The only module that chooses units, decimals and characters. 1 MiB = 1,048,576 bytes."""
 
 from __future__ import annotations
 
@@ -98,7 +95,6 @@ def signed_clock(seconds: float) -> str:
 
 
 def _whole(unit: str) -> Callable[[float], str]:
-    """Return a function that writes a figure without decimals: 212 %, 1410 MHz."""
     return lambda value: f"{value:.0f} {unit}"
 
 
@@ -161,12 +157,7 @@ Charset: TypeAlias = Literal["braille", "block", "ascii"]
 
 
 def charset(encoding: str, environ: Mapping[str, str]) -> Charset:
-    """Return the richest set of characters that is safe: braille, block elements, or ASCII.
-
-    Python writes UTF-8 also in the locale C, which has ASCII only.
-
-    A text console of the kernel has block elements in its font but no braille.
-    """
+    """Return the richest safe set of characters. A Linux text console has block elements but no braille."""
     locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
     if locale in ("C", "POSIX") or encoding.lower().replace("-", "").replace("_", "") not in (
         "utf8",

@@ -30,19 +30,18 @@ from tfmon.ui.textual_compat import TerminalApp
 from tfmon.units import Charset, charset
 
 PULL_S, CALM_S = 0.5, 2.0
-"""How often what moves is drawn: after a key, and while all is calm."""
+"""Seconds between two drawings: after a key, and while nothing moves."""
 STILL_TICKS = 10
 """Ticks between two drawings of a page that does not move."""
 MOST_ERRORS, REPEATED_S = 3, 30.0
-"""The screen is left after so many errors within this time, with no key between them."""
+"""The screen closes after this many errors within this time without a key press."""
 
 
 class MonitorApp(TerminalApp[Ending]):
-    """A source on the screen. `run()` returns how it ended, and None if the screen failed; see `broken`.
+    """A source on the screen. `run()` returns how it ended, `None` if the screen failed (see `broken`).
 
-    `source.stop` has been called when it ends with "quit" or "signal", but for a recording; after "forced" the
-    caller must make sure that no lane is left. After None the lanes still train.
-    Thread: the app's only, except for `request_quit`.
+    After "quit" or "signal", `source.stop` was called, except for a recording. After "forced" the caller must end
+    the lanes. After `None` the lanes still train. Thread: the app's only, except for `request_quit`.
     """
 
     CSS = """
@@ -85,7 +84,7 @@ class MonitorApp(TerminalApp[Ending]):
         readonly: bool = False,
         characters: Charset | None = None,
     ) -> None:
-        """Prepare the screen; `suspend` suspends the process until `fg`, None where no shell could continue it."""
+        """Prepare the screen. `suspend` stops the process until `fg`, `None` if no shell can continue it."""
         if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
             del os.environ["NO_COLOR"]
         colourless = "NO_COLOR" in os.environ
@@ -106,11 +105,10 @@ class MonitorApp(TerminalApp[Ending]):
         self._quit_was_requested = False
         self._ticks = 0
         self._quick: Timer | None = None
-        """Paused while all is calm: each wake-up costs CPU time."""
+        """Paused while nothing moves, because each wake-up costs CPU time."""
         self.broken: Exception | None = None
-        """The error that ended the app; None if there was none."""
+        """The error that ended the app."""
         self._errors_s: list[float] = []
-        """When the screen below all pages failed since the last key."""
         self.theme = "ansi-dark" if colourless else theme
 
     def get_default_screen(self) -> Screen[Any]:
@@ -175,7 +173,7 @@ class MonitorApp(TerminalApp[Ending]):
             monitor = monitor.below
 
     def _tick(self, ticks: int = 1) -> None:
-        """Have drawn what moves; what does not is left alone, but for a failure of a lane every 5 s."""
+        """Draw if something moves. On a still page, check only every 5 s, for failures of lanes."""
         before, self._ticks = self._ticks, self._ticks + ticks
         if not self.screen_stack:
             return  # the app is closing
@@ -224,10 +222,7 @@ class MonitorApp(TerminalApp[Ending]):
         return handled
 
     def take_error(self, error: Exception, failed: Screen[Any] | None) -> None:
-        """Close the page that failed, and show a line; leave the screen if that below all pages fails repeatedly.
-
-        The race continues in either case.
-        """
+        """Close the failed page and show a line. The race continues. Repeated errors close the screen."""
         stack, what = self.screen_stack, "the page failed"
         if failed in stack[1:]:
             for page in reversed(stack[stack.index(failed) :]):
@@ -279,7 +274,7 @@ _SCREENS = {
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
-"""Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
+"""Module of `tfmon.ui.screens` and the callable in it that makes the screen of a monitor."""
 
 
 def make_screen(name: str, monitor: Monitor) -> Screen[Any]:

@@ -18,17 +18,15 @@ from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells, cut
 from tfmon.ui.textual_compat import Surviving, TerminalApp, is_on_top
 
 MERGE_CELLS = 10
-"""Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
+"""Runs closer than this are merged: moving the cursor costs more bytes than the cells between."""
 SHIFT_CELLS = 12
-"""Moving cells costs as many bytes as repainting about this many."""
+"""Moving cells costs as many bytes as repainting about this many cells."""
 
 
 class Canvas(Surviving, ScrollView, can_focus=False):
-    """Shows rows. Thread: the app's only.
+    """Shows rows. Writes changes directly to the terminal: Textual would re-render the whole widget.
 
-    Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then
-    on is written to the terminal directly: to update a region, Textual renders the whole widget and the screen
-    behind it, and waits for its next frame.
+    Thread: the app's only.
     """
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; overflow: hidden; }"
@@ -67,7 +65,7 @@ class Canvas(Surviving, ScrollView, can_focus=False):
         self.refresh()
 
     def _styles(self) -> dict[str, Style]:
-        """Return the styles as the terminal is to show them: without colour, say, if the user wants none."""
+        """Return the styles, without colour if the user disabled it."""
         if not self._seen:
             ground = self.background_colors[1]
             for name, style in self._palette.items():
@@ -89,11 +87,7 @@ class Canvas(Surviving, ScrollView, can_focus=False):
 
 
 def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the runs whose cells are moved one to the left, and the runs that differ after that.
-
-    A chart that moves by a cell is rewritten at its right end only. Characters that are not one cell wide
-    make one run of all that lies between the spans that both rows begin and end with.
-    """
+    """Return the runs of cells that move one to the left, and the runs that differ after that move."""
     shifts: list[tuple[int, int]] = []
     runs: list[tuple[int, int]] = []
     start, before, after = _unlike(before, after)
@@ -114,7 +108,6 @@ def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[
 
 
 def _runs(old: _Cells, new: _Cells, start: int) -> list[tuple[int, int]]:
-    """Return the runs of cells that differ, where the first cell is `start`."""
     (texts, styles), (new_texts, new_styles) = old, new
     shared, longest = sorted((len(texts), len(new_texts)))
     cells = zip(texts, new_texts, styles, new_styles, strict=False)
@@ -129,7 +122,7 @@ def _runs(old: _Cells, new: _Cells, start: int) -> list[tuple[int, int]]:
 
 
 def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
-    """Return the spans between those that both rows begin and end with, and the first cell of the former."""
+    """Return the spans between the common start and end of both rows, and the first differing cell."""
     x = start = 0
     for left, right in zip(before, after, strict=False):
         if left != right:
@@ -152,7 +145,6 @@ _Cells: TypeAlias = tuple[str, Sequence[str]]
 
 
 def _cells(row: Row) -> _Cells | None:
-    """Return a row as cells; None if some character is not one cell wide."""
     text = "".join([text for text, _ in row])
     if not text.isascii() and any(cell_len(part) != len(part) for part, _ in row):
         return None
@@ -215,7 +207,7 @@ def change(before: Style | None, after: Style, colours: ColorSystem | None) -> s
 
 @functools.lru_cache(maxsize=256)
 def _codes(style: Style, colours: ColorSystem) -> tuple[str, str, str]:
-    """Return the codes of a style's attributes, of its colour and of its ground; empty for the terminal's own."""
+    """Return the codes of a style's attributes, colour and background. Empty for the terminal's defaults."""
     attributes, _, rest = style.without_color.render("x", color_system=colours).partition("mx")
     fore, ground = style.color, style.bgcolor
     return (

@@ -14,7 +14,7 @@ class Key:
 
     id: str
     keys: str
-    """As Textual names them, with commas between."""
+    """Textual's key names, separated by commas."""
     action: str
     help: str
     group: str
@@ -88,7 +88,7 @@ PAGE_KEYS = (
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
     Key("run.delete", "D", "delete", "runs: delete the run, after a question", "On a page"),
 )
-"""Keys of the pages over the race. A page on which one types may bind an id to other keys."""
+"""Keys of the pages over the race. A page with a text input may bind an id to other keys."""
 
 REPLAY_KEYS = (
     Key("replay.pause", "space", "playback('toggle')", "pause or play; at the end, from the start", "Replay"),
@@ -129,7 +129,7 @@ TABS = {
     "race": "close", "lane": "lane.detail", "log": "lane.log", "knobs": "knobs", "profile": "lane.profile",
     "gpus": "gpus", "doctor": "doctor", "runs": "runs",
 }  # fmt: skip
-"""The pages that stand beside the race, each with the id of the key that shows it from anywhere."""
+"""Pages beside the race, each with the id of the key that opens it."""
 
 
 def tab_action(name: str) -> str:

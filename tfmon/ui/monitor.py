@@ -27,22 +27,22 @@ from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
 CALM_NS = 10 * SECOND_NS
-"""So long after the start, or after a key, the screen is drawn less often."""
+"""From this long after the start or a key press, the screen is drawn less often."""
 MESSAGE_S = 5.0
 NOTICE_S = 3.0
-"""Keys that are pressed sooner than this after a notice do not remove it."""
+"""A key press sooner than this after a notice does not remove the notice."""
 FOREVER_NS = 2**63
 LEAVE = "doctor"
-"""While the screen asks whether to end a run that could go on, the key of this id leaves it."""
+"""While the screen asks whether to end a detachable run, the key with this id leaves the run."""
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
 
 Value = TypeVar("Value")
 Ending: TypeAlias = Literal["quit", "forced", "signal", "left"]
-"""How the app ended: the lanes are gone; the user did not wait for that; a signal came; or they train on."""
+"""How the app ended: lanes ended, user did not wait for that, signal received, or run left training."""
 
 
 class Monitor:
-    """What is shown of a source, its pages, and the requests of its keys. Thread: the app's only."""
+    """What is displayed of a source, its pages, and the requests of its keys. Thread: the app's only."""
 
     def __init__(
         self,
@@ -59,10 +59,8 @@ class Monitor:
         self.app, self.source, self.below, self.palette = app, source, below, palette
         self._make = make
         self.analysis = analyse(source.snapshot())
-        """What is known, and what follows from it; computed once for each snapshot."""
         self.sweep = self._ranked()
         self.lane = 0
-        """Place of the lane that the pages show."""
         self.said = 0
         self.view = Display(
             charset=charset,
@@ -77,14 +75,11 @@ class Monitor:
             ),
         )
         self._kept: dict[str, Screen[Any]] = {}
-        """The pages that were shown; each is mounted from then on."""
         self._question = ("", "")
-        """The key whose question was shown last, and the question."""
         self._played_s: float | None = None
         self._touched_ns = 0
         self._noticed_s = 0.0
         self._told: tuple[str, ...] = ()
-        """Lanes of the race below whose failure was told here."""
 
     @functools.cached_property
     def screen(self) -> Screen[Any]:
@@ -104,7 +99,7 @@ class Monitor:
         return self.analysis.snapshot
 
     def touched(self) -> None:
-        """Have drawn each change at once for a while: somebody looks for what a key has done."""
+        """Draw every change at once for a while, because the user expects the effect of a key."""
         self._touched_ns = self.snapshot.at_ns
 
     def moves(self) -> bool:
@@ -174,7 +169,7 @@ class Monitor:
         self.view = replace(self.view, message="", message_until_ns=0, notice=kept)
 
     def notify(self, line: str) -> None:
-        """Show a line until a key is pressed. Nothing is read or drawn here: that may be what has failed."""
+        """Show a line until a key is pressed. Does not read or draw, because that may be the failing part."""
         self._noticed_s = time.monotonic()
         self.view = replace(self.view, message="", message_until_ns=0, notice=line)
 
@@ -212,7 +207,7 @@ class Monitor:
             self.app.uninstall_screen(self._kept.pop(name))
 
     def close(self) -> None:
-        """Remove every page and close the source; call it when none of them is shown any more."""
+        """Remove every page and close the source. Call it only when no page is displayed."""
         for page in [*self._kept.values()]:
             self.forget(page)
             page.remove()

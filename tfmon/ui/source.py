@@ -19,7 +19,7 @@ from tfmon.ui.keys import TABS, key_of
 from tfmon.units import Charset
 
 SHARED, OWN = "shared", "own"
-"""Which scale the charts have: one for all lanes, or one for each."""
+"""Whether all lanes share one scale of the charts or each lane has its own."""
 SPANS_S = (60, 300, 1_800)
 
 
@@ -29,7 +29,7 @@ class Scale:
 
     low: float = 0.0
     high: float = 0.0
-    """As `low` before there is anything to draw."""
+    """Equal to `low` before there is anything to draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,11 @@ class Display:
 
     focused: str | None = None
     message: str = ""
-    """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
-    """Whether what the message announces has happened; None where it announces nothing."""
+    """Whether the announced event has happened. `None` if the message announces no event."""
     notice: str = ""
-    """A line that stays until a key is pressed."""
     busy: str = ""
-    """What is being done, until it is done."""
     race: int = 0
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
@@ -53,11 +50,11 @@ class Display:
     no_race: str = ""
     stopping: bool = False
     metric: str = "throughput"
-    """What the charts show: an id of `tfmon.ui.render.series`."""
+    """Id of a metric in `tfmon.ui.render.series`."""
     scale: str = SHARED
     span_s: int = SPANS_S[0]
     scales: Mapping[str, Scale] = field(default_factory=dict)
-    """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
+    """Scales as last drawn, by lane name or `SHARED`. The next scale stays close to them."""
     zoomed: bool = False
     zoomed_from: str | None = None
     readonly: bool = False
@@ -65,7 +62,6 @@ class Display:
     tabs: tuple[str, ...] = ()
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys that differ from the built-in ones, by the binding's id."""
 
     @property
     def fixed(self) -> bool:
@@ -113,42 +109,42 @@ def _do_nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Gives snapshots, and takes what keys request. What a kind of source does not have stays as it is here.
+    """Provides snapshots and receives requests. The screen shows the text of a raised TfmonError.
 
-    Thread: the screen's, but for what may block. What raises TfmonError has its text shown.
+    Thread: the screen's, except for calls that may block.
     """
 
     snapshot: Callable[[], Snapshot]
     controls: Controls | None = None
     experiments: Experiments | None = None
     refusal: str = ""
-    """Why no key can change anything; empty where keys can."""
+    """Reason why no key can change anything. Empty if keys can."""
     playback: ReplayControls | None = None
-    """Moves through a recording; None where nothing is played."""
+    """`None` if this is not a recording."""
     tabs: tuple[str, ...] = tuple(TABS)
     runs: Runs | None = None
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
     table: Callable[[], str] = str
-    """Returns all of it as text; empty for what the screen shows."""
+    """Returns all results as text."""
     repeat: Callable[[], str] = str
-    """Returns the command that repeats the race with the settings in effect, or ""; raises TfmonError."""
+    """Returns the command that repeats the race with the settings in effect, or "". Raises TfmonError."""
     examine: Callable[[], str] = str
     """Returns the doctor's report. May block."""
     profile: Callable[[str], str] = str
-    """Profiles the lane of that name and returns the report; raises TfmonError. May block."""
+    """Profiles the named lane and returns the report. Raises TfmonError. May block."""
     profile_pair: Callable[[str, str], str] = lambda _first, _second: ""
-    """Profiles two lanes in turns, so that the snapshot has their profiles; raises TfmonError. May block."""
+    """Profiles two lanes alternately and adds both profiles to the snapshot. Raises TfmonError. May block."""
     watch_gpus: Callable[[], str] = str
-    """Has all GPUs read from now on, and returns why there are none, or "". May block."""
+    """Starts reading all GPUs. Returns the reason if there are none, or "". May block."""
     start: Callable[[Say], object] = _do_nothing
-    """Starts the lanes, once there was a first paint; raises TfmonError. May block."""
+    """Starts the lanes. Called after the first paint. Raises TfmonError. May block."""
     stop: Callable[[], object] = _do_nothing
-    """Ends every lane and waits until all are gone, or closes what is played. May block."""
+    """Ends every lane and waits for it, or closes the recording. May block."""
     end_now: Callable[[], object] = _do_nothing
     leave: Callable[[], object] | None = None
-    """Leaves a run that goes on without the screen; None where it ends with that."""
+    """Leaves a run that continues without the screen. `None` if the run ends with the screen."""
     lost: Callable[[], str] = str
-    """Returns the line about a process that ran it and is gone without a word; empty if it is not."""
+    """Returns a line about a runner process that disappeared. Empty if it is alive."""
 
 
 class Runs(Protocol):
@@ -192,7 +188,6 @@ def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple
 
 
 def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobValue | None]:
-    """Return the value that is requested or in effect, and the one after it; None where there is none."""
     requested = lane.changes.requested.get(knob.name)
     value = in_effect(lane, knob) if requested is None else requested.value
     moved = knob.next(value, direction, high=lane.process.data_examples if knob.name == "batch_size" else None)

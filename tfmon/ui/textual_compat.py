@@ -1,8 +1,4 @@
-"""All that tfmon uses of Textual's private side, and the terminal's output, which needs it.
-
-No other module touches a name of Textual that begins with an underscore. `tests/ui/test_textual_compat.py` lists
-all that are used, and says which of them a new version of Textual lacks.
-"""
+"""Contains every use of Textual's private names. `tests/ui/test_textual_compat.py` checks them all."""
 
 from __future__ import annotations
 
@@ -30,21 +26,18 @@ from tfmon.errors import TfmonError
 from tfmon.model.threads import start_thread
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronised output: the terminal shows what is between them at once."""
+"""Synchronised output: the terminal displays everything between them at once."""
 Result = TypeVar("Result")
 Value = TypeVar("Value")
 
 
 class TerminalOutput:
-    """The terminal's end of Textual's driver, in place of its file.
+    """Replaces the file of Textual's driver. A frame is only drawn after the terminal has taken the last one.
 
-    A frame is only drawn when the terminal has taken the one before: over a slow link the next frame shows the
-    newest figures, and no backlog grows that a key would have to wait behind.
-    Thread: `write` and `flush` are the writing thread's, which may block in them; the rest is the app's.
+    Thread: `write` and `flush` belong to the writing thread and may block. The rest is the app's.
     """
 
     def __init__(self, file: IO[str], on_free: Callable[[], None]) -> None:
-        """Write to `file`; `on_free` is called in the writing thread when a refused frame may be drawn."""
         self._file = file
         self._on_free = on_free
         self._lock = threading.Lock()
@@ -104,7 +97,6 @@ class TerminalApp(Surviving, App[Result]):
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)
         self.output: TerminalOutput | None = None
-        """None where there is no terminal, as in a test."""
         self._frame_skipped = False
 
     def pull(self) -> None:
@@ -174,12 +166,12 @@ class TerminalApp(Surviving, App[Result]):
         return cast(type[Driver], make)
 
     def _draw_again(self) -> None:
-        """Draw what was delayed. Thread: the one that writes."""
+        """Draw the delayed frame. Thread: the writing thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
             self.call_later(self.pull)
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Paint what Textual wants painted, unless the terminal has not taken the frame before."""
+        """Paint what Textual requests, unless the terminal has not taken the previous frame."""
         if self.may_paint():
             super()._display(screen, renderable)
         else:
@@ -203,10 +195,9 @@ class TerminalApp(Surviving, App[Result]):
 
 
 class PatientSelector(selectors.SelectSelector):
-    """Waits longer while nothing is typed: Textual looks ten times a second.
+    """Polls less often while nothing is typed. After a key it polls fast: the key may begin a longer sequence.
 
-    After a key it looks as often as Textual wants, for a key may be the beginning of a longer one.
-    Thread: that which reads keys. Leaving waits for it, `IDLE_S` at most.
+    Thread: the key-reading thread. Closing waits for it, at most `IDLE_S`.
     """
 
     _quiet = 0

@@ -47,7 +47,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
 
 
 def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
-    """Put the parts up to an importance side by side; 0 is the most important."""
+    """Join the parts up to an importance. 0 is the most important."""
     spans: list[Span] = []
     for importance, part in parts:
         if importance >= least or not part[0][0]:
@@ -59,7 +59,6 @@ def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
 
 
 def _settings(snapshot: Snapshot, *, common: bool) -> str:
-    """Name the settings that all lanes share; those that differ are in the panes."""
     shared = []
     for knob in snapshot.race.knobs:
         if (knob.name in _COMMON) is not common:
@@ -146,7 +145,7 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
 
 
 _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
-"""Knobs that the status line tells of, and the key that steps them up."""
+"""Knobs in the status line, and the key that increases each."""
 
 
 def effects(snapshot: Snapshot, view: Display) -> list[Row]:
@@ -162,7 +161,6 @@ def effects(snapshot: Snapshot, view: Display) -> list[Row]:
 
 
 def _fitting(row: Row, width: int) -> Row:
-    """Return the focus, shortened to fit: without the effects of keys, then without the key that changes it."""
     if cells(row) > width and len(row) > 4:
         row = (*row[:1], *row[-3:])
     return row[:1] if cells(row) > width else row

@@ -1,9 +1,4 @@
-"""The chart of a lane: the area under its values, its scale and the time axis, in characters. Pure.
-
-Time is cut into cells of fixed length that begin at multiples of it, so a finished cell never changes: from one
-second to the next only the newest cell grows, and the whole chart moves once a cell. A cell in which nothing was
-measured is a gap.
-"""
+"""Draws the chart of a lane. Cells start at multiples of their length, so a finished cell never changes."""
 
 from __future__ import annotations
 
@@ -29,9 +24,8 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _LEFT_DOTS = (0x40, 0x44, 0x46, 0x47)
 _RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
 FLAT = 0.12
-"""A chart that stays below this share of a shared scale offers a scale of its own."""
+"""A chart that stays below this share of a shared scale suggests a separate scale."""
 _MIDDLE_HEIGHT = 9
-"""Height in rows from which the scale also shows the value half way up."""
 
 
 def chart_rows(
@@ -66,7 +60,6 @@ def chart_rows(
 
 @functools.lru_cache(maxsize=64)
 def _flat(shares: tuple[float | None, ...]) -> bool:
-    """Return whether all columns are so low that their changes cannot be seen."""
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < FLAT
 
@@ -85,7 +78,6 @@ def _area(
     colours: tuple[str, str],
     about: str,
 ) -> tuple[Row, ...]:
-    """Return the area under the values with its scale, and `about` over its top; cached until a value changes."""
     edge, inside = colours
     lines = clipped(plot(shares, 1.0, height, charset), shares)
     blank_label = " " * (LABEL_CELLS - 1) + "│"
@@ -217,7 +209,6 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
 
 
 def _write(line: list[str], taken: list[bool], at: int, text: str) -> bool:
-    """Write words into a free stretch of the line; False if it is not free."""
     if at < 0 or at + len(text) > len(line) or any(taken[at : at + len(text)]):
         return False
     line[at : at + len(text)] = text

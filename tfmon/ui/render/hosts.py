@@ -261,7 +261,7 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
 
 
 def _each(lane: LaneState, shown: Sequence[Reading]) -> list[float | None]:
-    """Return a value for each GPU of the lane; None for one that is not read, also where it was never sampled."""
+    """Return a value for each GPU of the lane, `None` for a GPU without a reading."""
     values = [known(one) for one in shown]
     return values + [None] * (lane.spec.devices - len(values))
 

@@ -20,9 +20,9 @@ from tfmon.ui.source import Display, shared_value, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30
-"""Lower terminals need the line of tabs for the panes; the keys are the same without it."""
+"""Minimum height for the line of tabs. The keys are the same without it."""
 LEAST_HEIGHT_WITH_LEAD = 22
-"""Lower terminals need the line that says what is compared for the panes."""
+"""Minimum height for the line that states what is compared."""
 MIN_LINE_WIDTH = 24
 
 
@@ -62,7 +62,7 @@ class Layout:
     """The parts of the screen; a part without room has height 0."""
 
     kind: Literal["panes", "lines", "tiny"]
-    """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
+    """`lines` is at most one line a lane. `tiny` reports that the terminal is too small."""
     tabs: Rect
     header: Rect
     lead: Rect
@@ -79,10 +79,9 @@ class Layout:
 
 
 def arrange(width: int, height: int, lanes: int, focused: int | None = None, result: int = 0) -> Layout:
-    """Lay out a screen for a number of lanes; if not all fit, the page with the focused lane is shown.
+    """Lay out a screen. If not all lanes fit, show the page with the focused lane.
 
-    Where not even that page could be announced, all lanes are shown in a line each unless one is focused.
-    With `result` rows the race is over: they stand above the panes, instead of the verdict below.
+    Without focus and without a status row, show a line for each lane instead. `result` rows stand above the panes.
     """
     if width < MIN_LINE_WIDTH or height < 1:
         return _without_panes("tiny", width, height, 0)
@@ -171,7 +170,7 @@ def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: 
 
 
 def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
-    """Return a tab with its key, in brackets if it is the current one, with its word or without."""
+    """Return a tab with its key, in brackets if it is the current tab."""
     here = tab == current
     label = f" {tab}" if named or here else ""
     key, style = key_of(TABS[tab], keys), STRONG if here else DIM
@@ -183,7 +182,7 @@ class KeyItem:
     """A part of the line of keys."""
 
     importance: int
-    """0 always stays; the highest goes first when the line is too long."""
+    """0 always stays. Higher numbers are dropped first."""
     spans: tuple[Span, ...]
     action: str = ""
     knob: str = ""

@@ -49,7 +49,6 @@ def progress_rows(
 
 
 def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
-    """Return that a script runs and has not trained yet; after a while, what to do about it."""
     reason = lane.script.not_measured.get("steps", "")
     late = for_ns > NO_STEPS_NS or bool(reason)
     text = "no steps seen" if late else "the script runs, no step seen yet…"

@@ -37,10 +37,10 @@ FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all panes of a width have in common, so that lines have the same place in every pane."""
+    """Sizes that all panes of a width share, so that each line has the same place in every pane."""
 
     figure_cells: int
-    """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
+    """Width of the widest large throughput, so that all lanes draw it at one size."""
     bottleneck_rows: int
     knob_rows: int
 
@@ -54,7 +54,6 @@ class Pane:
     view: Display
     accent: str
     lead: str
-    """Such as "3.2× ahead" for the lane that is; empty for the others."""
     analysis: LaneAnalysis
     common: Common
 
@@ -195,7 +194,7 @@ def _state(pane: Pane, width: int) -> str:
 
 
 def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
-    """Return the rows between throughput and chart, and how high the chart is with its axis; 0 for none."""
+    """Return the rows between throughput and chart, and the height of the chart with its axis."""
     makers = _makers(pane, width)
     rows: list[Row] = []
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
@@ -211,7 +210,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
 
 
 def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
-    """Return the lines that a pane shows, how high its chart is, and how many rows bottleneck and knobs have."""
+    """Return the displayed lines, the height of the chart, and the rows of bottleneck and knobs."""
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
     several = any(lane.spec.kind == "gpu" and lane.spec.devices > 1 for lane in pane.snapshot.lanes)
     shown, chart_height = _plan(height - figure_height(height), any_gpu, several=several)
@@ -241,15 +240,15 @@ _PRIORITY = (
     "step", "cpu", "gpu", "bottleneck", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note",
 )  # fmt: skip
 _OF_SEVERAL = {"memory": "gpu memory", "gpu memory": "memory"}
-"""With a lane on several GPUs, the memory of each is told rather than that of the process."""
+"""A lane on several GPUs shows the memory of each GPU instead of the process's memory."""
 _LEAST_CHART = 3
 _COMFORTABLE_CHART = 6
-"""Rows of a chart above which it gives some to the text of the bottleneck."""
+"""Above this height in rows, the chart gives rows to the text of the bottleneck."""
 _MOST_BOTTLENECK, _MOST_KNOBS = 3, 4
 
 
 def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
-    """Choose the lines that fit, and how high the chart becomes with its axis; 0 for none."""
+    """Choose the lines that fit, and the height of the chart with its axis (0 if it does not fit)."""
     shown: set[str] = set()
     left, chart_height = height, 0
     for name in (_OF_SEVERAL.get(one, one) if several else one for one in _PRIORITY):
@@ -291,7 +290,7 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
 
 
 _FIGURE_CELLS = len(large("8 888")[0])
-"""Least width of the large figure, so that the words beside it keep their place."""
+"""Minimum width of the large figure, so that the words beside it keep their place."""
 
 
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:

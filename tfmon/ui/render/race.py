@@ -24,10 +24,9 @@ class RaceFrame:
     """What the screen shows, and what a click on it does."""
 
     rows: tuple[Row, ...]
-    """One for each line of the terminal, each exactly as wide."""
+    """One row for each line of the terminal, each of its full width."""
     zones: tuple[Zone, ...]
     scales: Mapping[str, Scale]
-    """Those of the charts, to be kept for the next page."""
 
 
 def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFrame:
@@ -117,7 +116,6 @@ def _no_lanes(view: Display, layout: Layout) -> list[Row]:
 
 
 def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
-    """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
     snapshot = analysis.snapshot
     width, room = layout.verdict.width, layout.verdict.height
     message = message_of(view, snapshot)

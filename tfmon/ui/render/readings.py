@@ -23,9 +23,9 @@ LABEL_CELLS = 8
 WIDE = 44
 """Width in cells from which the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
-"""Cells kept for these words, so that the bars of all the lines have one length."""
+"""Cells reserved for these words, so that the bars of all lanes have one length."""
 BEHIND_S = 1.0
-"""A calm screen of a run in another process learns once a second what happened, and so that a step has ended."""
+"""A calm screen of a run in another process learns of events, and of the end of a step, once a second."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
 REFUSED_NS = 20_000_000_000
@@ -207,11 +207,7 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
 
 
 def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
-    """Show every knob: the value in effect, and dim what is requested and not yet in effect.
-
-    Knobs in which the lanes differ come first, marked; only they take more than one row. Where not all fit, the
-    last of those without a request and without a difference are dropped first.
-    """
+    """Show every knob. Knobs in which lanes differ come first. Dim values are requested but not in effect."""
     left, style, rows = _knobs(lane), TEXT if lane.points else DIM, list[Row]()
     while not rows or (left and len(rows) < most):
         row, shown = _knobs_row(left, width, style, "" if rows else "knobs")
@@ -221,11 +217,10 @@ def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
 
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
-"""Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
 
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
-    """Return the knobs of a lane; behind its batch size stands whether that is of all its devices or of each."""
+    """Return the knobs of a lane. The batch size is marked as that of all devices or of each."""
     requested = {name: show(value) for name, value in lane.to_change.items()}
     scope = lane.in_effect.get(BATCH_SCOPE.name)
     brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
@@ -264,12 +259,7 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
-    """Return the problem of the lane, or a blank row.
-
-    Args:
-        silent_s: For how long its machine was silent.
-        keys: Whether keys act on the lane.
-    """
+    """Return the problem of the lane, or a blank row. `keys`: whether keys act on the lane."""
     stalled = lifecycle.NOTE if keys else "no message comes"
     lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (

@@ -51,7 +51,6 @@ def fit(row: Iterable[Span], width: int) -> Row:
 
 @functools.lru_cache(maxsize=2_048)
 def _fit(row: Row, width: int) -> Row:
-    """Do it once: from one refresh to the next most rows stay as they are."""
     out: list[Span] = []
     left = width
     for raw, style in row:
@@ -151,7 +150,7 @@ def plain(rows: Sequence[Row]) -> list[str]:
 
 
 _LEAST_NAME = 3
-"""Cells of the shortest part of a knob's name that is worth showing."""
+"""Cells of the shortest part of a knob's name that is worth displaying."""
 
 
 def fitting_name(names: Sequence[str], width: int) -> str:
@@ -181,7 +180,7 @@ def fitting_device(name: str, width: int) -> str:
 
 
 LARGE_ROWS = 3
-"""Rows of a large figure. It is drawn with half blocks: a dot is half a cell high, about square."""
+"""Rows of a large figure. A half block is about square."""
 _DOTS = {
     "0": "### #.# #.# #.# ###",
     "1": ".#. ##. .#. .#. ###",

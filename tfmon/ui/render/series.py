@@ -22,9 +22,9 @@ CHART_NS = 1_000_000_000
 SPIKE, SPIKES = 2.0, 0.05
 """Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
 LONGEST_REST_NS = 10_000_000_000
-"""A longer rest before a slice is drawn as a gap."""
+"""A longer pause before a slice is drawn as a gap."""
 LONGEST_WAIT_NS = 3_000_000_000
-"""A longer time without a sample is drawn as a gap; they come about once a second."""
+"""A longer time without a sample is drawn as a gap. Samples arrive about once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Metric:
     label: str
     of: Callable[[Stretch], float | None]
     sampled: bool = False
-    """True for what is sampled about once a second, and not reported with windows."""
+    """True for metrics that are sampled about once a second, not reported with windows."""
     full: float = 0.0
-    """Top of the scale that all lanes share, where that is always the same."""
+    """Top of the scale that all lanes share, if it is constant."""
     binary: bool = False
-    """True for bytes: their scale goes by powers of two."""
+    """True for bytes. Their scale uses powers of two."""
 
 
 THROUGHPUT = Metric("throughput", "examples/s", lambda one: one.examples_per_s)
@@ -90,7 +90,7 @@ class TimeAxis:
 
     width: int
     first: int
-    """Number of the leftmost cell, counted in cells since the clock's zero."""
+    """Number of the leftmost cell, counted from the clock's zero."""
     cell_ns: int
 
     def cell_of(self, at_ns: int) -> int:
@@ -110,7 +110,6 @@ def time_axis(now_ns: int, width: int, span_s: int = SPANS_S[0]) -> TimeAxis:
 
 
 Part: TypeAlias = tuple[float, float, float]
-"""A stretch of time, from when to when in ns, and a value in it."""
 
 
 def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
@@ -155,10 +154,7 @@ def values(
 
 
 class _Past:
-    """What is known of a lane up to some moment.
-
-    What came before a stretch never changes, so two pasts that end with the same ones are the same.
-    """
+    """Data of a lane up to a moment. Data before a stretch never changes, so equal ends mean equal pasts."""
 
     def __init__(
         self, points: Sequence[Point], fine: Sequence[Stretch], coarse: Sequence[Stretch], latest: Stretch | None
@@ -176,7 +172,6 @@ class _Past:
 
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
-    """Return the data of a chart: windows where cells are that fine, seconds, and five seconds."""
     history = lane.measurements.history
     windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
@@ -192,7 +187,6 @@ def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_ce
 def _between(
     items: tuple[Item, ...], since_ns: int, until_ns: int, end_of: Callable[[Item], int]
 ) -> tuple[Item, ...]:
-    """Return the items that ended in a time, and the last one before it."""
     first = max(0, bisect_right(items, since_ns, key=end_of) - 1)
     return items[first : bisect_right(items, until_ns, key=end_of)]
 
@@ -210,7 +204,6 @@ def _values(past: _Past, metric: str, axis: TimeAxis, per_cell: int) -> tuple[fl
 
 
 def _parts(past: _Past, metric: Metric, axis: TimeAxis, per_cell: int) -> Iterator[Part]:
-    """Yield the coarsest stretches that the cells allow, and finer or coarser ones where those are not there."""
     since_ns, until_ns = axis.start_ns, None
     fine = (*past.fine, past.latest) if past.latest is not None else past.fine
     if axis.cell_ns / per_cell >= COARSE_NS and past.coarse:
@@ -230,7 +223,7 @@ def _parts(past: _Past, metric: Metric, axis: TimeAxis, per_cell: int) -> Iterat
 def _of_stretches(
     stretches: Sequence[Stretch], metric: Metric, since_ns: int, until_ns: int | None = None
 ) -> Iterator[Part]:
-    """Yield the values of the stretches in a time; a slice's first reaches back over the rest before it."""
+    """Yield the values of the stretches in a time. A slice's first stretch includes the pause before it."""
     first = max(0, bisect_right(stretches, since_ns, key=_end) - 1)
     before_ns = 0
     for one in stretches[first:]:
@@ -255,11 +248,7 @@ def _of_stretches(
 
 
 def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
-    """Yield the throughput of windows from a moment on, each spread evenly over its stretch.
-
-    The first window of a slice reaches back over the rest before it, in which another lane trained.
-    Units: examples over the time the lane trained.
-    """
+    """Yield windows' examples per second of training. A slice's first stretch includes the pause before it."""
     first = max(0, bisect_right(points, since_ns, key=_at) - 1)
     before_ns = points[first].at_ns if first else 0
     for point in points[first:]:
@@ -296,18 +285,14 @@ def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: S
 
 
 def _typical_peak(known: Sequence[float]) -> float:
-    """Return the highest value, or where a few are far above all others, the highest of the others."""
+    """Return the highest value. If a few values are far above all others, ignore them."""
     others = sorted(known)[: math.ceil((1 - SPIKES) * len(known))]
     peak, typical = max(known, default=0.0), max(others, default=0.0)
     return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
 def nice_top(peak: float, previous: float = 0.0, *, binary: bool = False) -> float:
-    """Return a round top of the scale that the peak fits under: 1, 2 or 5 times a power of ten, or a power of 2.
-
-    The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
-    a peak there is no scale yet: 0.
-    """
+    """Return a round top. Keep `previous` unless the peak exceeds it or fits a smaller top with 15 % to spare."""
 
     def round_up(value: float) -> float:
         if binary:

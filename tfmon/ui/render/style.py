@@ -13,10 +13,7 @@ WARN, TROUBLE = "warn", "trouble"
 _DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
 _LIGHT = ("#0067a8", "#935000", "#00704f", "#934373")
 _ANSI = ("cyan", "yellow", "green", "magenta")
-"""Colours of the lanes in each kind of theme. The first two are told apart by colour-blind eyes, too.
-
-Source: the pairs of Okabe and Ito, made lighter or darker until they can be read.
-"""
+"""Lane colours, the first two distinct for colour-blind users. Source: Okabe and Ito, adjusted for contrast."""
 _LEAST_CONTRAST = 3.0
 
 
@@ -88,7 +85,7 @@ def palette(look: Look) -> dict[str, Style]:
 
 
 def _quiet(colour: str, ground: str) -> str:
-    """Return a colour between text and ground that can still be read: a contrast of 3, where the theme allows."""
+    """Return a colour between text and ground with a contrast of 3, if the theme allows it."""
     for percent in range(42, 0, -6):
         mixed = _between(colour, ground, percent / 100)
         darker, lighter = sorted((_luminance(mixed), _luminance(ground)))
@@ -98,7 +95,7 @@ def _quiet(colour: str, ground: str) -> str:
 
 
 def _luminance(colour: str) -> float:
-    """Return the relative luminance of a colour. Source: WCAG 2.2, which makes the contrast ratio of two."""
+    """Return the relative luminance of a colour. Source: WCAG 2.2."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

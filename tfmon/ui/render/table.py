@@ -16,7 +16,7 @@ from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 GAP = 2
 MARK_CELLS = 2
 LAST_CELLS = 20
-"""Width of the last column below which the others are cut first."""
+"""Minimum width of the last column. If less is left, the other columns are cut first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Entry:
     cells: tuple[Span, ...]
     ranks: tuple[Any, ...] = ()
     whole: str = ""
-    """All that there is to say about it; shown where its row cannot."""
+    """The complete text, displayed if the row cannot show it."""
     mark: str = " "
-    """One or two characters before it; colour is never the only cue."""
+    """One or two characters before the entry. Colour is never the only cue."""
     searched: str = ""
-    """What a filter looks in; empty for all its texts."""
+    """Text that a filter searches. Empty for all texts of the entry."""
 
     @property
     def row(self) -> tuple[Span, ...]:
@@ -58,7 +58,6 @@ class Order:
     """How a list is sorted."""
 
     column: int | None = None
-    """None for the order in which the entries come."""
     down: bool = False
 
 
@@ -85,11 +84,7 @@ def arranged(entries: Sequence[Entry], filter_text: str, order: Order) -> list[E
 
 
 def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
-    """Return the entries that contain all the words, with the head of their section.
-
-    A blank row ends a section; its first row is its head. A row that is indented deeper than the section's entries
-    belongs to the entry before it. A head that matches keeps its whole section.
-    """
+    """Return the matching entries with the head of their section. A matching head keeps its whole section."""
     kept_rows: list[Row] = []
     for filled, section in itertools.groupby(rows, lambda row: bool("".join(plain([row])).strip())):
         if not filled:
@@ -146,10 +141,9 @@ def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> li
 
 
 MOST_LINES = 4
-"""Lines of a curve that are drawn; the others are in the table."""
+"""Number of curve lines that are drawn. The others are in the table."""
 MOST_TROUBLES = 3
 _STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TROUBLE}
-"""By the level of a row, or of what came of it."""
 
 
 def history_rows(analysis: Analysis, width: int) -> list[Row]:

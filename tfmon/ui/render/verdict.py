@@ -58,7 +58,6 @@ def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
 
 
 def _settings(lanes: Sequence[LaneState]) -> str:
-    """Write the settings that differ: `batch 10 against batch 256`; of many lanes one knob with its values."""
     differs = lanes[0].differs or ()
     if not differs:
         return ""
@@ -72,7 +71,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
 
 
 def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
-    """Name the devices and their machines, or count them: three of one machine, or more than `most`."""
+    """Return the devices and their machines, or count them if there are more than `most`."""
     named = list(dict.fromkeys(host for host, _ in devices))
     if len(devices) > (most if len(named) > 1 else 2):
         count = snapshot.machines
@@ -215,7 +214,7 @@ def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> l
 
 
 def _whole_or_short(verdict: Verdict, width: int, most: int) -> tuple[Sequence[str], bool]:
-    """Return the lines of a verdict and whether all of it fits; else they are of its short form."""
+    """Return the lines of a verdict and whether it fits. If not, the lines are of its short form."""
     fits = len(wrap(verdict.text, width, most + 1)) <= most
     return wrap(verdict.text if fits or not verdict.short else verdict.short, width, most), fits
 
@@ -238,7 +237,6 @@ def result_rows(analysis: Analysis, view: Display, width: int, height: int) -> l
 
 
 def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return the lines that fit, the verdict first."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
     lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
@@ -255,7 +253,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
 
 
 def _discarded(analysis: Analysis) -> str:
-    """Return the discarded share of each lane's time; once if it is the same for all."""
+    """Return the discarded share of each lane's time, or one share if it is the same for all."""
     by_lane = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
     if len(set(by_lane.values())) < 2:
         return next(iter(by_lane.values()), "")
@@ -282,7 +280,6 @@ def last_figures(
         return [((line, style),) for line in wrap(text, width, most)]
 
     def measured(most: int) -> list[Row]:
-        """Return the measured time of the lane and, where there is room, the discarded share."""
         text = f"{analysis.measured_text}; {analysis.discarded_text}"
         return lines(text if len(text) < width * most * 0.9 else analysis.measured_text, most, DIM)
 

@@ -41,7 +41,6 @@ class KnobPage(ListPage):
     nothing = "this race has no knobs"
 
     def entries(self, snapshot: Snapshot) -> list[Entry]:
-        """Return the knobs, with what they are set to in the lanes that keys act on."""
         view = self.monitor.view
         chosen = next((lane for lane in snapshot.lanes if lane.spec.name == view.focused), None)
         self.title_text = f"Knobs of {'all lanes' if chosen is None else f'{chosen.spec.id} {chosen.title}'}"
@@ -139,7 +138,6 @@ class RunsPage(ListPage):
         self.redraw()
 
     def on_screen_suspend(self) -> None:
-        """Remove the question: another page is shown."""
         self._doomed = ""
 
 
@@ -165,7 +163,7 @@ def run_entry(run: RunInfo) -> Entry:
 
 
 PAIR_S = 1.2
-"""A pair of slices takes about so long, before any has been measured."""
+"""Estimated duration of a pair of slices before any pair was measured."""
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
     "else first"
@@ -189,7 +187,7 @@ class NewCrossoverPage(ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._end = 1
-        """The end of the range that the keys change: 0 the lowest value, 1 the highest."""
+        """The end of the range that the keys change: 0 is the lowest value, 1 the highest."""
         self._ranges: dict[str, list[int]] = {}
 
     def _lanes(self) -> list[LaneState]:
@@ -200,7 +198,6 @@ class NewCrossoverPage(ListPage):
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return each numeric knob: its range, its values, and how long they take; or why not, last."""
         specs = [replace(lane.spec, settings=lane.in_effect) for lane in self._lanes()]
         rows = []
         self.nothing = "this race has no knob that is a number, so there is nothing to cross"
@@ -223,7 +220,6 @@ class NewCrossoverPage(ListPage):
         return Entry(knob.name, cells, ranks=(knob.name, *ends, takes), whole=knob.help)
 
     def _takes(self, knob: Knob) -> Span:
-        """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
         low, high = self._ranges[knob.name]
         examples = self._examples(knob)
         try:
@@ -237,7 +233,6 @@ class NewCrossoverPage(ListPage):
         return f"about {least}, up to {most} where the lead changes or is close; {listed}", TEXT
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the lanes, and how many knobs there are."""
         rows: list[Row] = []
         for lane in self._lanes():
             style = strong(lane_style(snapshot.lanes.index(lane)))

@@ -42,13 +42,13 @@ class SeriesPage(ListPage):
 
     nothing = "nothing was measured in this race"
     kind: ClassVar[tuple[type[Experiment], ...]] = ()
-    """The state of the series that the page starts and stops; empty for none."""
+    """State of the series that the page starts and stops."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.curve: int | None = 0
         self.if_free = False
-        """Whether the first one is shown where rows are free for it, and only there."""
+        """Whether the first curve is displayed only if rows are free for it."""
         self.table = SeriesTable((), ())
         self._made_from: tuple[object, int] = (None, 0)
         self._entries: list[Entry] = []
@@ -82,12 +82,10 @@ class SeriesPage(ListPage):
         self._entries = [entry_of(row, self.table.columns, places) for row in self.table.rows]
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the rows of the table; the same list as long as nothing has changed."""
         self.refresh_table()
         return self._entries
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the answer, the curve if it is wanted, and how many rows there are."""
         table, height = self.table, self.app.size.height - FRAME_ROWS
         above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
         room = height - len(above)
@@ -100,7 +98,6 @@ class SeriesPage(ListPage):
         return [*above, BLANK, *super().above(snapshot, width)]
 
     def action_choose(self) -> None:
-        """Stop what runs, or start it."""
         if not self.monitor.may_change():
             return
         if self.running:
@@ -138,7 +135,6 @@ class TunePage(SeriesPage):
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
     def lead(self, width: int) -> list[Row]:
-        """Return the bottleneck of the lane, and what may be tried."""
         lane = self._lane()
         if lane is None:
             self.title_text = "Tune"
@@ -214,7 +210,6 @@ class SweepPage(SeriesPage):
         return sweep_table(self.ranking, before)
 
     def lead(self, width: int) -> list[Row]:
-        """Return that what was measured is not saved, if so."""
         recording = self.monitor.snapshot.recording
         return [((f" {recording.reason}", WARN),)] if recording is not None and recording.reason else []
 

@@ -60,7 +60,7 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A column of the GPUs; those of a higher rank go first where there is little room."""
+    """A column of the GPUs. Higher ranks are dropped first."""
 
     head: str
     rank: int
@@ -131,7 +131,6 @@ _PARTS = (
 )
 LONGEST_BAR, _SHORTEST_BAR = 20, 4
 _BARS = ("load", "memory")
-"""Columns with a bar before them where there is room; the first takes it first."""
 
 
 def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
@@ -174,7 +173,6 @@ def _share(row: GpuRow, column: str) -> float:
 
 
 def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]]:
-    """Return the columns that fit and their widths; the least important go first."""
     readable = [one for one in rows if _trouble(one) is None]
     parts = [part for part in _PARTS if part.rank <= 1 or any(part.write(one)[0] != UNKNOWN for one in readable)]
     while True:
@@ -256,7 +254,7 @@ class GpusPage(ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._why: str | None = None
-        """Why no GPU is read; None while that is not known."""
+        """Reason why no GPU is read. `None` if unknown."""
         self._gpus: list[GpuRow] = []
 
     def content(self) -> ComposeResult:
@@ -284,7 +282,6 @@ class GpusPage(ListPage):
         self.paint(self.lines, [*gpus, BLANK], width)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return how many processes there are, and before them a blank row where there is no GPU."""
         return super().above(snapshot, width) if self._gpus else [BLANK]
 
     def note(self) -> str:

@@ -23,7 +23,7 @@ from tfmon.ui.screens.page import Page, bindings_of, closer
 from tfmon.ui.textual_compat import PatientPalette, forget_lines
 
 MOST_OF_DOC = 150
-"""Characters of a scenario's text in the list of them; `tfmon show` prints all."""
+"""Characters of a scenario's text in the list. `tfmon show` prints the whole text."""
 
 
 class HelpPage(ScrollPage):
@@ -84,10 +84,7 @@ def help_rows(
 
 
 class Palette(PatientPalette):
-    """Textual's palette without its icon, which not every terminal can show, and its moving bar.
-
-    Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.
-    """
+    """Textual's palette without icon and moving bar. Its lists drop `reverse` in Textual 8.2: use bold."""
 
     CSS: ClassVar[str] = """
     Palette SearchIcon, Palette LoadingIndicator { display: none; }
@@ -103,7 +100,6 @@ class Palette(PatientPalette):
         self.query_one(Input).insert_text_at_cursor(text)
 
     def on_unmount(self) -> None:
-        """Free the memory of the lines that were shown."""
         forget_lines()
 
 
@@ -149,7 +145,6 @@ def scenarios_of(monitor: Monitor) -> Palette:
 
 
 def _list_of(commands: Iterable[SimpleCommand], question: str, monitor: Monitor) -> Palette:
-    """Return a palette of these commands, in characters and colours that the terminal has."""
     if monitor.view.charset == "ascii":
         commands = [one._replace(name=_ascii(one.name), help_text=_ascii(one.help_text or "")) for one in commands]
     # As Textual's own `search_commands` does; its type says a class.

@@ -58,7 +58,6 @@ _ACTIVITY = {
     "tensor_pct": "tensor cores", "memory_pct": "memory", "fp32_pct": "32 bits", "fp16_pct": "16 bits",
     "fp64_pct": "64 bits",
 }  # fmt: skip
-"""What the shares of `GpuActivity` are called."""
 _CODE_CELLS = 6
 Lines = Iterator[tuple[str, str]]
 
@@ -150,7 +149,7 @@ def lane_rows(
 
 
 def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list[Row]:
-    """Draw the last minute of the readings that change, each from 0 to its own peak."""
+    """Draw the last minute of the changing readings, each from 0 to its own peak."""
     rows: list[Row] = []
     for name, (path, write) in _CURVES[type(samples[0])].items() if len(samples) > 1 else ():
         values = [known(reading) for reading in map(attrgetter(path), samples)]
@@ -185,7 +184,6 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
 
 
 def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
-    """Yield why a lane is slow: what was observed and at which line, what may help, and the code to write."""
     if causes:
         yield BLANK
         yield (("  Causes, and what may help", STRONG),)
@@ -209,7 +207,6 @@ def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
 
 
 def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
-    """Yield lines of code; a comment that has no room beside its line is wrapped above it."""
     for line in lines:
         code, sign, comment = line.partition("  # ")
         if sign and len(line) + _CODE_CELLS > width:
@@ -305,7 +302,6 @@ def _activity(activity: GpuActivity | Missing) -> str:
 
 
 def _of_machine(machine: Machine) -> Lines:
-    """Yield what is known of a machine that is not the monitor's own."""
     yield "name", ", ".join(filter(None, (machine.hostname, machine.system))) or UNKNOWN
     yield "processor", machine.cpu_name or UNKNOWN
     if machine.no_gpu:

@@ -35,7 +35,7 @@ from tfmon.ui.textual_compat import Surviving
 
 ABOUT_ROWS = 6
 MOST_REMOVED = 20
-"""Where more rows are to be removed, writing the others again takes less time."""
+"""If more rows must be removed, rewriting the table takes less time."""
 
 
 class FilterInput(Surviving, Input):
@@ -71,7 +71,6 @@ class ScrollPage(Page):
         self.paint(self.lines, rows, width)
 
     def start_over(self) -> None:
-        """Show the first rows: others are to be shown than before."""
         self.body.scroll_home(animate=False)
 
     @property
@@ -107,7 +106,6 @@ class ScrollPage(Page):
         self.redraw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter, and let keys act again."""
         self.end_typing()
 
     def end_typing(self) -> None:
@@ -117,7 +115,6 @@ class ScrollPage(Page):
         self.redraw()
 
     async def action_dismiss(self, result: str | None = None) -> None:
-        """Close the page; a filter goes first."""
         if self.filter.display:
             self.filter.value = ""
             self.end_typing()
@@ -152,10 +149,7 @@ class EntryTable(Surviving, DataTable[Text], inherit_bindings=False):
         self._entries: Sequence[Entry] = ()
 
     def fill(self, heads: list[Text], entries: Sequence[Entry], write: Callable[[Span], Text]) -> None:
-        """Show these entries; only what changed is written, and the table stays where it was scrolled to.
-
-        Each column is as wide as its head.
-        """
+        """Show these entries. Only changes are written, and the table stays at its scroll position."""
         gone = len(self._entries) - len(entries)
         if len(heads) != len(self.columns) or gone > MOST_REMOVED:
             self.forget()
@@ -178,7 +172,6 @@ class EntryTable(Surviving, DataTable[Text], inherit_bindings=False):
         self._entries = entries
 
     def forget(self) -> None:
-        """Write all cells again when they are filled next."""
         self.clear(columns=True)
         self._entries = ()
 
@@ -201,12 +194,11 @@ class ListPage(ScrollPage):
         self.shown: Sequence[Entry] = ()
         self._every: Sequence[Entry] = ()
         self._shown_by: tuple[object, ...] = ()
-        """How `shown` was made of `_every`."""
         self._sizes: list[int] = []
         self._palette = monitor.palette
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return all entries of the table; the same object as long as nothing has changed."""
+        """Return all entries. Return the same object if nothing has changed."""
         raise NotImplementedError
 
     def act(self, entry: Entry) -> None:
@@ -222,7 +214,6 @@ class ListPage(ScrollPage):
         return self.shown[min(self.body.cursor_row, len(self.shown) - 1)] if self.shown else None
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        """Show the entries; the chosen one stays chosen, wherever it stands now."""
         every, columns, chosen = self.entries(snapshot), self.columns, self.entry
         shown_by = (columns, self.filter_text, self.order, width)
         if self._palette is not self.monitor.palette:
@@ -253,7 +244,6 @@ class ListPage(ScrollPage):
         return Text(text.replace("\n", " "), self.monitor.palette[style], no_wrap=True, overflow=cut)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return how many entries there are, and what is said where there are none."""
         shown, every = len(self.shown), len(self._every)
         count = f"{shown} of {every}" if self.filter_text else str(every)
         ending = "" if every == 1 else "es" if self.noun.endswith("s") else "s"
@@ -265,7 +255,6 @@ class ListPage(ScrollPage):
         return rows
 
     def below(self, width: int, height: int) -> list[Row]:
-        """Return the whole text of the chosen entry where its row cannot show it."""
         most = min(ABOUT_ROWS, height // 3)
         return [] if self.entry is None else whole_rows(self.entry, self._sizes, width, most)
 
@@ -283,12 +272,10 @@ class ListPage(ScrollPage):
         self._sort_by(self.order.column)
 
     def _sort_by(self, column: int | None) -> None:
-        """Sort by a column; by the one that it is sorted by already, in the other direction."""
         self.order = Order(column, column == self.order.column and not self.order.down)
         self.redraw()
 
     def on_data_table_row_highlighted(self, event: EntryTable.RowHighlighted) -> None:
-        """Show the whole text of the entry that is chosen now."""
         self.redraw()
 
     def on_data_table_row_selected(self, event: EntryTable.RowSelected) -> None:

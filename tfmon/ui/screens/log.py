@@ -59,7 +59,6 @@ class LogPage(OneLanePage, ScrollPage):
         super().__init__(monitor)
         self.view = 0
         self.following = True
-        """Whether the newest line is in view, and the next one will be."""
         self._of_rows: list[LogLine] = []
         self._count = ""
 
@@ -88,7 +87,6 @@ class LogPage(OneLanePage, ScrollPage):
             self.lines.scroll_to(y=self._of_rows.index(first[0]), animate=False)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return which lines these are, and whether the newest is followed."""
         ending, state = "" if self._count == "1" else "s", "following" if self.following else "newer ones below"
         return [((f" {self._count} line{ending}: {VIEWS[self.view][0]} · {state}", DIM),)]
 

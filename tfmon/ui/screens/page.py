@@ -37,15 +37,12 @@ from tfmon.ui.textual_compat import Surviving, text_of
 
 SCROLLBAR_CELLS = 1
 CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
-"""Keys of pages that are not offered where they could not change anything."""
+"""Keys that are hidden if they could not change anything."""
 FRAME_ROWS = 4
 
 
 def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
-    """Return the binding of an id of `tfmon.ui.keys`; a page may give it another action, or other keys.
-
-    One with a `word` stands in the line of keys.
-    """
+    """Return the binding of an id of `tfmon.ui.keys`. With a `word`, it is displayed in the line of keys."""
     key = BY_ID[binding]
     return Binding(keys or key.keys, action or key.action, word or key.help, bool(word), id=key.id)
 
@@ -69,7 +66,7 @@ class MonitorScreen(Surviving, Screen[str | None]):
     """A screen that draws what a monitor knows on a canvas. Thread: the app's only."""
 
     still = False
-    """Whether it shows nothing that changes by itself, so that it need not be drawn twice a second."""
+    """Whether the screen never changes by itself, so that it need not be drawn twice a second."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()
@@ -181,10 +178,7 @@ class MonitorScreen(Surviving, Screen[str | None]):
 
 
 class Page(MonitorScreen):
-    """The tabs, a title with the race beside it, the body of the page, the message, and the keys of the page.
-
-    A page implements `body`. It cannot be an `abc.ABC`: Textual's classes have a metaclass of their own.
-    """
+    """A page with tabs, title and keys. Subclasses implement `body`. No `abc.ABC`: Textual has a metaclass."""
 
     AUTO_FOCUS = ".body"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -203,10 +197,7 @@ class Page(MonitorScreen):
         bound("runs"),
     ]
     BLANK = True
-    """The canvas covers the page, so Textual need not draw lines of its own.
-
-    Textual 8.2 keeps the lines of the last 1,024 widgets that it drew: 160 kB for every page that was opened.
-    """
+    """The canvas covers the page. Textual 8.2 would cache the lines it draws, 160 kB for every page."""
     tab = ""
     title_text = ""
 
@@ -228,7 +219,6 @@ class Page(MonitorScreen):
         self.redraw()
 
     def key(self, binding: str) -> str:
-        """Return how a key is written."""
         return key_of(binding, self.monitor.view.keys)
 
     def redraw(self) -> None:
@@ -266,7 +256,7 @@ class Page(MonitorScreen):
         return tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
 
     def _title(self, width: int) -> Row:
-        """Return the title, and beside it the race in one line where there is room and the page moves anyway."""
+        """Return the title, and beside it the race in one line if there is room and the page is not still."""
         title: Row = ((f" {self.title_text}", STRONG),)
         if self.still:
             return title
@@ -284,7 +274,6 @@ class Page(MonitorScreen):
         return [Hint(label(keys.get(one.id or "", one.key)), one.description, one.action) for one in shown]
 
     def message(self, snapshot: Snapshot) -> str:
-        """Return the message above the keys."""
         return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
 
     def on_click(self, event: events.Click) -> None:

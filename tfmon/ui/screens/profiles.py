@@ -29,13 +29,13 @@ from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
 
 _WIDE = 100
-"""From so many cells on, the table also says how sure a difference is, how often a part runs, and where."""
+"""Width from which the table also shows confidence, frequency and location."""
 _NUMBERS, _MORE = 44, 34
 """Cells of the columns beside the name."""
 _PROFILING = "the lanes train 20 steps under TensorFlow's profiler, in turns, 3 times each; they do not count…"
 _IN_WORDS = {"operation": "by operation", "kind": "by type of operation", "layer": "by layer"}
 _MEMORY = len(GROUPINGS)
-"""The place of the table of memory, after those of time."""
+"""Index of the memory table, after the tables of time."""
 
 
 class ProfilesPage(ListPage):
@@ -67,12 +67,11 @@ class ProfilesPage(ListPage):
         return [first, others[self._other % len(others)]] if first is not None and others else []
 
     def _sides(self) -> Sequence[ProfiledSide]:
-        """Return both lanes with their profiles; nothing while one has none."""
+        """Return both lanes with their profiles. Empty if either lane has none."""
         sides = [side_of(lane) for lane in self.lanes]
         return sides if all(side.profiles for side in sides) else ()
 
     def on_screen_resume(self) -> None:
-        """Have the lanes profiled if they are not yet."""
         super().on_screen_resume()
         if not self._sides():
             self._profile()
@@ -103,13 +102,11 @@ class ProfilesPage(ListPage):
         self.redraw()
 
     def action_turn(self, direction: int) -> None:
-        """Group the parts in the next way, or show those of memory."""
         self._grouping = (self._grouping + direction) % (_MEMORY + 1)
         self.start_over()
         self.redraw()
 
     def action_pair(self, direction: int) -> None:
-        """Compare the first lane with the next one."""
         self._other += direction
         self.redraw()
         if not self._sides():
@@ -164,11 +161,10 @@ def _broken(text: str, style: str, width: int) -> list[Row]:
 
 
 _NARROW = (0, 1, 2, 3, 5)
-"""Columns for which a small terminal has room."""
+"""Columns for a narrow terminal."""
 
 
 def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
-    """Return the parts of the peaks of memory as rows of the table."""
     entries = []
     for parts in memory_beside(sides):
         name, *texts = memory_cells(parts)
@@ -183,7 +179,6 @@ def _columns(by: Grouping, name: int, first: str, second: str, *, wide: bool) ->
 
 
 def _entries(rows: Sequence[DiffRow], name: int, *, wide: bool) -> list[Entry]:
-    """Return the parts as rows of the table; a difference that is not certain is dim."""
     cells = [row.cells(name) for row in rows]
     sizes = [max((len(one[at]) for one in cells), default=0) for at in range(8)]
     places = range(8) if wide else _NARROW

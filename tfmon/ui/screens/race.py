@@ -43,7 +43,7 @@ class RaceScreen(MonitorScreen):
     BINDINGS: ClassVar[list[BindingType]] = [bound(key.id) for key in RACE_KEYS]
 
     _clicked_at = (-1, -1)
-    """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
+    """Position of the last click. Textual reports two quick clicks as double even if their places differ."""
 
     foot = 0
 
@@ -58,7 +58,6 @@ class RaceScreen(MonitorScreen):
         self.canvas.show(self.finished(page))
 
     def finished(self, page: RaceFrame) -> Sequence[Row]:
-        """Return the rows of the whole screen."""
         return page.rows
 
     def on_click(self, event: events.Click) -> None:
@@ -78,7 +77,6 @@ class RaceScreen(MonitorScreen):
         self._wheel(event, -1)
 
     def _wheel(self, event: events.MouseEvent, direction: int) -> None:
-        """Step the knob below the pointer; elsewhere show hidden lanes, or those before."""
         zone = self.zone_at(event)
         if zone is not None and zone.knob:
             self.action_step_knob(zone.knob, -direction)
@@ -130,7 +128,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(f"restarting {titles(lanes)}", started)
 
     def action_save_picture(self) -> None:
-        """Save the screen as an SVG file and the race as a table."""
         self.monitor.save_picture(self.monitor.source.table() or text_of(self))
 
     def action_try_advice(self) -> None:
@@ -155,7 +152,7 @@ class RaceScreen(MonitorScreen):
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
-        """Focus one lane, or all again if it has the focus already."""
+        """Focus one lane, or all lanes if it already has the focus."""
         self._focus(None if focused_index(self.monitor.view, self.monitor.snapshot) == index else index)
 
     def action_move_page(self, direction: int) -> None:
@@ -188,7 +185,6 @@ class RaceScreen(MonitorScreen):
             self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
 
     def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
-        """Zoom where a pane is clicked twice in one place, or show all again; return whether no more is due."""
         before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
         if event.chain < 2 or before != self._clicked_at:
             return False

@@ -22,7 +22,7 @@ from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
 TAKEN = "pause"
-"""The key of a race that a replay has for something else."""
+"""The race key that a replay uses for another action."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
     ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
@@ -30,7 +30,7 @@ _FOOT = (
 _SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
 _RANKS = {"request": 0, "knob": 1, "trouble": 2}
 TOLD_NS = 4_000_000_000
-"""How long the words of a mark are shown."""
+"""Time for which the words of a mark are displayed."""
 LEAST_BAR = 10
 
 
@@ -58,7 +58,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             self.monitor.close()
 
     def finished(self, page: RaceFrame) -> Sequence[Row]:
-        """Return the race with the time line below it."""
         width, height = self.app.size
         snapshot, playback = self.monitor.snapshot, self._playback.state()
         layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - self.foot))
@@ -111,10 +110,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the line, and where its bar begins and how long it is (0 where there is no room for one).
-
-    The bar keeps its place: what is written beside it has the room of the longest text.
-    """
+    """Return the line, the start of its bar and its length (0 if there is no room). The bar never moves."""
     speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
     state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
     begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
@@ -172,5 +168,4 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:
-    """Write a moment as the header does: since the start signal."""
     return units.signed_clock((at_ns - (replay.from_ns if replay.started_ns is None else replay.started_ns)) / 1e9)

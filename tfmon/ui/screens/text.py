@@ -29,14 +29,13 @@ class ReportPage(ScrollPage):
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
     note: ClassVar[str]
-    """What is said below the report."""
+    """The text below the report."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.reports: dict[Hashable, str] = {}
-        """By what they are about."""
         self.in_progress: Hashable | None = None
-        """What the report is about that is made now."""
+        """Subject of the report that is being made."""
 
     def about(self) -> Hashable | None:
         """Return the subject of the report; None if there is none."""
@@ -47,7 +46,6 @@ class ReportPage(ScrollPage):
         raise NotImplementedError
 
     def may_make(self) -> bool:
-        """Return whether a report can be made now."""
         raise NotImplementedError
 
     def instead(self) -> str:
@@ -136,7 +134,6 @@ class ProfilePage(ReportPage, OneLanePage):
 
 
 def _rows(line: str, width: int) -> Iterator[Row]:
-    """Yield a line of a report; what is too long is wrapped, aligned with its last column."""
     style = next((style for mark, style in _STYLES if line.lstrip().startswith(mark)), TEXT)
     if style == TEXT and line and not line.startswith(" "):
         style = STRONG
@@ -182,7 +179,7 @@ class CopyPage(ScrollPage):
         self.app.copy_to_clipboard(self.text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the texts, without anything beside them that a selection would take along."""
+        """Return only the texts, so that a selection copies nothing else."""
         rows: list[Row] = [BLANK]
         for line in self._verdict:
             rows += [((part, TEXT),) for part in wrap(line, width, 9)]
