@@ -49,10 +49,7 @@ _told = False
 
 
 class Step:
-    """One training step: the time spent in its `with` block.
-
-    Without a `with`, the step ended when `step` was called.
-    """
+    """One training step: the time in its `with` block. Without a `with`, it ended when `step` was called."""
 
     __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss")
 
@@ -212,7 +209,6 @@ def _in_a_lane() -> bool:
 
 
 def _checked(examples: Any) -> int:  # noqa: ANN401
-    """Return a number of examples. Raises: ValueError for what is none."""
     try:
         count = operator.index(examples)
     except TypeError:
@@ -223,7 +219,6 @@ def _checked(examples: Any) -> int:  # noqa: ANN401
 
 
 def _guard() -> Hooks:
-    """Return the context in which an error of tfmon is counted, and the script goes on."""
     from tfmon.script.hooking import hooks
 
     return hooks
@@ -252,7 +247,7 @@ def _watched_step(examples: int, loss: object) -> Step:
 
 
 def _count_first() -> None:
-    """Count the first step, of which it was open whether it is a `with` block, as one whose time is not known."""
+    """Count the first step, whose time is unknown because a `with` block could follow."""
     global _first
     first, _first = _first, None
     if first is not None and first._lane is not None and not first.entered:
@@ -265,7 +260,6 @@ def _loss_of(step: Step) -> object:
 
 
 def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
-    """Return a number of examples, or tell why it is not known, and return 0."""
     global _told
     try:
         return _checked(examples)

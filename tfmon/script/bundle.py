@@ -1,10 +1,8 @@
-"""Steps of a loop that are all alike: noted while they run, and told to the lane together.
+"""Collects the steps of a loop that are all alike, and reports them to the lane together.
 
-A step is alike if it pulls one batch, from the iterator that the loop reads first, and is updated once, by the
-same function or `train_on_batch` as the step before, or eagerly by the same optimizer. A function's step may also
-pull none: it begins with the call. What runs between two training steps has left the CPU's caches by then: a call
-of a Python function takes 2 µs there, and 0.1 µs in a loop by itself. So the hooks call little to write such a
-step's times into this object, and the rest is done once a bundle.
+A step is alike if it pulls at most one batch, from the loop's first iterator, and is updated once, in the same way
+as the step before. A Python call between two steps takes 2 µs, because the CPU's caches are cold. So hooks write
+a step's times into this object with few calls, and the rest is done once per bundle.
 """
 
 from __future__ import annotations
@@ -27,11 +25,7 @@ if TYPE_CHECKING:
 
 
 class Bundle:
-    """The steps that were noted since the last one that was told.
-
-    Thread: that of the loop; the hooks compare `thread` before they write.
-    Units: nanoseconds of `lane_clock`.
-    """
+    """Steps noted since the last report. Thread: the loop's, see `thread`. Units: ns of `lane_clock`."""
 
     __slots__ = (
         "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
@@ -40,27 +34,22 @@ class Bundle:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        """Note nothing until `follow`."""
         self.source: BatchSource | None = None
-        """What the steps read; None where they read nothing."""
         self.next_pull: Callable[[], Any] | None = None
-        """Returns the iterator whose pull begins the next step; None while none may begin a step."""
+        """Returns the iterator whose pull begins the next step. `None` if no pull may begin a step."""
         self.next_function: Callable[[], Any] = nothing
-        """Returns the function whose call is the next update; `nothing` while none may be made."""
+        """Returns the function whose call is the next update. `nothing` if no function is expected."""
         self.eager = False
-        """Whether the steps to be noted are updated eagerly."""
         self.busy = False
-        """Whether a noted pull or update is under way."""
         self.begun_ns: list[int] = []
-        """When the noted steps began; each is the end of the step before, the first that of the last one told."""
+        """Start times of the noted steps. Each is the end of the step before."""
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
-        """Examples, and the wait for them, of the step that was told to begin last and of the noted ones."""
+        """Input waits of the last reported step and of the noted steps."""
         self.given: list[int] = []
-        """What the function was given of them."""
         self.loss: Any = None
         self.loss_before: Any = None
-        """Loss of the last update, and of the one before; all else that a step returns is let go."""
+        """Losses of the last two updates. No other result of a step is kept."""
 
     def follow(
         self,
@@ -94,10 +83,7 @@ class Bundle:
         self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
 
     def begins(self, dims: Iterable[int | None]) -> bool:
-        """Note that a step begins which reads nothing, and is given parts of this first dimension.
-
-        Return False where it is not to be noted.
-        """
+        """Note the start of a step that reads nothing. Return False if it must not be noted."""
         now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
         if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
@@ -115,25 +101,25 @@ class Bundle:
         )
 
     def note_given(self, given: Given) -> bool:
-        """Note what gradients were computed of, eagerly; return whether the step under way expects it."""
+        """Note an eager gradient. Return whether the current step expects it."""
         expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
         if expected:
             self.given += given
         return expected
 
     def expects(self, updater: Updater) -> bool:
-        """Return whether an update that is made eagerly by `updater` is that of the step under way."""
+        """Return whether an eager update by `updater` is the update of the current step."""
         return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
 
     def update(self, loss: object) -> None:
-        """Note the update that is under way: it has been made."""
+        """Note that the current update has been made."""
         self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:
             self.next_function = self.function
 
     def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
-        """Tell the lane of the noted steps that have ended; return how many."""
+        """Report the noted steps that have ended, and return their number."""
         rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
         steps = len(ends_ns)
         rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
@@ -147,7 +133,7 @@ class Bundle:
         return steps
 
     def step_under_way(self, sources: Sources, number: int) -> SeenStep:
-        """Return the step under way, and have it known what was read for it, as of one that is not noted."""
+        """Return the current step, and record its reads in `sources`."""
         source, step = self.source, SeenStep()
         step.begun, step.began_ns = True, self.begun_ns[-1]
         if source is not None:

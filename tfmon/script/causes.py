@@ -1,7 +1,6 @@
-"""What slows the script down, as hooks observed it: added up here, and told to the lane now and then.
+"""Adds up what slows the script down, and reports it to the lane at intervals.
 
-Nothing here is called in every step. A hook that sees a cause calls `causes.saw` with the cause's id, which
-`analysis.causes` lists with its sentence and what mends it.
+Hooks call `causes.saw` with an id of `analysis.causes`. Nothing here is called in every step.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.script.reporting import ScriptReporter
 
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
-"""A cause is told again after a second, or later: after this share of the time since TensorFlow was loaded."""
+"""A cause is reported again after a second, or after this share of the time since TensorFlow was loaded."""
 STALE_SHARE = 0.25
-"""One that has not changed is told again after this share of the time, so that its own share holds."""
+"""An unchanged cause is reported again after this share of the time, which keeps its own share correct."""
 MOST_TEXT = 200
-"""Characters of a text that are told."""
 
 
 @dataclass(slots=True)
 class Observation:
-    """What was seen of one cause at one place; whoever changes it sets `changed`."""
+    """What was seen of one cause at one place. Code that modifies it sets `changed`."""
 
     cause: str
     place: str
@@ -34,28 +32,24 @@ class Observation:
     figures: dict[str, float] = field(default_factory=dict)
     changed: bool = True
     next_ns: int = 0
-    """When it may be told again."""
     told_ns: int = 0
-    """The time that had passed when it was told."""
 
 
 class Causes:
-    """The causes that were seen in this process. Thread: any; a figure that two write at once may lose one."""
+    """The causes seen in this process. Thread: any; concurrent writes may lose a count."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Know none yet."""
+        """Forget all causes."""
         self._began_ns = lane_clock.now_ns()
         self.named_ns = 0
-        """What all that was seen took."""
         self._seen: dict[tuple[str, str, str], Observation] = {}
         self._first_ns = 0
-        """When the first step began; 0 before."""
 
     def training_begins(self, at_ns: int) -> None:
-        """Record when the first step began: counts and times are told from then on."""
+        """Record when the first step began. Counts and times are reported from then on."""
         if self._first_ns:
             return
         self._first_ns = at_ns
@@ -64,7 +58,7 @@ class Causes:
 
     @property
     def unnamed_ns(self) -> int:
-        """The time since TensorFlow was loaded, without pauses and without what causes took."""
+        """The time since TensorFlow was loaded, without pauses and without the time of causes."""
         return self.passed_ns - self.named_ns
 
     @property
@@ -75,7 +69,7 @@ class Causes:
     def saw(
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
     ) -> Observation:
-        """Add what was seen of a cause at the user's instruction `place`; return its sums."""
+        """Add an observation of a cause at the user's instruction `place`, and return its sums."""
         seen = self._seen.get((cause, place, subject))
         if seen is None:
             seen = Observation(cause, place, subject)
@@ -87,13 +81,13 @@ class Causes:
         return seen
 
     def add(self, seen: Observation, cost_ns: int) -> None:
-        """Add to what a cause took."""
+        """Add to the time of a cause."""
         seen.cost_ns += cost_ns
         self.named_ns += cost_ns
         seen.changed = True
 
     def news(self, *, all_of_them: bool = False) -> Iterable[CauseSeen]:
-        """Return the causes that are due to be told."""
+        """Return the causes that are due."""
         now_ns = lane_clock.now_ns()
         passed_ns = now_ns - self._first_ns if self._first_ns else 0
         for seen in list(self._seen.values()):
@@ -115,10 +109,9 @@ class Causes:
             )
 
     def tell(self, reporter: ScriptReporter, *, all_of_them: bool = False) -> None:
-        """Send what is to be told now."""
+        """Send the causes that are due."""
         for event in self.news(all_of_them=all_of_them) if self._seen else ():
             reporter.send(event)
 
 
 causes = Causes()
-"""Those of this process."""

@@ -1,4 +1,4 @@
-"""What a script's dataset itself says of prefetch, threads and batch size, and the same one with other values."""
+"""Reads prefetch, threads and batch size from a script's dataset, and returns the dataset with other values."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ INPUT_THREADS = Knob(
 )
 _OPTIONS, _PREFETCH, _REBATCH = "_OptionsDataset", "_PrefetchDataset", "_RebatchDataset"
 _AHEAD = ("_ParallelMapDataset", "_ParallelInterleaveDataset", "_ParallelBatchDataset")
-"""Transformations that work ahead themselves; after any other one at the end, tf.data adds a prefetch."""
+"""Transformations that work ahead themselves. tf.data adds a prefetch after any other last transformation."""
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _AFTER_BATCH = frozenset((
     _OPTIONS, _PREFETCH, "_RepeatDataset", "_TakeDataset", "_SkipDataset", "CacheDataset", "_ShuffleDataset",
     "_MapDataset", "_ParallelMapDataset",
 ))  # fmt: skip
-"""What may follow `batch` and leave a batch a batch; that a map does, the examples of the first one must show."""
+"""Transformations after `batch` that do not change the batches."""
 FILES.add(__file__)
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:  # noqa: ANN401
-    """Return the values of the knobs that a dataset itself has; without a batch size that cannot be changed."""
+    """Return the values of a dataset's knobs, without a batch size that cannot be changed."""
     threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
     result: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
@@ -44,10 +44,9 @@ def settings_of(dataset: Any) -> dict[str, KnobValue]:  # noqa: ANN401
 
 
 def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401
-    """Return the prefetch at a dataset's end, `auto` where tf.data adds one.
+    """Return the prefetch at a dataset's end. It is `auto` if tf.data adds one.
 
-    Source: tf.data adds a prefetch to a pipeline that does not end with one, or with parallel work, unless
-    `experimental_optimization.inject_prefetch` or autotuning is off.
+    Source: tf.data adds one unless the end is parallel, `inject_prefetch` is off, or autotuning is off.
     """
     last = _past(dataset, _OPTIONS)
     kind = type(last).__name__
@@ -60,7 +59,7 @@ def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401
 
 
 def batch_of(dataset: Any) -> int:  # noqa: ANN401
-    """Return the examples in a dataset's batches; raises KnobError where another number would be wrong."""
+    """Return the batch size of a dataset. Raises KnobError if another size would be wrong."""
     import tensorflow as tf
 
     inner = dataset
@@ -82,7 +81,7 @@ def batch_of(dataset: Any) -> int:  # noqa: ANN401
 
 
 def is_cut_by_map(dataset: Any) -> bool:  # noqa: ANN401
-    """Return whether a map follows the batch, which may have changed how many examples a batch has."""
+    """Return whether a map follows the batch. The map may change the number of examples."""
     while type(dataset).__name__ in _AFTER_BATCH:
         if type(dataset).__name__ in ("_MapDataset", "_ParallelMapDataset"):
             return True
@@ -91,7 +90,7 @@ def is_cut_by_map(dataset: Any) -> bool:  # noqa: ANN401
 
 
 def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:  # noqa: ANN401
-    """Return a dataset with the same elements in order under other settings; the same one if nothing differs."""
+    """Return a dataset with the same elements in order under other settings, or itself if nothing differs."""
     own = settings_of(dataset)
     changed = {name: value for name, value in wanted.items() if name in own and own[name] != value}
     if not changed:

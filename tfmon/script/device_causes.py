@@ -1,8 +1,7 @@
-"""Finds why a model that Keras trains on a GPU does not use it well, from the model's own layers and weights.
+"""Finds why a model that Keras trains on a GPU uses it badly.
 
-Source: what LSTM and GRU ask of their arguments before they use cuDNN, the same in Keras 3
-(`backend.tensorflow.rnn.cudnn_ok`, `inner_loop`) and legacy Keras (`_could_use_gpu_kernel`); and
-`Trainer.jit_compile`, which determinism turns off.
+Source: the cuDNN conditions of LSTM and GRU in Keras 3 (`backend.tensorflow.rnn.cudnn_ok`, `inner_loop`) and
+legacy Keras (`_could_use_gpu_kernel`), and `Trainer.jit_compile`, which determinism turns off.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _CELLS = ("LSTMCell", "GRUCell")
 
 
 def see(causes: Causes, model: Any, place: str) -> None:  # noqa: ANN401
-    """Tell why a model that is trained at the script's instruction `place` does not use its GPU well."""
+    """Report why the model trained at `place` uses its GPU badly."""
     for name, reason in without_cudnn(model):
         causes.saw("gpu_no_cudnn", place, subject=name, what=reason)
     if is_deterministic() and not compiled_by_xla(model):
@@ -36,7 +35,7 @@ def see(causes: Causes, model: Any, place: str) -> None:  # noqa: ANN401
 
 
 def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    """Yield the recurrent layers of a model that cannot use cuDNN, and the arguments that are why."""
+    """Yield the recurrent layers that cannot use cuDNN, with the arguments that prevent it."""
     flatten = getattr(model, "_flatten_layers", None)
     for layer in flatten() if flatten is not None else ():
         kind = next((one.__name__ for one in type(layer).__mro__ if one.__name__ in ("LSTM", "GRU")), "")
@@ -63,7 +62,7 @@ def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
 
 
 def is_on_cpu(weight: Any) -> bool:  # noqa: ANN401
-    """Return whether a weight lies in the memory of the CPU."""
+    """Return whether a weight is in CPU memory."""
     inner = getattr(weight, "value", weight)
     device = str(getattr(inner() if callable(inner) else inner, "device", ""))
     return "CPU" in device.rpartition("/")[2].upper()

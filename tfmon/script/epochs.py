@@ -1,4 +1,4 @@
-"""What the epochs of a training take, and what passes between them; told as causes where epochs differ."""
+"""Measures epochs and the time between them, and reports a cause if epochs differ."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from tfmon.script.causes import Observation, causes
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
 VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
 SLOW_FIRST = 1.5
-"""The first epoch is slow if it took so many times as long as its steps take in later epochs."""
+"""The first epoch is slow if it takes this many times as long as its steps take in later epochs."""
 SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
-"""Later epochs are slow if each of so many took so many times the first, without first steps; and their steps."""
+"""Factor, number of epochs and number of steps from which later epochs are slower than the first."""
 LEAST_WAIT, OUTGROWS = 0.5, 1.5
-"""Share of what later epochs take longer that is waiting for input, from which on that is the reason; and how many
-times as much as the rest of a step it must have grown: where all takes longer alike, the machine is slower."""
+"""Input is the cause from this share of the slowdown and this growth relative to the rest of a step."""
 ALL_EPOCHS, LONG_NS = 20, 200_000_000
-"""After so many epochs, their waits are only read where their mean is longer: reading takes 0.1 ms."""
+"""After this many epochs, waits are read only if their mean is longer. Reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
-"""A step that takes less is small: the Python around it counts."""
+"""Below this step time, the Python code around a step counts."""
 SHORT_NS = 200_000_000
-"""A wait for the first batch that takes less may be the start of an iterator; more is work of the pipeline."""
+"""A shorter wait for the first batch may be the start of an iterator."""
 _places: set[str] = set()
-"""Where trainings have begun: the first epoch of a later one at the same place says nothing new."""
+"""Places of earlier trainings. Their first epochs are not reported again."""
 
 
 def _s(time_ns: float) -> str:
@@ -31,14 +30,9 @@ def _s(time_ns: float) -> str:
 
 
 class Epochs:
-    """The epochs of one training, at one place of the script.
-
-    Thread: the one that trains.
-    Units: nanoseconds, in which neither pauses of the lane count nor what another cause took.
-    """
+    """The epochs of one training. Thread: the one that trains. Units: ns without pauses and other causes."""
 
     def __init__(self, place: str = "", waited_ns: int = 0) -> None:
-        """Know none yet; `waited_ns` are all waits for input before them."""
         self.place, self._again = place, place in _places
         if place:
             _places.add(place)
@@ -46,14 +40,11 @@ class Epochs:
         self._waited_ns = waited_ns
         self._ended_ns = self._own_ns = 0
         self._first: tuple[float, float, int] | None = None
-        """Of the first epoch without its first step: its time and its waits a step; and what that step took."""
+        """Time and wait per step of the first epoch without its first step, and the time of that step."""
         self._first_took_ns = self._first_batch_ns = self._first_steps = 0
         self._later = self._later_ns = self._later_steps = self._later_waits_ns = 0
-        """Later epochs, and their time, steps and waits for input."""
         self._later_firsts_ns = self._later_batches_ns = 0
-        """The time of their first steps, and the waits in these."""
         self._least = 0.0
-        """The shortest time of a step in a later epoch."""
         self._told_ns: dict[str, int] = {}
 
     @property
@@ -62,18 +53,17 @@ class Epochs:
 
     @property
     def _read(self) -> bool:
-        """Whether the waits of an epoch are read; many short ones are alike."""
         return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
 
     def begins(self, ago_ns: int = 0) -> None:
-        """Record that an epoch has begun so long ago."""
+        """Record that an epoch began `ago_ns` ago."""
         self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
         if self._ended_ns:
             self._tell(PAUSE, self._began_ns - self._ended_ns, count=1)
             self._ended_ns = 0
 
     def first_step(self, waited_ns: Callable[[], int]) -> None:
-        """Record the end of the first step of an epoch; `waited_ns` returns all waits for input until now."""
+        """Record the end of the first step of an epoch. `waited_ns` returns the total input wait."""
         self._first_step_ns = max(1, self._now_ns - self._began_ns)
         if not self._read:
             return
@@ -85,9 +75,9 @@ class Epochs:
         """Record the end of the last of an epoch's steps.
 
         Args:
-            steps: how many it had.
-            waited_ns: returns all waits for input until now.
-            called_ns: what the calls of all but its first step took, where each call is a step of Keras.
+            steps: number of steps.
+            waited_ns: returns the total input wait.
+            called_ns: time of all calls but the first, if each call is a step of Keras.
         """
         self._ended_ns = self._now_ns
         took_ns = self._ended_ns - self._began_ns
@@ -150,7 +140,6 @@ class Epochs:
     def _tell(
         self, cause: str, cost_ns: int, *, what: str = "", count: int = 0, total: bool = False
     ) -> Observation:
-        """Have a cause told, and return it; a `total` is in place of what was told of it before."""
         told_ns = self._told_ns.get(cause, 0) if total else 0
         self._told_ns[cause] = cost_ns = max(0, cost_ns)
         self._own_ns += cost_ns - told_ns

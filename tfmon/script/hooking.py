@@ -1,9 +1,8 @@
-"""Hooks on a library's methods that can fail without the script noticing, and leave no frame in a traceback.
+"""Hooks on a library's methods that fail without effect on the script and leave no frame in a traceback.
 
-A hook calls the original outside of its own guarded parts (`Hooks.around`). What the script's call raises passes
-through `unseen`, which removes tfmon's frames from the traceback. All else of tfmon in a thread of the script
-stands in `with hooks:` or is wrapped by `hooks.guard`: an error in it is counted, and the script goes on. After
-`MOST_FAILURES` of them the originals are restored.
+A hook calls the original outside of its guarded parts (`Hooks.around`). Errors of the script pass through
+`unseen`. All other code of tfmon in a script's thread must be in `with hooks:` or `hooks.guard`: its errors are
+counted, and after `MOST_FAILURES` of them the originals are restored.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
-"""Environment variable: `off` watches nothing, and leaves `tfmon.report` only."""
+"""Environment variable. `off` disables all hooks; only `tfmon.report` works."""
 MOST_FAILURES = 3
 FILES: set[str] = {__file__}
-"""Files of hooks, whose frames no error message shows."""
+"""Files whose frames no error message shows."""
 _OWN = __name__.partition(".")[0] + "."
 NO_SCOPE = contextlib.nullcontext()
 Watching = Generator[contextlib.AbstractContextManager[Any] | None, Any, None]
-"""What a hook does around a call of the script."""
 
 
 def wanted() -> bool:
@@ -32,7 +30,7 @@ def wanted() -> bool:
 
 
 def unseen(error: BaseException) -> None:
-    """Remove tfmon's frames from the top of an error's traceback; call it before a bare `raise`: it adds none."""
+    """Remove tfmon's frames from the top of a traceback. Call it before a bare `raise`, which adds no frame."""
     trace = error.__traceback__
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
         trace = trace.tb_next
@@ -40,10 +38,7 @@ def unseen(error: BaseException) -> None:
 
 
 def from_signal(error: BaseException) -> bool:
-    """Return whether a signal handler of the script raised an error while code of tfmon was running.
-
-    Such a handler is called with the frame that it interrupted, so one of its variables is the frame before it.
-    """
+    """Return whether a signal handler of the script raised the error in code of tfmon."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         interrupted, trace = trace.tb_frame, trace.tb_next
@@ -71,27 +66,25 @@ def hidden() -> contextlib.AbstractContextManager[Any]:
 
 
 class Hooks:
-    """The methods that were replaced, and the guard of tfmon's code in the script, as a context. Thread: any."""
+    """The replaced methods, and as a context the guard of tfmon's code. Thread: any."""
 
     def __init__(self) -> None:
-        """Replace nothing yet."""
         self.failures = 0
         self.off = False
-        """True once the originals are restored: a hook that another library has wrapped does nothing then."""
+        """True once the originals are restored. Hooks wrapped by another library then do nothing."""
         self.failed: Callable[[str], None] = lambda reason: None
-        """Is called with the reason when the originals were restored."""
+        """Called with the reason when the originals are restored."""
         self.reset: Callable[[], None] = lambda: None
-        """Is called after each failure, and forgets what was half done."""
+        """Called after each failure to discard partial state."""
         self.undo: list[Callable[[], object]] = []
-        """Undo what was changed besides methods."""
         self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def begin(self) -> None:
-        """Replace methods again, after the originals were restored."""
+        """Replace methods again after a restore."""
         self.failures, self.off = 0, False
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
-        """Replace a method that `owner` itself defines by `make(original)`; do nothing if it defines none."""
+        """Replace a method that `owner` itself defines by `make(original)`. Do nothing if it defines none."""
         own = owner.__dict__.get(name)
         if not callable(own) or any(owner is one and name == its for one, its, _, _ in self._replaced):
             return
@@ -100,11 +93,9 @@ class Hooks:
         self._replaced.append((owner, name, own, hook))
 
     def around(self, watch: Callable[..., Watching | None]) -> Callable[[Any], Any]:
-        """Return a maker of hooks: each calls its method in the middle of a generator.
+        """Return a maker of hooks. The hook calls its method in the middle of the generator that `watch` returns.
 
-        Args:
-            watch: Is called with the arguments of the script's call. The generator that it returns yields a scope
-                for the call, or None, and gets the result; it is closed if the call raises an error.
+        It yields a scope for the call, or None, and receives the result. An error of the call closes it.
         """
 
         def make(own: Any) -> Any:  # noqa: ANN401
@@ -141,14 +132,13 @@ class Hooks:
         """Begin code of tfmon in a thread of the script."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        """Count an error, unless it is the script's own."""
         if not isinstance(error, Exception) or from_signal(error):
             return False
         self.failure(error)
         return True
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that fails without the script noticing, and then returns None."""
+        """Return a function that catches errors of tfmon and then returns None."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -158,7 +148,7 @@ class Hooks:
         return guarded
 
     def failure(self, error: Exception) -> None:
-        """Count an error of a hook, and restore the originals after too many."""
+        """Count an error of a hook, and restore the originals after `MOST_FAILURES`."""
         self.failures += 1
         try:
             self.reset()
@@ -169,7 +159,7 @@ class Hooks:
             self.off = True
 
     def switch(self, names: Collection[str], *, on: bool) -> None:
-        """Put the hooks on methods of these names in place, or the originals until the next switch."""
+        """Enable or disable the hooks on methods of these names until the next switch."""
         for owner, name, own, hook in self._replaced:
             if name in names and owner.__dict__.get(name) is (own if on else hook):
                 setattr(owner, name, hook if on else own)
@@ -188,4 +178,3 @@ class Hooks:
 
 
 hooks = Hooks()
-"""Those of this process."""

@@ -1,12 +1,10 @@
-"""Finds which lines of a script make its input slow, from its datasets and from what tf.data counts itself.
+"""Finds the lines of a script that make its input slow, from its datasets and from tf.data's own model.
 
-tf.data keeps a model of each iterator for its autotuner: what each stage has spent, on how many elements and
-threads. It is read now and then, between two steps; no element is counted by tfmon. A stage is named only where
-the stages of that model and the datasets that the script made are surely the same.
+The model is read between two steps; tfmon counts no element. A stage is reported only if the stages of the model
+match the script's datasets.
 
-Source: `tf.data.experimental.get_model_proto`, whose path is the same in TensorFlow 2.18 and 2.21. tf.data makes a
-map without `num_parallel_calls` parallel by itself unless its function has a state, such as random operations, and
-joins a map with the batch that follows it.
+Source: `tf.data.experimental.get_model_proto`, at the same path in TensorFlow 2.18 and 2.21. tf.data makes a
+map without `num_parallel_calls` parallel unless its function has a state, and fuses a map with the batch after it.
 """
 
 from __future__ import annotations
@@ -32,11 +30,10 @@ from tfmon.script.hooking import FILES
 from tfmon.script.looking import LIBRARIES, line_at, users_frame
 
 MADE_AT = "_tfmon_at"
-"""Attribute of a dataset: the file and line of the script that made it."""
 LEAST_ELEMENTS = 4
-"""Elements of a whole pipeline before its stages are compared."""
+"""Minimum number of elements of a pipeline before its stages are compared."""
 CHEAP_NS = 200_000
-"""A map is cheap if it takes less for one example: then most of it is the start of the function."""
+"""Below this time per example, most of a map is the start of its function."""
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
 _WORK = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 _MAP_STAGES = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
@@ -44,7 +41,7 @@ _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _BETWEEN = (
     "_OptionsDataset", "_PrefetchDataset", "_RepeatDataset", "_ShuffleDataset", "_TakeDataset", "_SkipDataset",
 )  # fmt: skip
-"""What leaves elements as they are."""
+"""Transformations that do not change elements."""
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 _GENERATOR = "tensorflow.python.data.ops.from_generator_op"
 _BY_ELEMENT = frozenset((
@@ -53,35 +50,29 @@ _BY_ELEMENT = frozenset((
     "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
     "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
 ))  # fmt: skip
-"""Operations that give the same for a batch as for each of its examples."""
+"""Operations with the same result for a batch as for each of its examples."""
 FILES.add(__file__)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """What tf.data has counted of one stage of an iterator."""
+    """What tf.data has counted for one stage of an iterator."""
 
     kind: str
     elements: int
     busy_ns: float
-    """Time in it, without the stages that it reads from, divided by the threads that it uses."""
+    """Time without the stages that it reads from, divided by its threads."""
     parallel: bool
-    """Whether it may use several threads."""
 
 
 def made(dataset: Any) -> None:  # noqa: ANN401
-    """Note on a dataset which line of the script is making it."""
+    """Record on a dataset the line of the script that is making it."""
     frame = users_frame()
     setattr(dataset, MADE_AT, (frame.f_code.co_filename, frame.f_lineno))
 
 
 def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[Observation] | None:  # noqa: ANN401
-    """Return the causes of an iterator's slow input, where they are sure; None where it is too early or late.
-
-    Args:
-        dataset: What the iterator was made of.
-        prefetch: `prefetch_of` it.
-    """
+    """Return the causes of slow input of an iterator over `dataset`. None if it is too early or too late."""
     stages = stages_of(iterator)
     generators = sum(_is_generator(one) for one in chain_of(dataset))
     ended = bool(stages) and sum(one.kind == "Generator" for one in stages) < generators
@@ -100,7 +91,7 @@ def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[Observation
 
 
 def stages_of(iterator: Any) -> list[PipelineStage]:  # noqa: ANN401
-    """Return the stages of an iterator from its end to its sources; none where tf.data does not count them."""
+    """Return the stages of an iterator from its end to its sources. Empty if tf.data does not count them."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
@@ -129,7 +120,7 @@ def place_of(dataset: Any) -> str:  # noqa: ANN401
 
 
 def chain_of(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield a dataset and all that it reads from, from its end to its sources."""
+    """Yield a dataset and all its inputs, from its end to its sources."""
     ahead = [dataset]
     while ahead:
         yield (one := ahead.pop())
@@ -137,7 +128,7 @@ def chain_of(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def traits_of(dataset: Any) -> Iterator[str]:  # noqa: ANN401
-    """Yield what a dataset of the script consists of, for advice that is only for that."""
+    """Yield traits of a dataset, which select the advice that applies to it."""
     yield DATASET
     every = list(chain_of(dataset))
     kinds = [type(one).__name__ for one in every]
@@ -162,7 +153,7 @@ def traits_of(dataset: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield those that the script made itself, and not a library for it."""
+    """Yield the datasets made by the script and not by a library."""
     for one in chain_of(dataset):
         function = getattr(getattr(one, "_map_func", None), "_func", None)
         module = str(getattr(function, "__module__", ""))
@@ -171,7 +162,6 @@ def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[Observation]:  # noqa: ANN401
-    """Yield what comes from Python generators."""
     every = list(chain_of(dataset))
     sources = [one for one in every if _is_generator(one)]
     counted = [one for one in stages if one.kind == "Generator"]
@@ -196,7 +186,7 @@ def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -
 
 
 def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[Observation]:  # noqa: ANN401
-    """Yield which maps are slow, and why; for each the reason whose remedy helps most."""
+    """Yield the slow maps, each with the reason whose remedy helps most."""
     every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
     maps = [one for one in every if type(one).__name__ in _MAPS]
     counted = [one for one in stages if one.kind in _MAP_STAGES]
@@ -230,7 +220,7 @@ def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iter
 
 
 def _batch_after(later: list[Any]) -> int:
-    """Return the size of the batches into which a map's elements are put unchanged; 0 for none."""
+    """Return the size of the batches of unchanged map elements, or 0."""
     for one in reversed(later):
         if type(one).__name__ in _BATCHES:
             return int(one._batch_size)
@@ -240,7 +230,7 @@ def _batch_after(later: list[Any]) -> int:
 
 
 def _operations(graph: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the operations of a function and of those that it calls; None where they cannot be read."""
+    """Return the operations of a function and its callees, or None if they cannot be read."""
     result, ahead = [], [graph]
     while ahead:
         for operation in ahead.pop().get_operations():
@@ -254,7 +244,7 @@ def _operations(graph: Any) -> list[Any] | None:  # noqa: ANN401
 
 
 MOST_OPERATIONS = 10_000
-"""Larger functions are not looked through."""
+"""Larger functions are not searched."""
 
 
 def _has_state(operation: Any) -> bool:  # noqa: ANN401
@@ -267,7 +257,7 @@ def _is_generator(dataset: Any) -> bool:  # noqa: ANN401
 
 
 def _generator_of(dataset: Any) -> Any:  # noqa: ANN401
-    """Return the function that `from_generator` was given; None where it is not found."""
+    """Return the function passed to `from_generator`, or None."""
     ahead, seen = [dataset._map_func._func], set()
     while ahead:
         function = ahead.pop()
@@ -282,13 +272,12 @@ def _generator_of(dataset: Any) -> Any:  # noqa: ANN401
 
 
 def _place_of_code(kind: type) -> str:
-    """Return where a class of the script makes a batch."""
     code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
     return line_at(code.co_filename, code.co_firstlineno) if code is not None else ""
 
 
 def _has_own_workers(dataset: Any) -> bool:  # noqa: ANN401
-    """Return whether Keras makes the batches ahead with workers of its own, which is why tf.data does not."""
+    """Return whether Keras prefetches with its own workers, in which case tf.data does not."""
     return any(
         getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
         for one in chain_of(dataset)

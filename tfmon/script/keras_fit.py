@@ -1,10 +1,8 @@
-"""Follows one call of `fit`, `evaluate` or `predict` of Keras: its steps, its epochs and its validation.
+"""Follows one call of `fit`, `evaluate` or `predict` of Keras: its steps, epochs and validation.
 
-`keras_watch` makes a `Watcher` for each call, and a callback that tells it what Keras does. The steps are the
-calls of the model's train function, which the watcher times.
+`keras_watch` makes a `Watcher` for each call. The watcher times the calls of the train function as steps.
 
-Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step, or once for
-`steps_per_execution` of them, between `on_train_begin` and `on_train_end`.
+Source: `keras.Model.fit` calls `train_function(iterator)` once per `steps_per_execution` steps.
 """
 
 from __future__ import annotations
@@ -41,19 +39,19 @@ if TYPE_CHECKING:
 
 FILES.add(__file__)
 _restored: tuple[int, str] | None = None
-"""Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
+"""Epochs done before the first `fit` of this process, and its backup folder."""
 SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
 NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Models that `fit` has trained: the next call builds nothing but its input."""
+"""Models that `fit` has trained. The next call builds only its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
 
 
 class Timed:
-    """A train function whose calls are the steps of a lane; all else, and each copy, is the function's own."""
+    """A train function whose calls are a lane's steps. Other attributes are those of the function."""
 
     def __init__(self, own: Callable[..., Any], watcher: Watcher) -> None:
         self._own, self._watcher = own, watcher
@@ -65,7 +63,7 @@ class Timed:
         return copy.deepcopy(self._own, memo)
 
     def __call__(self, *args: Any) -> Any:  # noqa: ANN401
-        """Run the function, as one step or as several."""
+        """Call the function and time it as one or several steps."""
         watcher = self._watcher
         with hooks:
             watcher.begin_call(args[0])
@@ -85,19 +83,17 @@ class Watcher:
     """Follows one call of `fit`, `evaluate` or `predict`. Thread: the one that trains."""
 
     fit: ClassVar[Watcher | None] = None
-    """The `fit` under way, of which the callbacks are timed."""
+    """The current `fit`."""
     steps: ClassVar[int | None] = None
-    """The steps in a call that were requested last; None for those of the script."""
+    """Steps per call last requested. `None` keeps the script's number."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
-        """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""
         self._keras, self._lane, self._doing = keras, lane, doing
         self._model: Callable[[], Any] = weakref.ref(model)
         self._shown, self._per_call, self._own_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
-        """The train functions that were made, by how many steps a call has."""
         self._iterator: Any = None
-        """The batch iterator of `fit`, where the steps of a call can be changed."""
+        """The batch iterator of `fit`, if the steps per call can be changed."""
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
@@ -105,29 +101,26 @@ class Watcher:
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._sized = True
-        """Whether Keras knows the number of batches of an epoch before the first one."""
+        """Whether Keras knows the number of batches before the first epoch."""
         self._counted = 0
-        """Batches in the feed after the last call, if calls run several steps."""
         self._read: Callable[[], object] = nothing
-        """Returns the iterator of the last call."""
         self._metrics: dict[str, float] = {}
         self._now = doing
         self.backup = ""
-        """The folder of the script's callback BackupAndRestore, if it has one."""
+        """Folder of the script's BackupAndRestore callback."""
         self.sees_batches = False
-        """Whether a callback of the script does something in each batch."""
+        """Whether a callback of the script has code for each batch."""
         self.arrays_since_ns = 0
-        """When `fit` was called with arrays; 0 for anything else."""
+        """When `fit` was called with arrays. 0 for other data."""
         self._epochs_seen = Epochs()
         self._called_ns, self._in_epoch = 0, False
         self.in_callback = False
         self._suspended_ns = self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
         self._before = OUTSIDE
-        """What the time counted for before an evaluation began."""
 
     def begin(self, params: dict[str, Any]) -> None:
-        """Time the train function, and offer the knobs that Keras has."""
+        """Time the train function, and offer the knobs of Keras."""
         lane, model = self._lane, self._model()
         if self.arrays_since_ns and model in _fitted:
             took_ns = lane_clock.now_ns() - self.arrays_since_ns
@@ -161,7 +154,7 @@ class Watcher:
         self._updater = watched.updater_of(model.optimizer)
 
     def _see_model(self) -> None:
-        """Report the model, which is built once a step has run; a part that is not used never is."""
+        """Report the model after a step has built it. A part that is never used is never built."""
         model = self._model()
         with contextlib.suppress(ValueError):
             if self._lane.device == "gpu" and self._feed is not None:
@@ -170,7 +163,7 @@ class Watcher:
             self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _watch_calls(self) -> None:
-        """Time a train function that a callback has made again, too; compare with what the optimizer counts."""
+        """Time a train function, including one that a callback makes again."""
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
             self._own_function = model.train_function
@@ -185,7 +178,7 @@ class Watcher:
             self._lane.cannot_know("steps", MADE_ANEW.format(counted))
 
     def begin_call(self, iterator: object) -> None:
-        """Record that the train function is called; its next pull is the step's."""
+        """Record a call of the train function. The next pull belongs to the step."""
         if watched.pipeline is not None:
             watched.pipeline.keras_reads(iterator)
         if iterator is not self._read() and self._feed is not None:
@@ -197,7 +190,7 @@ class Watcher:
             self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
 
     def end_call(self, loss: object = None, *, failed: bool = False) -> None:
-        """Record the end of the call: that of a step, or of several, unless it failed."""
+        """Record the end of the call of one or several steps."""
         if self._feed is not None:
             self._feed.follows = 0
             self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
@@ -218,7 +211,7 @@ class Watcher:
             self._called_ns = self._lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
-        """Return the steps of the call that has ended: the data may end within it."""
+        """Return the number of steps in the call that has ended. The data may end within the call."""
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
         if failed or most == 1:
             return int(not failed)
@@ -234,14 +227,10 @@ class Watcher:
         return steps
 
     def _takes_steps(self, steps: KnobValue) -> bool:
-        """Return whether so many steps in a call take effect later: at the next epoch."""
         return steps != self._per_call
 
     def _set_steps(self) -> None:
-        """Have the calls of the next epoch run as many steps as was requested.
-
-        The model has that number while it trains; an evaluation has the script's own.
-        """
+        """Change the steps per call from the next epoch on. An evaluation keeps the script's number."""
         name, model = STEPS_PER_EXECUTION.name, self._model()
         iterator = self._iterator
         if iterator is None or self._batches is None:
@@ -274,7 +263,6 @@ class Watcher:
         self._lane.report_progress(self._progress)
 
     def _begins_at(self, epoch: int) -> None:
-        """Record how many epochs were done before the first epoch of the script."""
         global _restored
         if _restored is None and self._doing == "fit":
             _restored = epoch, self.backup
@@ -291,7 +279,7 @@ class Watcher:
             self._model().stop_training = True
 
     def _end_steps(self) -> None:
-        """Stop the clock after the last step of an epoch: before its validation, or its end."""
+        """Stop the clock after the last step of an epoch."""
         self._lane.meter.stop_clock(BETWEEN)
         if self._per_call != self._own_per_call:
             self._model().steps_per_execution = self._own_per_call
@@ -307,16 +295,16 @@ class Watcher:
         return self._lane.measures_this_thread
 
     def callback_begins(self, name: str) -> str:
-        """Record that one of the script's callbacks runs at the end of an epoch; return what it interrupts."""
+        """Record the start of a script's callback at the end of an epoch. Return what it interrupts."""
         return self._lane.meter.passes(f"callback {name}")
 
     def callback_ended(self, name: str, took_ns: int, interrupted: str) -> None:
-        """Record what it took."""
+        """Record the time of the callback."""
         self._lane.meter.passes(interrupted)
         causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
-        """Record that Keras evaluates or predicts: those steps train nothing."""
+        """Record the start of `evaluate` or `predict`, whose steps do not train."""
         self._end_steps()
         self._test_began_ns = lane_clock.now_ns()
         self._now = VALIDATION if self._doing == "fit" else self._doing
@@ -333,7 +321,7 @@ class Watcher:
         self._this_validation_ns += took_ns
 
     def close(self) -> None:
-        """Leave the model as it was."""
+        """Restore the model."""
         Watcher.fit = None if Watcher.fit is self else Watcher.fit
         model = self._model()
         if self._timed is not None and model.train_function is self._timed:
@@ -365,11 +353,10 @@ class Watcher:
 
 
 def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
-    """Return the batch iterator of the calling `fit`, where the steps of a call can be changed.
+    """Return the batch iterator of the calling `fit`, or None if the steps per call cannot be changed.
 
-    Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call, and its train functions end
-    with the data since they take optional batches. A frame keeps the variables that were read: in a later epoch it
-    would hold the dataset's iterator of the epoch before, and to free that late takes 50 ms.
+    Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables:
+    they would keep the iterator of the last epoch alive, and freeing it late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
@@ -381,13 +368,13 @@ def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
 
 
 def _traced(own: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the graphs' functions that a train function has by now; Keras 3 has its tf.function in a closure."""
+    """Yield the traced functions of a train function. Keras 3 keeps its tf.function in a closure."""
     for one in (own, *(cell.cell_contents for cell in getattr(own, "__closure__", None) or ())):
         yield from getattr(one, "_list_all_concrete_functions", tuple)()
 
 
 def loss_of(result: Any) -> Any:  # noqa: ANN401
-    """Return the loss, or what is first named so, in what a train function returned, unread; None for none."""
+    """Return the unread loss in a train function's result, or None."""
     if isinstance(result, dict):
         named = (value for name, value in result.items() if str(name).endswith("loss"))
         return result.get("loss", next(named, None))

@@ -1,8 +1,7 @@
-"""Watches what a script does with Keras: `fit`, `train_on_batch`, `evaluate` and `predict`.
+"""Watches a script's calls of Keras: `fit`, `train_on_batch`, `evaluate` and `predict`.
 
-Each call of `fit`, `evaluate` and `predict` gets a watcher (`keras_fit`) and a callback that marks the epochs for
-it. The callback has no hook for batches: with one, Keras would read the loss after every step, which the script
-itself may not do.
+Each call gets a watcher (`keras_fit`) and a callback that marks epochs. The callback must not have batch methods:
+Keras would read the loss after every step.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tfmon.script.sources import nothing
 
 FILES.add(__file__)
 LEAST_NOTED = 2
-"""Examples of a batch from which on steps of `train_on_batch` are only noted: one by one is a cause."""
+"""Minimum batch size from which `train_on_batch` steps are noted in the bundle. A batch of one is a cause."""
 BATCH_METHODS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 WRITES = ("backup_dir", "filepath", "filename")
-"""Attributes of Keras' callbacks that name what they write."""
+"""Attributes of Keras callbacks that contain output paths."""
 
 
 def watch(keras: Any) -> None:  # noqa: ANN401
-    """Watch all models of this Keras, or legacy Keras, from now on."""
+    """Watch all models of this Keras or legacy Keras."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
     _replace(keras, "train_on_batch", _train_on_batch)
@@ -47,7 +46,6 @@ def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa
 
 
 def _aside(*_args: object, **_more: object) -> Watching:
-    """Have the watcher of loops overlook what Keras does."""
     watcher = watched.watcher
     aside = watcher.step_aside()
     try:
@@ -58,7 +56,6 @@ def _aside(*_args: object, **_more: object) -> Watching:
 
 
 def _in_no_step(*_args: object, **_more: object) -> Watching:
-    """Have the watcher of loops overlook a call that trains nothing, and count none of its traces for a step."""
     lane = process.joined()
     traces = lane.control.traces if lane is not None and lane.measures_this_thread else None
     with traces.ignored() if traces is not None else NO_SCOPE:
@@ -100,12 +97,10 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 
 
 def _saw(cause: str, method: str, began_ns: int) -> None:
-    """Add a call of a method that has ended; `began_ns` is by the clock of unnamed time."""
     causes.saw(cause, line_of(users_frame()), subject=method, cost_ns=causes.unnamed_ns - began_ns)
 
 
 def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
-    """Return the method that notes the update which the bundle expects; others are watched."""
     seen = hooks.around(_trains_on_batch)(own)
 
     def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -138,7 +133,6 @@ def _train_on_batch(own: Any) -> Any:  # noqa: ANN401
 
 
 def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
-    """Make each call an update of the loop around it."""
     updater, watcher = watched.updater_of(model.optimizer), watched.watcher
     if hooks.off or not watcher.update_begins():
         yield from _aside()
@@ -161,7 +155,7 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401
-    """Return the callback that watches a call; None if it is not the lane's, or takes no other callback."""
+    """Return the callback for a call. None if the call is not the lane's, or accepts no other callback."""
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
         return None
@@ -184,17 +178,13 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
 
 
 def _sees_batches(callback: Any) -> bool:  # noqa: ANN401
-    """Return whether a callback does something in each batch, as far as its methods or arguments say."""
     methods = (getattr(callback, name, None) for name in BATCH_METHODS)
     own = any(str(getattr(one, "__module__", "")).partition(".")[0] not in LIBRARIES for one in methods if one)
     return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))
 
 
 def _watch_callback(keras: Any, kind: type) -> None:  # noqa: ANN401
-    """Have the time measured that a callback of this kind takes at the end of an epoch.
-
-    A class that a function of the script makes is let be: it would be kept for ever.
-    """
+    """Time callbacks of this class at the end of an epoch. Skip local classes: the patch would keep them alive."""
     owner = next((one for one in kind.__mro__ if "on_epoch_end" in one.__dict__), None)
     if owner not in (None, keras.callbacks.Callback) and "<locals>" not in owner.__qualname__:
         hooks.replace(owner, "on_epoch_end", hooks.around(_times_callback))
@@ -214,7 +204,6 @@ def _times_callback(callback: Any, *_args: object, **_more: object) -> Watching:
 
 
 def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
-    """Return a callback that tells a watcher about epochs and validation, and nothing else."""
 
     # Keras is loaded by the script, so its types are not known here.
     class FitEvents(keras.callbacks.Callback):  # type: ignore[misc]
@@ -230,6 +219,6 @@ def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
 
 
 def _is_array(value: Any) -> bool:  # noqa: ANN401
-    """Return whether Keras makes a dataset of this in each call of `fit`."""
+    """Return whether Keras makes a dataset of this value in each call of `fit`."""
     leaves = leaves_of(value)
     return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)

@@ -1,4 +1,4 @@
-"""The knobs that a script offers, and the learning rate of its optimizer as one of them."""
+"""The knobs that a script offers, including the learning rate of its optimizer."""
 
 from __future__ import annotations
 
@@ -18,42 +18,39 @@ SEVERAL = "the script trains with several optimizers, so a learning rate would b
 
 
 class Offers(Protocol):
-    """A lane that takes knobs, and is told where one that was requested is not possible."""
+    """A lane that takes knobs."""
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue: ...  # noqa: D102
     def fail(self, kind: str, message: str) -> None: ...  # noqa: D102
 
 
 class OfferedKnobs:
-    """The knobs that a script offers, and their values in effect. Thread: the one that trains."""
+    """The knobs that a script offers, with their current values. Thread: the one that trains."""
 
     def __init__(self) -> None:
-        """Offer none yet; the environment has the values of the command line."""
         self.settings: dict[str, KnobValue] = {}
-        """The values in effect."""
         self._requested: dict[str, KnobValue] = json.loads(os.environ.get(SETTINGS, "{}"))
         self._offered: dict[str, tuple[Knob, Callable[[Any], object]]] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Return whether a knob was offered."""
         return name in self._offered
 
     @property
     def not_offered(self) -> str:
-        """Name of a knob that the command line sets and the script does not offer; empty for none."""
+        """Name of a knob that the command line sets and the script does not offer. Empty if there is none."""
         return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
-        """Return the value of a knob on the command line, or None; raises KnobError for an impossible value."""
+        """Return a knob's value on the command line, or None. Raises KnobError for an impossible value."""
         requested = self._requested.get(knob.name)
         if requested is None:
             return None
         return knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Add a knob, and return its value: the one in effect, or that of the command line, or its default.
+        """Add a knob, and return its current, command-line or default value.
 
-        `apply` is called with each new value between two steps, in the thread that trains; KnobError refuses it.
+        The training thread calls `apply` with each new value between two steps. `apply` refuses with KnobError.
 
         Raises: KnobError for an impossible value of the command line.
         """
@@ -71,11 +68,11 @@ class OfferedKnobs:
         return value
 
     def made_of_defaults(self, values: Mapping[str, KnobValue]) -> None:
-        """Show values that a library chose itself beside those of the knobs; no key changes them."""
+        """Display values that a library chose beside the knobs. They cannot be changed."""
         self.settings.update({name: value for name, value in values.items() if name not in self._offered})
 
     def set(self, name: str, value: KnobValue) -> bool:
-        """Change a value, and return whether it takes effect only later; raises KnobError if impossible."""
+        """Change a value, and return whether it takes effect later. Raises KnobError if impossible."""
         value = find([knob for knob, _ in self._offered.values()], name).check(value)
         later = bool(self._offered[name][1](value))
         if not later:
@@ -84,7 +81,7 @@ class OfferedKnobs:
 
 
 def rate_of(optimizer: Any) -> float | None:  # noqa: ANN401
-    """Return an optimizer's learning rate; None if it cannot be set, as with a schedule."""
+    """Return an optimizer's learning rate. None if it cannot be set, as with a schedule."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     held = getattr(inner, "_learning_rate", None)
     if held is None:
@@ -102,7 +99,7 @@ def rate_of(optimizer: Any) -> float | None:  # noqa: ANN401
 
 
 def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
-    """Set an optimizer's learning rate; raises KnobError if it cannot be set."""
+    """Set an optimizer's learning rate. Raises KnobError if it cannot be set."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     try:
         inner.learning_rate = value
@@ -111,7 +108,7 @@ def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
 
 
 def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
-    """Offer the learning rate of an optimizer, if it can be set; `check` may refuse a value by a KnobError."""
+    """Offer an optimizer's learning rate if it can be set. `check` refuses with KnobError."""
     rate = None if logs_operations() else rate_of(optimizer)
     if rate is None:
         return
@@ -133,17 +130,15 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
 
 
 class LoopOptimizers:
-    """The optimizers that a loop applies; if single, the learning rate is a knob. Thread: the one that trains."""
+    """The optimizers of a loop. A single one offers its learning rate. Thread: the one that trains."""
 
     def __init__(self) -> None:
-        """Know none yet."""
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self.count = 0
-        """How many it has seen."""
         self._requested = json.loads(os.environ.get(SETTINGS, "{}")).get(LEARNING_RATE)
 
     def saw(self, optimizer: Any) -> None:  # noqa: ANN401
-        """Record an optimizer that is about to make updates, or to be traced."""
+        """Record an optimizer before its update or trace."""
         if optimizer is None or optimizer in self._seen:
             return
         self._seen.add(optimizer)
@@ -156,7 +151,7 @@ class LoopOptimizers:
                     set_rate(optimizer, float(self._requested))
 
     def offer(self, lane: Offers) -> None:
-        """Offer the knob once the first steps have shown all optimizers."""
+        """Offer the knob after the first steps have shown all optimizers."""
         if self.count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)

@@ -1,4 +1,4 @@
-"""A lane that is a user's process: it measures the steps of one thread, and obeys requests between them."""
+"""A lane that is a user's process. It measures one thread and handles requests between steps."""
 
 from __future__ import annotations
 
@@ -44,21 +44,16 @@ from tfmon.trainer.step_clock import Sampler
 from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
-"""Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
+"""Mark of the windows after a script was asked to end. From then on it does not wait for its slice."""
 OTHER_THREADS = "several threads train at once, and the first alone is counted; not"
 EXIT_S = 0.5
-"""How long `os._exit` of a script may take longer than without tfmon."""
+"""Maximum delay of `os._exit` that tfmon causes."""
 
 
 class Lane:
-    """The lane that is this process: `meter` measures the steps of the thread that made it.
-
-    Thread: `begin_step`, `obey` and the methods of `meter` are that thread's, and `measures_this_thread` tells it
-    from others.
-    """
+    """The lane of this process. Thread: the measured one, see `measures_this_thread`."""
 
     def __init__(self, pipes: LanePipes) -> None:
-        """Say hello on the pipes, and measure the calling thread."""
         self.device = pipes.kind
         self.knobs = OfferedKnobs()
         lane_clock.follow(pipes.lock_fd)
@@ -71,19 +66,18 @@ class Lane:
         self.meter = Meter(self.control, self.reporter, self._mailbox.waiting)
         self.meter.ready, self.control.window_sent = self._ready, self._window_sent
         self._granted: RunSlice | None = None
-        """The slice that was granted last."""
         self._thread = threading.get_ident()
         self._life = ThreadLife()
         self._life.begin()
         self._others: dict[int, str] = {}
-        """Where each other thread trains that is not counted."""
+        """Place of each thread that trains but is not measured."""
         self._ends, self._pid = False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
-        """Ends the step under way."""
+        """Ends the current step."""
         self.look: Callable[[], object] = list
-        """Sees what makes the script's input slow."""
+        """Checks for slow input."""
         self._objects = ObjectWatch()
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
@@ -100,10 +94,7 @@ class Lane:
         return threading.get_ident() == self._thread and not self.reporter.closed
 
     def claims_thread(self) -> bool:
-        """Return whether the calling thread, which trains, is measured.
-
-        It is from now on if the one before has ended; else it is reported once as not counted.
-        """
+        """Return whether the calling thread is measured. It replaces a measured thread that has ended."""
         ident = threading.get_ident()
         if self._life.over:
             self._thread = ident
@@ -131,13 +122,13 @@ class Lane:
         levers.offer(self, self.device)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
-        """Report why this lane cannot be measured, and end the script as Ctrl+C does."""
+        """Report why this lane cannot be measured, and interrupt the script as Ctrl+C does."""
         self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
 
     def _release(self, reason: str) -> None:
-        """Report that this lane is no longer measured, and let the script train on; a thread of tfmon has died."""
+        """Stop measuring after a thread of tfmon has died. The script continues."""
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
             self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
@@ -149,25 +140,25 @@ class Lane:
         self.reporter.send(Built(at_ns=now_ns, parameters=parameters, examples=None, settings=settings))
 
     def cannot_know(self, what: str, reason: str) -> None:
-        """Report why something about this lane's steps stays unknown."""
+        """Report why a value stays unknown."""
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
 
     def tell_step(self, text: str, traits: Iterable[str]) -> None:
-        """Report what is counted as a step, and how it is made."""
+        """Report what counts as a step, and its traits."""
         traits = (*traits, *libraries.traits())
         self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text, traits=traits))
 
     def tell_input(self, traits: Iterable[str]) -> None:
-        """Report what the script trains from."""
+        """Report the traits of the input."""
         self.reporter.send(InputDescribed(at_ns=time.monotonic_ns(), traits=tuple(traits)))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
-        """Report how far the script is, now and from now on with each window."""
+        """Report the progress now and with each window."""
         self._progress = progress
         self.reporter.offer(progress())
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob, return its value, and end the script if impossible; `apply` as in `OfferedKnobs.offer`."""
+        """Offer a knob and return its value; see `OfferedKnobs.offer`. End the script if impossible."""
         known = knob.name in self.knobs
         try:
             value = self.knobs.offer(knob, apply)
@@ -190,7 +181,7 @@ class Lane:
         return value
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step, now or at `at_ns`, as soon as the lane may train; return whether it was paused before."""
+        """Begin a step as soon as the lane may train. Return whether it was paused before."""
         if self.meter.stopped_ns:
             self.meter.start_clock(at_ns)
         paused = at_ns is None and self.obey()
@@ -198,14 +189,13 @@ class Lane:
         return paused
 
     def obey(self) -> bool:
-        """Do what was requested, and wait while the lane is paused; return whether it was paused."""
+        """Handle requests, and wait while the lane is paused. Return whether it was paused."""
         paused = self.control.slices.paused and self.meter.warm
         if paused or self._mailbox.waiting:
             self._handle_requests()
         return paused
 
     def _ready(self) -> None:
-        """Become ready after the warm-up."""
         if unknown := self.knobs.not_offered:
             self.fail("scenario", *not_offered(unknown, self.knobs.settings))
         self.meter.warm = True
@@ -213,7 +203,6 @@ class Lane:
         self.control.become_ready()
 
     def _window_sent(self) -> None:
-        """Report what is new since the last window; mark the next one where the script is ending."""
         if self._ends:
             self.meter.clock.marks.add(ENDING)
         self._report_uses()
@@ -225,13 +214,12 @@ class Lane:
             self.cannot_know(*feed.unknown.popitem())
 
     def _report_uses(self) -> None:
-        """Report which files and ports the script has begun to use."""
         uses = sys.modules.get(USES)
         if uses is not None and (used := uses.take()):
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     def _deliver(self, request: Request) -> None:
-        """Take a request from the inbox's thread."""
+        """Take a request. Thread: the inbox's."""
         if isinstance(request, Stop):
             self._end_waits()
             return
@@ -243,7 +231,6 @@ class Lane:
         self._mailbox.post(request)
 
     def _handle_requests(self) -> None:
-        """Do what is requested, and wait while the lane is paused."""
         while True:
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
@@ -254,7 +241,6 @@ class Lane:
             lane_clock.pause(self._mailbox.wait)
 
     def _handle(self, request: Request) -> None:
-        """Do what the monitor requests, unless it is out of date."""
         if isinstance(request, Run | RunSlice | Pause) and not self.meter.warm:
             return  # it was meant for the process that was the lane before
         if isinstance(request, SetKnob):
@@ -263,7 +249,6 @@ class Lane:
             self.control.handle(request)
 
     def _set_knob(self, request: SetKnob) -> None:
-        """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
         try:
             waits = self.knobs.set(request.knob, request.value)
         except KnobError as error:
@@ -278,7 +263,7 @@ class Lane:
             self.control.knob_changed(request)
 
     def begin_pending(self, names: Iterable[str]) -> dict[str, KnobValue]:
-        """Put the requested values of some knobs in effect that wait for a new beginning, and return them."""
+        """Apply and return the pending values of these knobs."""
         pending = {name: self._pending.pop(name) for name in names if name in self._pending}
         for request in pending.values():
             self.knobs.settings[request.knob] = request.value
@@ -286,7 +271,7 @@ class Lane:
         return {name: request.value for name, request in pending.items()}
 
     def leave(self) -> None:
-        """Send what is left, and leave the process as it was: it trains on without being a lane."""
+        """Send what is left, and stop being a lane. The process continues to train."""
         self._at_exit()
         atexit.unregister(self._at_exit)
         if os._exit is self._hook:
@@ -295,7 +280,6 @@ class Lane:
             self.control.traces.close()
 
     def _leave(self) -> None:
-        """Send what is left of the last window, and let the other lanes train."""
         if self.reporter.closed:
             return
         with hooks:
@@ -315,9 +299,9 @@ class Lane:
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """Be `os._exit`, which calls no exit handler; what was measured is sent before, if that takes no longer.
+        """Send the measurements with a timeout, then call `os._exit`, which runs no exit handler.
 
-        Another thread may hold a lock that this needs, or a signal may have come while this one does.
+        The timeout is needed because another thread, or the code that a signal interrupted, may hold a lock.
         """
         if os.getpid() == self._pid:
             sent = threading.Event()
@@ -332,6 +316,6 @@ class Lane:
         self._exit(status)
 
     def _end_waits(self, _code: int = 0) -> None:
-        """Let the script train on, or save what it has: it got SIGINT, or the monitor is gone."""
+        """End all waits after SIGINT or the end of the monitor."""
         self._ends = True
         self._mailbox.post(Run())

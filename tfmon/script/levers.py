@@ -1,10 +1,9 @@
-"""Applies what a lane was asked to differ in, where the script leaves it to TensorFlow or Keras; else nothing.
+"""Applies the settings that a lane was asked to differ in, through public ways of TensorFlow and Keras.
 
-Each lever is set through a public way of the library: threads and the allocator before TensorFlow looks for
-devices, mixed precision as Keras is loaded, and the rest as a model is compiled. What the script sets itself after
-that is the script's: the lane then says that the setting is not in effect, and ends.
+Threads and the allocator are set before TensorFlow looks for devices, mixed precision when Keras is loaded, and
+the rest when a model is compiled. If the script overrides a lever, the lane reports it and ends.
 
-Source: `Model.compile` of Keras 3 and of legacy Keras, whose names of these arguments are the same.
+Source: `Model.compile` of Keras 3 and legacy Keras, which share these argument names.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.knobs import Offers
 
 ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}
-"""Levers that are arguments of `Model.compile`."""
 POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 VARIABLE = "TF_GPU_ALLOCATOR"
 FROM_START = "{} takes effect when the script starts: end it, and start it with --set {}={}"
@@ -50,21 +48,20 @@ FILES.add(__file__)
 
 
 class Levers:
-    """The levers that the command line sets, and which of them are in effect. Thread: any."""
+    """The levers of the command line, and their state. Thread: any."""
 
     def __init__(self) -> None:
-        """Read the command line's settings from the environment."""
         settings = json.loads(os.environ.get(SETTINGS, "{}"))
         self.requested: dict[str, KnobValue] = {
             knob.name: settings[knob.name] for knob in LEVERS if _is_possible(knob, settings.get(knob.name))
         }
         self._in_effect: dict[str, Callable[[], KnobValue]] = {}
-        """For each lever that was applied, what reads its value."""
+        """For each applied lever, a function that reads its value."""
         self._why: dict[str, str] = {}
-        """Why Keras did not take a lever."""
+        """Why Keras did not accept a lever."""
 
     def loaded_tensorflow(self, tf: Any) -> None:  # noqa: ANN401
-        """Set what TensorFlow reads as it looks for devices; it is loaded, and not used yet."""
+        """Apply the levers that TensorFlow reads when it looks for devices. Call it before TensorFlow is used."""
         threading = tf.config.threading
         for knob, kind in ((THREADS, "intra"), (INTER_THREADS, "inter")):
             value = self.requested.get(knob.name)
@@ -81,7 +78,7 @@ class Levers:
             self._in_effect[ALLOCATOR.name] = lambda: os.environ.get(VARIABLE, ALLOCATOR.default)
 
     def loaded_keras(self, keras: Any, hooks: Hooks) -> None:  # noqa: ANN401
-        """Set the policy of Keras, and have models compiled as requested."""
+        """Set the precision policy, and compile models as requested."""
         if (value := self.requested.get(MIXED_PRECISION.name)) is not None:
             policies = keras.mixed_precision
             policies.set_global_policy(POLICIES[str(value)])
@@ -117,7 +114,7 @@ class Levers:
         return compile_
 
     def offer(self, lane: Offers, device: str) -> None:
-        """Tell a lane on a device which levers are in effect, and end it where one is not as requested."""
+        """Report the levers in effect to a lane, and end it if one is not as requested."""
         for knob in LEVERS:
             if knob.name not in self._in_effect:
                 continue
@@ -133,12 +130,12 @@ class Levers:
 
 
 def compiled_by_xla(model: Any) -> bool:  # noqa: ANN401
-    """Return whether the train function of a compiled model is compiled by XLA, whatever `auto` means there."""
+    """Return whether XLA compiles the train function. Resolves `auto`."""
     return bool(getattr(model, "jit_compile", None) or getattr(model, "_jit_compile", None))
 
 
 def traits_of(model: Any) -> list[str]:  # noqa: ANN401
-    """Return how the steps of a compiled model are made, and whether XLA can compile them, as Keras says."""
+    """Return traits of a compiled model's steps, including whether XLA can compile them."""
     if model.run_eagerly:
         return [EAGER, RUN_EAGERLY]
     parts = [*getattr(model, "_flatten_layers", list)(), model.optimizer]
@@ -147,20 +144,20 @@ def traits_of(model: Any) -> list[str]:  # noqa: ANN401
 
 
 def steps_in_call(model: Any) -> int:  # noqa: ANN401
-    """Return how many steps a call of the train function of a compiled model has."""
+    """Return the steps per call of a compiled model's train function."""
     # Legacy Keras keeps it in a variable.
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
 
 
 def precision_of(keras: Any) -> KnobValue:  # noqa: ANN401
-    """Return the 16-bit type that layers compute in unless the script says otherwise, or `off`."""
+    """Return the 16-bit compute type that layers have by default, or `off`."""
     name = str(keras.mixed_precision.global_policy().name)
     return next((value for value, policy in POLICIES.items() if policy == name), name)
 
 
 def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:  # noqa: ANN401
-    """Return the values that Keras chose for its defaults, of a model that it trains with TensorFlow."""
+    """Return the values that Keras chose for its defaults."""
     policy = getattr(getattr(model, "dtype_policy", None), "name", None)
     precision = next((value for value, name in POLICIES.items() if name == policy), None)
     return {
@@ -170,7 +167,7 @@ def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:  # noqa: ANN401
 
 
 def defaults() -> dict[str, str]:
-    """Return the other defaults that depend on device, machine or environment, as TensorFlow tells them."""
+    """Return other defaults that depend on device, machine or environment."""
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}
@@ -186,14 +183,13 @@ def defaults() -> dict[str, str]:
 
 
 def _seed() -> str:
-    """Return TensorFlow's global seed, which Keras sets, too; "none" without one."""
     from tensorflow.python.eager.context import global_seed
 
     return str(seed) if (seed := global_seed()) is not None else "none"
 
 
 def is_deterministic() -> bool:
-    """Return whether operations were made deterministic."""
+    """Return whether the script has made operations deterministic."""
     from tensorflow.python.framework.config import is_op_determinism_enabled
 
     return bool(is_op_determinism_enabled())
@@ -204,12 +200,10 @@ def _same(value: KnobValue) -> KnobValue:
 
 
 def _threads(threading: Any, kind: str) -> KnobValue:  # noqa: ANN401
-    """Return the threads within an operation, `intra`, or operations at a time, `inter`."""
     return int(getattr(threading, f"get_{kind}_op_parallelism_threads")()) or "auto"
 
 
 def _is_possible(knob: Knob, value: object) -> bool:
-    """Return whether a setting is the lever's; one that the script has by the same name may take others."""
     try:
         return value is not None and knob.check(value) == value
     except KnobError:
@@ -217,7 +211,7 @@ def _is_possible(knob: Knob, value: object) -> bool:
 
 
 def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
-    """Return a function that refuses another value of a lever while the script runs."""
+    """Return a function that refuses another value while the script runs."""
 
     def apply(requested: KnobValue) -> None:
         if requested != value:
@@ -227,4 +221,3 @@ def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
 
 
 levers = Levers()
-"""Those of this process."""

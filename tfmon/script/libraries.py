@@ -1,4 +1,4 @@
-"""What a script trains with: the libraries it has loaded, and the device that they use."""
+"""Finds the libraries that a script has loaded, and the device that they use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from tfmon.model.script_events import EAGER, FUNCTIONS_EAGERLY
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
-    """Return the device and libraries of a lane of the kind `cpu`, `gpu` or `any`; import nothing.
-
-    Returns: `cpu` or `gpu`; why the script does not train on it, or ""; and the libraries that it has loaded.
-    """
+    """Return the device (`cpu` or `gpu`), why it is not `kind`, and the loaded libraries. Imports nothing."""
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
@@ -45,13 +42,13 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
 
 
 def traits() -> Iterator[str]:
-    """Yield how every step of this process is made."""
+    """Yield the traits of every step in this process."""
     if _is_in_use() and sys.modules["tensorflow"].config.functions_run_eagerly():
         yield from (EAGER, FUNCTIONS_EAGERLY)
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return the bytes that the framework has allocated now and at its peak; None for unknown.
+    """Return the bytes allocated by the framework now and at its peak. None if unknown.
 
     Source: `tf.config.experimental.get_memory_info`, `torch.cuda.memory_allocated`.
     """
@@ -75,7 +72,7 @@ def _sees_gpu() -> bool:
 
 
 def _is_in_use() -> bool:
-    """Return whether the script has had TensorFlow look for devices, which starts CUDA; Keras may only load it."""
+    """Return whether TensorFlow has looked for devices, which starts CUDA. Keras may only load it."""
     context = sys.modules.get("tensorflow.python.eager.context")
     result = getattr(getattr(context, "_context", None), "_physical_devices", None)
     return result is not None
@@ -97,7 +94,6 @@ def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:  # noqa: ANN4
 
 
 def _visible(tensorflow: Any) -> int:  # noqa: ANN401
-    """Return on how many GPUs TensorFlow may train; 0 where it is not loaded."""
     return 0 if tensorflow is None else len(tensorflow.config.get_visible_devices("GPU"))
 
 

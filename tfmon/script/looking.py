@@ -10,22 +10,20 @@ from types import FrameType
 from typing import Any
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
-"""Frames of these packages are not the script's."""
 CELLS = "ipykernel_"
-"""In the folder of the files by which IPython's kernel calls the cells of a notebook."""
+"""Part of the path of IPython's kernel, which calls the cells of a notebook."""
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
-"""Characters of a line of the script that are told."""
 
 
 def logs_operations() -> bool:
-    """Return whether TensorFlow writes a line for each operation that it places, tfmon's included."""
+    """Return whether TensorFlow logs the placement of each operation, which would show tfmon's operations."""
     context = sys.modules.get("tensorflow.python.eager.context")
     return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
 
 
 def users_frame() -> FrameType:
-    """Return the frame of the script's instruction that is running now."""
+    """Return the frame of the script's current instruction."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
         frame = frame.f_back
@@ -33,14 +31,14 @@ def users_frame() -> FrameType:
 
 
 def line_of(frame: FrameType) -> str:
-    """Return the file, the line and the text of a frame's instruction, for people."""
+    """Return the file, line and text of a frame's instruction."""
     if frame.f_globals.get("__name__") == "threading":
         return LIBRARYS_THREAD  # no frame of the script is on the stack
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
-    """Return the file, the number and the text of a line, for people; `loaded`: the globals of its module."""
+    """Return the file, number and text of a line. `loaded` contains the globals of its module."""
     text = linecache.getline(name, number, loaded).strip()
     folder, file = os.path.split(name)
     place = "cell" if CELLS in folder else file
@@ -48,7 +46,7 @@ def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str
 
 
 def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401
-    """Return the values in a nested structure; what a strategy has split over replicas is one value."""
+    """Return the values in a nested structure. A value per replica counts once."""
     leaves, nested = [], [value]
     while nested:
         one = nested.pop()
@@ -62,10 +60,9 @@ def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401
 
 
 def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:  # noqa: ANN401
-    """Return the numbers of examples that a batch may have: the first dimensions of its parts.
+    """Return the possible numbers of examples in a batch: the first dimensions of its parts.
 
-    Several where the parts differ; none where nothing tells. A part without dimensions, such as the number of a
-    batch, tells nothing, and one part beside it may be a single example.
+    Scalars are ignored, and one part beside a scalar may be a single example. Empty if unknown.
     """
     result = [rows for leaf in leaves_of(batch) if (rows := rows_of_part(leaf)) is not None]
     if not batched:
@@ -75,7 +72,7 @@ def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:  # no
 
 
 def rows_of_part(leaf: Any) -> int | None:  # noqa: ANN401
-    """Return the first dimension of a tensor of any kind, over all replicas; 0 for a scalar, None if unknown."""
+    """Return the first dimension of a tensor over all replicas. 0 for a scalar, None if unknown."""
     parts = getattr(leaf, "values", None)
     if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
         return sum(next(iter(rows_of(part)), 0) for part in parts)
@@ -91,7 +88,7 @@ def rows_of_part(leaf: Any) -> int | None:  # noqa: ANN401
 
 
 def rows_in(tensors: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Return the first dimensions of a function's arguments that have one."""
+    """Return the first dimensions of the tensors that have one."""
     shapes = [quick() for tensor in tensors if (quick := getattr(tensor, "_shape_tuple", None)) is not None]
     return tuple(shape[0] for shape in shapes if shape)
 
@@ -104,7 +101,7 @@ def first_of(target: Any) -> Any:  # noqa: ANN401
 
 
 def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401
-    """Return where in a nested structure the first part is that is wanted; None if none is."""
+    """Return the path of the first wanted part in a nested structure, or None."""
     if not isinstance(value, dict | tuple | list):
         return () if wanted(value) else None
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

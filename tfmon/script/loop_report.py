@@ -1,4 +1,4 @@
-"""What a lane is told of a loop: its steps with examples and loss, epochs, progress, and what stays unknown."""
+"""Reports a loop to the lane: its steps with examples and loss, epochs, progress, and unknown values."""
 
 from __future__ import annotations
 
@@ -21,34 +21,31 @@ if TYPE_CHECKING:
 
 TRAINING, VALIDATION = "training", "validation"
 VALIDATION_PULLS = 3
-"""So many pulls in a row of an iterator that has never fed an update are validation."""
+"""This many pulls in a row from an iterator that never fed an update are validation."""
 NO_LOSS = "the training step returns none of what was differentiated"
 
 
 class LoopReport:
-    """How far a loop is, and what was told of it. Thread: that of the loop."""
+    """Progress of a loop, and what was reported. Thread: the loop's."""
 
     def __init__(self) -> None:
         self.doing = ""
-        """`training` or `validation`; empty before either was told."""
         self._epoch = 1
         self._batches: int | None = None
         self._told: set[str] = set()
         self.doubts: dict[str, str] = {}
-        """What may stay unknown of the steps, and why; an empty reason for what is known again."""
+        """Reasons for unknown values. An empty reason means that the value is known again."""
         self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-        """Each kind of update, with the step that it was first seen in."""
         self.epochs = Epochs()
         self.of_keras: Sequence[str] = ()
-        """Traits of an update that a method of a Keras model makes; empty for others."""
 
     def say(self, lane: Lane, doing: str, sources: Sources) -> None:
-        """Tell a lane what the loop does from now on."""
+        """Report what the loop does from now on."""
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
 
     def updated(self, lane: Lane, step: SeenStep, number: int, name: str, *, read: bool) -> None:
-        """Tell a lane what is counted as a step, once for each kind of update that is not a part of a round."""
+        """Report once for each kind of update what counts as a step."""
         if step.mark in self._kinds:
             return
         begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
@@ -66,7 +63,7 @@ class LoopReport:
     def step_over(
         self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None
     ) -> None:
-        """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""
+        """Report a step that has ended, now or at `ended_ns`."""
         steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))
         loss = step.loss if steps == 1 else None
@@ -87,7 +84,7 @@ class LoopReport:
             self.epochs.first_step(lane.meter.all_waits_ns)
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
-        """Take back the updates that were told as steps, and were one round."""
+        """Replace the updates that were reported as steps by one step."""
         examples = past.examples if in_graph else past.of_one_step
         self.doubts["examples"] = ""
         self.examples(examples)
@@ -101,7 +98,7 @@ class LoopReport:
             self.epochs.ends(batches, lane.meter.all_waits_ns)
 
     def progress(self, main: BatchSource | None) -> Progressed:
-        """Return how far the loop is in what it reads, None where no dataset is read."""
+        """Return the progress in the dataset that the loop reads."""
         begun = self._epoch - int(main is not None and main.over)
         return Progressed(
             at_ns=time.monotonic_ns(),
@@ -113,17 +110,17 @@ class LoopReport:
         )
 
     def examples(self, counted: int | str) -> int:
-        """Return the examples of a step; 0 where they are unknown, and keep the reason."""
+        """Return the examples of a step. If unknown, return 0 and keep the reason."""
         if isinstance(counted, str):
             self.doubts["examples"] = self.doubts.get("examples") or counted
         return 0 if isinstance(counted, str) or "examples" in self._told else counted
 
     def doubt(self, reason: str, *parts: str) -> None:
-        """Have nothing told of the steps, or of these parts of what is."""
+        """Mark all values of the steps, or only `parts`, as unknown."""
         self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
 
     def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
-        """Tell a lane once what is in doubt, and why, as soon as it is sure what a step is."""
+        """Report unknown values once, as soon as it is known what a step is."""
         if rounds.unsteady:
             self.doubt(NO_ROUNDS)
         for what, reason in self.doubts.items() if sure or rounds.unsteady else ():

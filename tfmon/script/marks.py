@@ -1,7 +1,7 @@
-"""What is known of a graph that trains, or computes gradients; it lies on the graph.
+"""What is known of a graph that trains or computes gradients. It is stored on the graph.
 
-Python's collector does not look into a graph: with a reference to an optimizer or a variable, which refer to the
-functions of their graphs, neither would ever end. So references are weak, and tensors are known by their names.
+Python's collector does not look into a graph. A strong reference to an optimizer or variable would never be freed,
+so references are weak, and tensors are identified by name.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from tfmon.script.rounds import Updater
 
 MARK = "_tfmon_mark"
 UNTRAINED = object()
-"""The mark of a function that neither trains nor computes gradients."""
 _ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
-"""Writes that are an update if the variable was differentiated by; other writes of a trainable one are updates."""
+"""Writes that count as an update only if the variable was differentiated by."""
 _SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
 LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
+"""Operations whose first input is usually a batch. A reshape shows that examples are split."""
 _MORE_LAYERS = ("BatchMatMulV2", "Einsum", "FusedBatchNormV3")
 _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
 class Variables(dict[int, Callable[[], Any]]):
-    """Weak references to TensorFlow's variables; a variable cannot be in a set."""
+    """Weak references to TensorFlow variables, which cannot be in a set."""
 
     def __init__(self, sources: Any = ()) -> None:  # noqa: ANN401
-        """Refer to those in a nested structure; Keras wraps its own around them."""
         flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
         self._ids = [*map(id, sources)] if flat and sources else None
         self._given = [weakref.ref(one, self._one_is_gone) for one in sources] if flat else []
@@ -43,39 +41,35 @@ class Variables(dict[int, Callable[[], Any]]):
         self._ids = None  # another one may get its identity
 
     def are(self, sources: object) -> bool:
-        """Return whether they were made of the same variables, in a flat list."""
+        """Return whether the flat list `sources` contains the same variables."""
         return isinstance(sources, (list, tuple)) and [*map(id, sources)] == self._ids
 
     def has(self, variable: object) -> bool:
-        """Return whether a variable is one of these."""
+        """Return whether a variable is referred to."""
         ref = self.get(id(variable))
         return ref is not None and ref() is variable
 
 
 class Mark:
-    """What was seen while a graph was traced."""
+    """What was seen during the trace of a graph."""
 
     def __init__(self) -> None:
         self.pulls = False
         self.varies = False
-        """Whether a call may update several times, or not at all: in a loop or branch of the graph."""
+        """Whether a call may update several times or not at all (loop or branch in the graph)."""
         self.by_hand = ""
-        """The name of the function that writes its weights without an optimizer; empty for none."""
+        """Name of the function that writes its weights without an optimizer."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Those that are applied, as long as the script has them."""
         self.batched: bool | None = None
-        """Whether the first layer is given what the function is given; False for one example, None if not seen."""
+        """Whether the first layer takes a batch. False for one example, None if unknown."""
         self.sources = Variables()
         self.targets: set[str] = set()
-        """Names of the tensors that were differentiated."""
         self.loss_path: tuple[Any, ...] | None = None
         self.updater: Updater | None = None
         self.hooks: Callable[[], object] = lambda: None
-        """Returns those that have made the updater."""
         self.per_call: int | None = None
-        """Updates of a call; None before one was compared with what the optimizers count."""
+        """Updates per call. None until it was compared with the optimizers' counts."""
         self.counted: int | None = None
-        """The counts of the optimizers before that call."""
 
     @property
     def trains(self) -> bool:
@@ -83,7 +77,7 @@ class Mark:
         return bool(self.optimizers or self.by_hand)
 
     def loss_in(self, result: Any) -> Any:  # noqa: ANN401
-        """Return the loss in what the function returned; None if it returned none."""
+        """Return the loss in the function's result, or None."""
         if self.loss_path is None:
             return None
         for key in self.loss_path:
@@ -91,7 +85,7 @@ class Mark:
         return result
 
     def is_loss(self, graph: Any, output: Any) -> bool:  # noqa: ANN401
-        """Return whether an output is a number that was differentiated, over replicas, or before it was scaled."""
+        """Return whether an output is a differentiated scalar, also over replicas or before scaling."""
         parts = getattr(output, "values", None)
         output = parts[0] if isinstance(parts, tuple) and parts else output
         floating = getattr(getattr(output, "dtype", None), "is_floating", False)
@@ -105,7 +99,7 @@ class Mark:
 
 
 def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:  # noqa: ANN401
-    """Return the names of a tensor and of those that it was made of by these operations alone."""
+    """Return the names of a tensor and of its inputs through these operations alone."""
     todo, names = [tensor], set()
     while todo:
         one = todo.pop()
@@ -116,7 +110,7 @@ def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:  # noqa: ANN401
 
 
 def mark_of(function: Any) -> Any:  # noqa: ANN401
-    """Return the mark of a traced function's graph, once and for all: it moves from the graph to the function."""
+    """Return the mark of a traced function's graph. The mark moves from the graph to the function."""
     graph = function._func_graph
     mark = getattr(graph, MARK, None) or Mark()
     if not mark.trains and _writes_weights(graph, mark.sources):
@@ -132,10 +126,7 @@ def mark_of(function: Any) -> Any:  # noqa: ANN401
 
 
 def _is_batched(graph: Any) -> bool | None:  # noqa: ANN401
-    """Return whether the first layer has the first dimension of an argument; False if it has one example.
-
-    None if that is not seen. Without any layer, the arguments may be batches if no weight has such a dimension.
-    """
+    """Return whether the first layer's batch dimension is that of an argument. None if unknown."""
     given = {one.shape[0] for one in graph.inputs[: len(graph.inputs) - len(graph.captures)] if one.shape.rank}
     layer, loops = _first_layer(graph)
     if layer is None:
@@ -146,7 +137,6 @@ def _is_batched(graph: Any) -> bool | None:  # noqa: ANN401
 
 
 def _first_layer(graph: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """Return the input of the first layer in a graph or in a function that it calls, and whether it has a loop."""
     loops = False
     for op in graph.get_operations():
         if op.type in LAYERS or op.type in _MORE_LAYERS:
@@ -164,7 +154,6 @@ def _first_layer(graph: Any) -> tuple[Any, bool]:  # noqa: ANN401
 
 
 def _writes_weights(graph: Any, sources: Variables) -> bool:  # noqa: ANN401
-    """Return whether a graph updates trainable variables with its own operations."""
     weights = {id(one.handle): one for one in graph.trainable_variables}
     if not weights:
         return False
@@ -185,7 +174,7 @@ def mark_training(
     *,
     varies: bool = False,
 ) -> None:
-    """Mark the graph that is built now, and those around it, as training."""
+    """Mark the current graph, and the graphs around it, as training."""
     for mark in marks_around(graph):
         mark.optimizers.update(one for one in optimizers if one is not None)
         mark.by_hand = mark.by_hand or by_hand
@@ -196,7 +185,7 @@ def mark_training(
 
 
 def marks_around(graph: Any) -> Iterator[Mark]:  # noqa: ANN401
-    """Yield the marks of a graph that is built now and of those around it."""
+    """Yield the marks of the current graph and of the graphs around it."""
     while graph is not None and hasattr(graph, "outer_graph"):
         mark = getattr(graph, MARK, None)
         if mark is None:

@@ -1,4 +1,4 @@
-"""Measures the steps that a user's script takes: the script says where each begins and ends."""
+"""Measures the steps of a user's script, which reports where each begins and ends."""
 
 from __future__ import annotations
 
@@ -21,65 +21,58 @@ from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
-"""A script's lane is warm after this time and this many steps, or after one that is as long and traced nothing;
-the windows before are sent, marked `WARM_UP`."""
+"""A lane is warm after this time and number of steps, or after one such long step without a trace.
+Earlier windows are marked `WARM_UP`.
+"""
 LEAST_WINDOW_NS = WINDOW_NS // 4
-"""A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
+"""Minimum length of a window that the end of an epoch closes. A shorter window continues."""
 BEHIND = 0.25
-"""Where reading the loss takes more than this share of a stretch, its steps had only been started, as by JAX."""
+"""If reading the loss takes more than this share of a stretch, its steps were only started, as by JAX."""
 MOST = 1_024
-"""Most steps that are noted before the lane is told of them."""
+"""Maximum number of steps that are noted before a report."""
 END = "end"
-"""Mark of a last window without steps, which reports the examples of steps in no window."""
+"""Mark of a last window without steps, which reports remaining examples."""
 OUTSIDE, BETWEEN, VALIDATION = "outside the steps", "between epochs", "validation"
-"""Reasons of time in no step."""
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
 
 
 class Meter:
-    """Times steps, and has windows made of them.
-
-    Thread: the one that trains; `clock.last_end_ns` may be read by others.
-    Units: nanoseconds of `lane_clock`.
-    """
+    """Times steps and makes windows. Thread: training; any for `clock.last_end_ns`. Units: ns of `lane_clock`."""
 
     def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
-        """Measure from the first step on."""
         self.control, self.reporter, self.clock = control, reporter, control.clock
         control.before_window = self.take_feed
         control.new_marks = lambda: () if self.warm else (WARM_UP,)
         self.ready: Callable[[], object] = list
-        """Is called after the warm-up, and sets `warm`."""
+        """Called after the warm-up. Sets `warm`."""
         self.stopped_ns = 0
-        """When the clock was stopped; 0 while it runs."""
         self._resumed = False
-        """Whether the step under way is the first one since then: a sampled one would hide what it waited for."""
+        """Whether this is the first step since a stop. It must not be sampled: that would hide its wait."""
         self._passing: list[tuple[int, str]] = []
-        """What the time since the last step counts for, each reason with the moment from which on it does."""
+        """Reasons of the time since the last step, each with its start."""
         self.feed: TensorFlowFeed | None = None
-        """What counts the input of functions that read it inside of their graphs."""
+        """Counts the input that functions read inside of their graphs."""
         self.warm = False
-        """Whether the lane was ready once; windows before that are marked."""
         self.steady_step = False
         """Whether the last stretch has a step as long as a warm-up that traced nothing."""
         self.samples_steps = False
-        """Whether steps may be sampled between barriers: reading their loss waits for the device."""
+        """Whether steps may be sampled. Reading their loss waits for the device."""
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
         self._waits: deque[tuple[int, int]] = deque(maxlen=8)
-        """The last waits that were counted before their step was: when each ended, and its length."""
+        """Waits that were counted before their step: end and length."""
         self._loss: Any = None
         self._behind_ns = 0
-        """What a step took where steps are only started; 0 where each is done when it ends."""
+        """Time of a step if steps are only started. Otherwise 0."""
         self._sampling = False
         self.confirm: Callable[[], int] = int
-        """Returns how many more steps the optimizers have counted than were told since the last call."""
+        """Returns the steps that the optimizers counted and nobody reported since the last call."""
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
     def start_step(self, at_ns: int | None = None) -> None:
-        """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
+        """Begin a step, sampled or profiled if due."""
         clock, control = self.clock, self.control
         in_window = clock.added or self._sampling or self._capture is not None
         # What a step waits for must not decide on whether it is sampled.
@@ -101,7 +94,7 @@ class Meter:
             control.begin_window(self._began_ns)
 
     def cancel_step(self) -> None:
-        """Forget the step that was begun: the data had ended."""
+        """Discard the current step after the end of the data."""
         self._marker.close()
 
     def end_step(
@@ -114,12 +107,12 @@ class Meter:
         call_ns: int | None = None,
         ended_ns: int | None = None,
     ) -> None:
-        """End a step, or several that were run as one, and the window if it is due; the loss is read at its end.
+        """End a step, or several that ran as one. Close the window if it is due, which reads the loss.
 
         Args:
-            examples: those that the feed does not count; `input_ns` likewise.
-            call_ns: duration of the step without its input; None if it began with `start_step`.
-            ended_ns: when it ended, if that was before now; the time since then is in no step.
+            examples: examples that the feed does not count; `input_ns` likewise.
+            call_ns: duration of the step without its input. None if it began with `start_step`.
+            ended_ns: end time, if it was before now. The time since then is in no step.
         """
         now_ns = ended_ns or lane_clock.now_ns()
         if self._capture is not None:
@@ -156,7 +149,7 @@ class Meter:
             self.end_stretch()
 
     def alike_until(self) -> int:
-        """Return until when steps like the last one may be told together; 0 for not at all."""
+        """Return until when steps like the last one may be reported together, or 0."""
         control = self.control
         traced = control.traces is None or control.traces.count != self._seen_traces
         alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
@@ -165,14 +158,14 @@ class Meter:
         return control.slices.due_ns(control.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the step that was begun and those right after it; the loss is the last one's, the rest are sums."""
+        """End the current step and the following steps. `loss` is the last step's, other arguments are sums."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
         self._began_ns, self._loss = ends_ns[-1], loss
 
     def _skip_to(self, at_ns: int) -> int:
-        """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""
+        """Move the end of the last step to `at_ns`, and the start of the window by as much. Return `at_ns`."""
         reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
         self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
         self._waits.clear()
@@ -187,7 +180,7 @@ class Meter:
         return at_ns
 
     def count_untimed(self, examples: int, loss: object) -> None:
-        """Count a step that ended before anything was measured."""
+        """Count a step that ended before the first measurement."""
         self.clock.done += 1
         self.control.sampler.sums.examples += examples
         self.clock.marks.add(WARM_UP)
@@ -197,7 +190,7 @@ class Meter:
             self.control.sampler.sums = Samples()
 
     def read_loss(self) -> float | None:
-        """Return the last step's loss, None if it is not a number; reading it waits for the device."""
+        """Return the last step's loss, or None if it is not a number. Waits for the device."""
         loss: Any = self._loss() if callable(self._loss) else self._loss
         if loss is None:
             return None
@@ -207,7 +200,7 @@ class Meter:
             return None
 
     def end_stretch(self) -> None:
-        """Wait for the device, close the window if it is time, and be ready after the warm-up."""
+        """Wait for the device, close the window if it is due, and become ready after the warm-up."""
         if self._capture is None:
             self._close_stretch()
         if not self.warm and self._warmed_up:
@@ -231,7 +224,7 @@ class Meter:
             self.clock.last_end_ns = lane_clock.now_ns()
 
     def _count_wait(self, synced_ns: int) -> None:
-        """Count a long wait for the device, which reading the loss was, as time of the steps before it."""
+        """Count a long wait for the device as time of the steps before it."""
         began_ns = self.control.stretch_began_ns
         waited_ns = synced_ns - self.clock.last_end_ns
         behind = waited_ns > BEHIND * (synced_ns - began_ns)
@@ -239,12 +232,11 @@ class Meter:
 
     @property
     def _warmed_up(self) -> bool:
-        """Whether the lane trained long enough to be ready."""
         warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
         return warm_ns > WARM_UP_NS and (self.steady_step or self.clock.done >= WARM_UP_STEPS)
 
     def send_rest(self) -> None:
-        """Send what is left of the last window; one without steps reports the examples of steps in no window."""
+        """Send the last window. Without steps, it reports the remaining examples."""
         if self.clock.steps:
             self.take_feed()
             self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
@@ -253,21 +245,21 @@ class Meter:
             self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
 
     def skip_feed(self) -> None:
-        """Leave what the feed counted since the last time out of the window."""
+        """Discard what the feed counted since the last call."""
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def all_waits_ns(self) -> int:
-        """Return the whole wait for input so far, in nanoseconds."""
+        """Return the total input wait in nanoseconds."""
         return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
     def waited(self, time_ns: int) -> None:
-        """Count time of the step under way as a wait for input; in no step, it is a wait for tf.data as well."""
+        """Count input wait of the current step. Outside a step, it is a wait for tf.data as well."""
         if self.clock.last_end_ns and not self.stopped_ns:
             self.clock.input_ns += time_ns
             self._waits.append((lane_clock.now_ns(), time_ns))
 
     def take_feed(self) -> None:
-        """Add to the window what the feed counted since the last time."""
+        """Add the feed's counts since the last call to the window."""
         before = self._feed_totals
         self.skip_feed()
         input_ns, examples = map(sub, self._feed_totals, before)
@@ -276,7 +268,7 @@ class Meter:
         self.clock.examples += examples
 
     def forget_start(self) -> None:
-        """Measure from the next step on: the one that was begun is reported in another way."""
+        """Measure from the next step on. The current step is reported in another way."""
         self.cancel_step()
         if self.clock.done:
             self.stop_clock()
@@ -284,7 +276,7 @@ class Meter:
             self.clock.last_end_ns = 0
 
     def stop_clock(self, reason: str = OUTSIDE) -> None:
-        """Stop measuring: no step follows for a while; the time until the next one counts for `reason`."""
+        """Stop measuring until the next step. The time until then counts for `reason`."""
         if self.stopped_ns or not self.clock.last_end_ns:
             return
         self.finish_capture()
@@ -297,14 +289,14 @@ class Meter:
         self._passing = [(self.clock.last_end_ns, reason)]
 
     def passes(self, reason: str) -> str:
-        """Have the time in no step count for `reason` from now on; return what it counted for until now."""
+        """Change the reason of the time outside steps, and return the old reason."""
         before = self._passing[-1][1] if self._passing else OUTSIDE
         if self.stopped_ns and reason != before:
             self._passing.append((lane_clock.now_ns(), reason))
         return before
 
     def start_clock(self, at_ns: int | None = None) -> int:
-        """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
+        """Restart the clock. Return the nanoseconds since `stop_clock`, or 0 if it was running."""
         if not self.stopped_ns:
             return 0
         now_ns = at_ns or lane_clock.now_ns()
@@ -313,7 +305,6 @@ class Meter:
         return gap_ns
 
     def _finish_sample(self) -> None:
-        """End a step between two barriers; the barrier before it is the end of the window before."""
         self._sampling = False
         clock, control = self.clock, self.control
         called_ns = clock.last_end_ns
@@ -344,7 +335,7 @@ class Meter:
             self._capture = capture, request
 
     def finish_capture(self) -> None:
-        """End the profile with the steps that it has; do nothing if none is being taken."""
+        """End the profile with the steps that it has. Do nothing without a profile."""
         if self._capture is None:
             return
         (capture, request), self._capture = self._capture, None

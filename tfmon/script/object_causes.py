@@ -1,8 +1,7 @@
-"""Sees whether the objects of Python become more and more, and of which kind, as a cause of memory that grows.
+"""Finds the kind of Python object whose number grows, as a cause of growing memory.
 
-The blocks that the interpreter has allocated are read now and then; the objects are counted by their kind only
-while those grow. Source: with TensorFlow loaded, reading 1.3 million blocks takes 0.25 ms, and counting 0.3
-million objects 0.1 to 0.2 s.
+Objects are counted only while the interpreter's allocated blocks grow. Source: with TensorFlow loaded, reading 1.3
+million blocks takes 0.25 ms, and counting 0.3 million objects takes 0.1 to 0.2 s.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from time import monotonic_ns
 from tfmon.script.causes import causes
 
 EVERY_NS, COUNT_SHARE = 2_000_000_000, 1_000
-"""How often blocks are read; and objects are counted at most in this part of the time."""
+"""Interval of reading blocks. Counting objects takes at most 1/1000 of the time."""
 LOOKS, LEAST_BLOCKS = 8, 100_000
-"""So many times in a row the blocks must have grown, and by how many in all: some 5 MB."""
+"""Number of consecutive readings with growth, and total growth in blocks (about 5 MB)."""
 
 
 class ObjectWatch:
-    """The objects of this process. Thread: the one that trains, between two steps."""
+    """Watches the objects of this process. Thread: the one that trains, between two steps."""
 
     def __init__(self) -> None:
-        """Know none yet."""
         self._blocks: list[int] = []
         self._next_ns = 0
         self._first: Counter[str] = Counter()
         self._first_step = 0
 
     def look(self, step: int) -> None:
-        """Read the blocks if it is time; tell the kind of which there are most more where they grow."""
+        """Read the blocks if due. If they grow, report the kind of object with the largest growth."""
         now_ns = monotonic_ns()
         if now_ns < self._next_ns:
             return

@@ -1,11 +1,9 @@
-"""Knobs on a script's own input pipeline: batches ready ahead, threads, and the size of its batches.
+"""Knobs on a script's own input pipeline: prefetch, threads and batch size.
 
-The size of a prefetch or a batch is fixed when a dataset is made. So a change takes effect where the script
-iterates over its dataset again, at its next epoch: the iterator then reads the same dataset with another end. A
-loop that reads one iterator for ever can only be given values from its start. The order of the elements stays.
-Until a knob is changed nothing is replaced.
+A dataset's sizes are fixed when it is made. A change takes effect at the script's next epoch, when it iterates
+over the dataset again. The order of the elements stays. Nothing is replaced until a knob is changed.
 
-Source: `tf.data.Dataset.__iter__`, whose path is the same in TensorFlow 2.18 and 2.21.
+Source: `tf.data.Dataset.__iter__`, at the same path in TensorFlow 2.18 and 2.21.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from tfmon.script.steps import StepWatcher
 
 FIRST_LOOK_NS = 1_000_000_000
 LEAST_FREED_NS = 10_000_000
-"""The shortest sleep of tf.data's autotuner: to free an iterator in less time was no wait for it."""
+"""The shortest sleep of tf.data's autotuner. Freeing an iterator faster included no wait for it."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
 OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data makes ready ahead, from the script's next epoch on.")
 OWN_BATCH = replace(
@@ -41,15 +39,11 @@ OWN_BATCH = replace(
     help="Examples in a batch, from the script's next epoch on; a tf.function is traced once for the new size.",
 )
 BY_TFMON = (OWN_PREFETCH, INPUT_THREADS, OWN_BATCH)
-"""The knobs on a script's pipeline."""
 FILES.add(__file__)
 
 
 class Freed:
-    """Measures how long TensorFlow takes to free an iterator, whose last attribute this is.
-
-    It ends the thread of tf.data's autotuner, and sometimes waits until that wakes up by itself.
-    """
+    """Last attribute of an iterator. Measures its release, which may wait for tf.data's autotuner thread."""
 
     def __init__(self, iterator: Any) -> None:  # noqa: ANN401
         self._began_ns, self._thread = 0, threading.get_ident()
@@ -70,33 +64,30 @@ class Freed:
 
 
 class Reads:
-    """Which datasets are trained from, and where; others stay as they are. Thread: the one that trains."""
+    """The datasets that are trained from. Other datasets are not changed. Thread: the one that trains."""
 
     def __init__(self) -> None:
         self.any = False
-        """Whether anything is known to be trained from."""
         self._places: set[Hashable] = set()
         self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self.latest: Callable[[], Any] = nothing
-        """Returns the iterator that was opened last."""
         self.trained: Callable[[], Any] = nothing
-        """Returns the iterator that was found to be trained from last."""
 
     def place(self) -> Hashable:
-        """Return the script's line that is running now; Python may replace its instructions while they run."""
+        """Return the script's current line. Instructions cannot identify it: Python may replace them."""
         frame = users_frame()
         return id(frame.f_code), frame.f_lineno
 
     def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:  # noqa: ANN401
-        """Record what an iterator was made of, and where."""
+        """Record the dataset and place of an iterator."""
         self._seen.add(dataset)
         setattr(iterator, _READ, (dataset, place))
         setattr(iterator, _FREED, Freed(iterator))  # the last attribute, so it is freed after TensorFlow's own
         self.latest = weakref.ref(iterator)
 
     def trains(self, iterator: Any) -> None:  # noqa: ANN401
-        """Record that what an iterator gives is trained from."""
+        """Record that an iterator is trained from."""
         read = getattr(iterator, _READ, None)
         if read is None:
             return
@@ -106,7 +97,7 @@ class Reads:
         self._places.add(read[1])
 
     def trains_from(self, dataset: Any, place: Hashable) -> bool | None:  # noqa: ANN401
-        """Return whether a dataset is trained from where it is iterated over; None if that is not known."""
+        """Return whether a dataset is trained from at this place. None if unknown."""
         if dataset in self._trained:
             return True
         if not self.any:
@@ -120,22 +111,18 @@ class Pipeline:
     """Changes the datasets that the script's training thread iterates over. Thread: the one that trains."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
-        """Change nothing yet; `joined` returns this process's lane, None before its first step."""
         self._hooks, self._joined, self._loop = hooks, joined, loop
         self._one_iterator, self._own_dataset = False, True
         self._keras_reads: Any = None
         self.reads = Reads()
-        """What the script trains from."""
         self._values: dict[str, KnobValue] = {}
-        """What differs from the script's own settings; what is impossible is refused by the lane."""
+        """Values that differ from the script's own settings."""
         self._own: dict[str, KnobValue] = {}
         self._began_ns = self._look_ns = 0
-        """When the dataset that is trained from was first seen, and from when on it is looked at again."""
+        """When the dataset was first seen, and when it is looked at next."""
         self._described: Callable[[], Any] = nothing
-        """Returns the dataset whose traits were reported last."""
         self._looked_at: Callable[[], Any] = nothing
         self._slow: list[Observation] = []
-        """What was found the last time."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
                 if (value := OfferedKnobs().requested(knob)) is not None:
@@ -151,14 +138,11 @@ class Pipeline:
         self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
     def fits(self, *, one_iterator: bool, own: bool = True) -> None:
-        """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has.
-
-        `own` says whether the script has made the dataset, and not Keras.
-        """
+        """Record that Keras starts or stops training. `own`: the script, not Keras, made the dataset."""
         self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
 
     def keras_reads(self, iterator: object) -> None:
-        """Record what the train function of Keras reads."""
+        """Record the iterator of Keras' train function."""
         # The iterator itself must not be kept: Keras frees that of an epoch when the next one begins.
         read = getattr(iterator, _READ, iterator)
         if read is self._keras_reads:
@@ -170,13 +154,12 @@ class Pipeline:
             self._offer(lane, iterator, 0)
 
     def joined(self, lane: Lane) -> None:
-        """Offer a lane, whose first update is about to be made, the knobs of what was read for it."""
+        """Offer a lane the knobs of its input. Call it before the first update."""
         feeds = self._loop.sources.feeds or ((self.reads.latest(), 0),)
         iterator, rows = feeds[0]
         self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
 
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
-        """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
         dataset, _ = getattr(iterator, _READ, (None, None))
         lane.look = self.look
         if dataset is None or logs_operations():
@@ -197,7 +180,7 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def look(self) -> None:
-        """See what makes the input slow: after a second of a dataset, then whenever as much has passed again."""
+        """Find causes of slow input, at intervals that double from one second."""
         now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
         if dataset is not None and dataset is not self._looked_at():
@@ -220,7 +203,7 @@ class Pipeline:
             self._slow.append(seen)
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
-        """Return whether a value that differs takes effect at the next epoch; raises KnobError without one."""
+        """Return whether a different value takes effect at the next epoch. Raises KnobError if there is none."""
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
             raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")
@@ -255,7 +238,7 @@ class Pipeline:
         return iterate
 
     def _changed(self, dataset: Any, place: object) -> Any:  # noqa: ANN401
-        """Return the dataset with what the knobs say; the same one while they say what the script does."""
+        """Return the dataset with the knobs' values, or itself if they are the script's own."""
         lane = self._joined()
         trains = self.reads.trains_from(dataset, place)
         begins = trains or (trains is None and not self._loop.sources.reads)
@@ -280,14 +263,12 @@ class Pipeline:
         return made[1]
 
     def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:  # noqa: ANN401
-        """Return whether the knob is the batch size of a dataset, and not one of the script itself."""
         if BATCH_SIZE.name in self._own:
             return True
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
 
 
 def _noted(dataset: Any, *_args: object, **_more: object) -> Watching:  # noqa: ANN401
-    """Note which line of the script makes a dataset."""
     yield None
     made(dataset)
 

@@ -1,4 +1,4 @@
-"""Which process of a script is the lane: the first that trains, and after its end the next."""
+"""Selects the lane's process: the first one that trains, and after its end the next."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ _lock = threading.Lock()
 _lane: Lane | None = None
 _refused = False
 _forked = False
-"""Whether this is the forked child of a lane, and has not trained yet."""
+"""Whether this is a lane's forked child that has not trained yet."""
 
 
 def join() -> Lane | None:
-    """Make this process the lane unless another one is, and return its lane; None if another process is the lane.
-
-    Thread: any; the first to call it is the one that is measured.
-    """
+    """Make this process the lane and return it, or None if another process is. The calling thread is measured."""
     global _lane, _refused, _forked
     if _forked:
         pipes, _forked = read_pipes(os.environ), False
@@ -42,7 +39,7 @@ def join() -> Lane | None:
 
 
 def leave() -> None:
-    """End this process's lane, if it is one; the process may be a lane again."""
+    """End this process's lane, if any. The process may become a lane again."""
     global _lane, _refused
     with _lock:
         lane, _lane, _refused = _lane, None, False
@@ -51,7 +48,7 @@ def leave() -> None:
 
 
 def joined() -> Lane | None:
-    """Return this process's lane if it is one already."""
+    """Return this process's lane, or None."""
     return _lane
 
 
@@ -82,7 +79,7 @@ def _watch_forks() -> None:
 
 
 def tell(pipes: LanePipes, what: str, reason: str) -> None:
-    """Say what is not measured, from a process that is not the lane."""
+    """Report what is not measured, from a process that is not the lane."""
     from tfmon.model.codec import encode_message
     from tfmon.model.script_events import NotMeasured
 
@@ -91,7 +88,6 @@ def tell(pipes: LanePipes, what: str, reason: str) -> None:
 
 
 def _abandon() -> None:
-    """In a forked child: its steps are not the lane's."""
     global _lane, _refused, _forked
     if _lane is not None:
         _lane.reporter.abandon()

@@ -1,4 +1,4 @@
-"""What a script's lane does beside the training thread: thread-safe events, and stacks on request."""
+"""Sends a lane's events from any thread, and reports stacks on request."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ from tfmon.model.threads import is_ours
 from tfmon.trainer.channel import Reporter
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
-"""Limits of a stack report: threads, frames of each, lines, characters of a line. It is one line on the pipe."""
+"""Limits of a stack report, which is one line on the pipe."""
 
 
 class ScriptReporter:
-    """Sends a lane's events from any thread, and nothing more once the monitor is gone.
-
-    Thread: any; a thread that holds `lock` is not interrupted by the events of another.
-    """
+    """Sends a lane's events until the monitor ends. Thread: any; holding `lock` keeps other events out."""
 
     def __init__(self, fd: int, ended: Callable[[], object]) -> None:
-        """Write to `fd`; `ended` is called once nothing more can be sent."""
         self.lock = threading.RLock()
         self.closed = False
-        """True when the monitor is gone, or this process is no longer the lane."""
         self._reporter, self._ended = Reporter(fd, end=self.end), ended
 
     def send(self, event: FromLane) -> None:
@@ -38,31 +33,31 @@ class ScriptReporter:
                 self._reporter.send(event)
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if the pipe has room for them, or later; return whether they were sent."""
+        """Send events together if the pipe has room, or later. Return whether they were sent."""
         if self.closed:
             return False
         with self.lock:
             return self._reporter.offer(*events, later=later)
 
     def close(self) -> None:
-        """Wait until everything is sent, at most a second, and send nothing from then on."""
+        """Wait at most a second until everything is sent, then send nothing more."""
         with self.lock:
             if not self.closed:
                 self._reporter.drain(timeout_s=1.0)
             self.closed = True
 
     def abandon(self) -> None:
-        """Send nothing from a forked child, where a thread that does not exist may hold the lock."""
+        """Stop sending in a forked child, where the lock's thread does not exist."""
         self.lock, self.closed = threading.RLock(), True
 
     def end(self, _code: int = 0) -> None:
-        """Send nothing from now on."""
+        """Stop sending."""
         self.closed = True
         self._ended()
 
 
 def stacks(first: int) -> StackReported:
-    """Return the stacks of all threads in the format of `faulthandler`, that of the thread `first` first."""
+    """Return the stacks of all threads in the format of `faulthandler`, starting with thread `first`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []

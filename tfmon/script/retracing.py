@@ -1,9 +1,7 @@
-"""Sees which functions TensorFlow traces again, what changed in their arguments, and what that takes.
+"""Finds functions that TensorFlow traces again, the changed argument, and the time that it takes.
 
-TensorFlow's own cache of a function has the types that it was traced with before, so nothing is kept for that.
-
-Source: `tracing_compilation._create_concrete_function(type, context, graph, options)`, which runs once for each
-trace, in TensorFlow 2.18 and 2.21.
+Source: `tracing_compilation._create_concrete_function(type, context, graph, options)`, which runs once per trace
+in TensorFlow 2.18 and 2.21. The function's own cache contains the earlier types.
 """
 
 from __future__ import annotations
@@ -26,39 +24,36 @@ from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
 FILES.add(__file__)
 MADE_OFTEN = 5
-"""A function that was made so often by the same line, and traced each time, is one that is made in a loop."""
+"""A function made and traced this often by the same line is made in a loop."""
 MOST_FUNCTIONS = 512
 MOST_COMPARED = 64
-"""The last traces of a function whose types are compared with a new one."""
+"""Maximum number of earlier traces that are compared with a new one."""
 DEF_LINES = 20
-"""Lines of decorators above a function's `def` that are looked through."""
 KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
-"""How the names of Keras' own steps begin; it traces functions of its input, too."""
+"""Prefixes of the names of Keras' own steps. Keras traces functions of its input, too."""
 LAST_BATCH = ", the last batch of an epoch"
 
 
 class Retraces:
-    """The traces of this process. Thread: any; traces inside of others are parts of those."""
+    """The traces of this process. Nested traces count as parts. Thread: any."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """See nothing yet."""
+        """Forget all traces."""
         self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
-        """How often a function was made and traced, and what that took, by its place and the caller's line."""
+        """Number and time of traces, by the function's place and the caller's line."""
         self._fresh: Callable[[], Any] = lambda: None
-        """Returns the function that was traced last, before it has run."""
         self._seen: Observation | None = None
-        """Where what its first run takes is added."""
         self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next batch or the end of the epoch."""
         self.expected = False
-        """Whether tfmon has made Keras' step again: the script did not cause its trace."""
+        """Whether tfmon caused the next trace by making Keras' step again."""
 
     def install(self, hooks: Hooks) -> None:
-        """Replace TensorFlow's method that traces; do nothing where there is none."""
+        """Replace TensorFlow's tracing method, if it exists."""
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
         hooks.replace(tracing_compilation, "_create_concrete_function", hooks.around(self._traces))
@@ -113,7 +108,7 @@ class Retraces:
     def _made_again(
         self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
     ) -> Observation | None:
-        """Count a function that is traced for the first time, though its code may have been before."""
+        """Count the first trace of a function whose code may have been traced before."""
         caller = line_of(users_frame())
         key = (code.co_filename, code.co_firstlineno, caller)
         if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
@@ -129,16 +124,13 @@ class Retraces:
         return seen
 
     def has_run(self, function: Any, took_ns: int, step_ns: int) -> None:  # noqa: ANN401
-        """Add what the first run of the function that was traced last took longer than a step.
-
-        Where every step traces, `step_ns` has that in it. XLA compiles then, which takes far longer than a step.
-        """
+        """Add the extra time of a traced function's first run. With XLA, `step_ns` may include compilation."""
         if self._seen is not None and self._fresh() is function:
             causes.add(self._seen, took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns))
         self._fresh, self._seen = lambda: None, None
 
     def epoch_over(self) -> None:
-        """Record that the batch that was read last was the last of an epoch."""
+        """Record that the last batch was the last of an epoch."""
         seen, self.smaller = self.smaller, None
         if seen is not None and not seen.what.endswith(LAST_BATCH):
             seen.what += LAST_BATCH
@@ -154,10 +146,7 @@ def _name_of(code: CodeType) -> str:
 
 
 def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
-    """See the calls of one graph that takes several shapes and that XLA compiles for each.
-
-    A call within another graph is not seen: TensorFlow keeps its count of compilations from Python.
-    """
+    """Watch a graph that XLA compiles for each shape. Nested calls are not seen."""
     if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
         return
     known: list[Any] = []
@@ -185,7 +174,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
 
 
 def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
-    """Return the code of the user's function below what decorators have made of it."""
+    """Return the code of the user's function below its decorators."""
     function = inspect.unwrap(function)
     function = getattr(function, "__original_python_function__", function)
     while hasattr(function, "func"):
@@ -195,7 +184,7 @@ def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
 
 
 def place_of(code: CodeType) -> str:
-    """Return the file, the line and the text of a function's `def`, below its decorators."""
+    """Return the file, line and text of a function's `def`, below its decorators."""
     first = code.co_firstlineno
     for number in range(first, first + DEF_LINES):
         if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
@@ -204,7 +193,7 @@ def place_of(code: CodeType) -> str:
 
 
 def keras_call() -> tuple[str, str]:
-    """Return which method of a Keras model the script has called, and where; "" for another."""
+    """Return the Keras model method that the script called, and its place. Empty if it is another."""
     frame, method = users_frame(), ""
     inner = sys._getframe(1)
     while inner is not frame and inner.f_back is not None:
@@ -215,14 +204,13 @@ def keras_call() -> tuple[str, str]:
 
 
 def _types_in(cache: Any) -> list[Any]:  # noqa: ANN401
-    """Return the types that a function was traced with, the newest last."""
     return [] if cache is None else [one.function_type for one in cache.values()]
 
 
 def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:  # noqa: ANN401
-    """Return the cause of a trace, which argument changed and how, and whether it is only a smaller batch.
+    """Return the cause of a trace, the changed argument, and whether it is only a smaller batch.
 
-    The types are compared with those of the trace before; an argument of a type that none had is told first.
+    The types are compared with the last trace. An argument with a type that no trace had comes first.
     """
     old = before[-1]
     earlier = [one.parameters for one in before[-MOST_COMPARED:]]
@@ -249,7 +237,6 @@ def _changed(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  
 
 
 def _parts(kind: Any) -> dict[Any, Any] | None:  # noqa: ANN401
-    """Return the parts of the type of a list, tuple or dictionary; None for another."""
     mapping = getattr(kind, "mapping", None)
     if isinstance(mapping, dict):
         return mapping
@@ -258,4 +245,3 @@ def _parts(kind: Any) -> dict[Any, Any] | None:  # noqa: ANN401
 
 
 retracing = Retraces()
-"""Those of this process."""

@@ -1,7 +1,7 @@
-"""Which updates make a step, and whether the optimizers have counted the same.
+"""Finds which updates make a step, and compares with the optimizers' counts.
 
-A step is one update, as `optimizer.iterations` counts them; where several optimizers update by turns, it is one
-round of all: as many as the optimizer makes that updates once in each round.
+A step is one update, as `optimizer.iterations` counts. If several optimizers alternate, a step is one round.
+The optimizer that updates once per round counts the rounds.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from tfmon.script.looking import logs_operations
 from tfmon.script.sources import Past
 
 SETTLED = 16
-"""After so many updates of one optimizer in a row it trains by itself, and in no round with another."""
+"""After this many consecutive updates, an optimizer trains alone and not in rounds."""
 NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
 
 
 class Updater:
-    """An optimizer, or several that one function applies, or a function that updates weights by hand."""
+    """One or several optimizers of a function, or a function that updates weights by hand."""
 
     def __init__(self, optimizers: Iterable[Any], name: str) -> None:
-        """Know `optimizers`; `name` is for people."""
         self.name = name
         optimizers = list(optimizers)
         self.by_hand = not optimizers
         self.varies = any(hasattr(one, "inner_optimizer") for one in optimizers)
-        """Whether a call may make no update, or several: where it scales the loss, or in a branch or loop."""
+        """Whether a call may make any number of updates (loss scaling, branch, loop)."""
         self._counters = [one for one in map(counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)
-        """How many calls make an update: gradients may be accumulated by the optimizer."""
+        """Calls per update. The optimizer may accumulate gradients."""
         self.rebase()
 
     def rebase(self) -> None:
@@ -45,20 +44,20 @@ class Updater:
 
     @property
     def counted(self) -> int | None:
-        """The calls that the optimizers have counted, that of the fewest; None if they do not count any more."""
+        """Lowest number of calls that an optimizer has counted since `rebase`, or None if it is unknown."""
         now = self._read()
         return min(map(sub, now, self._base)) if now and len(now) == len(self._base) else None
 
     def made_more(self, calls: int) -> int:
-        """Record calls that apply gradients; return how many updates they complete."""
+        """Record calls that apply gradients. Return the number of completed updates."""
         first = (self._base[0] if self._base else 0) + self.made
         self.made += calls
         return (first + calls) // self.every - first // self.every
 
     def missed(self) -> int:
-        """Return how many more updates the optimizers have counted than were seen since the last call.
+        """Return the updates that the optimizers counted and that were not seen since the last call.
 
-        Fewer are none where each call updates once: the script has set the counter back.
+        A negative number is 0 if each call updates once: the script has reset the counter.
         """
         counted = self.counted
         if counted is None or counted == self.made:
@@ -67,7 +66,7 @@ class Updater:
         return missed if missed > 0 or self.varies or self.every > 1 else 0
 
     def differs(self, more: int) -> str:
-        """Return why a step is not known, if the optimizers have counted so many more updates than were seen."""
+        """Return why a step is unknown if the optimizers counted `more` updates."""
         counted = f"{abs(more)} {'more' if more > 0 else 'fewer'} update{'s' if abs(more) > 1 else ''}"
         why = "not each call updates once" if self.varies else "it was applied unseen, or its counter was set"
         return (
@@ -77,14 +76,14 @@ class Updater:
 
 
 def counting(optimizer: Any) -> tuple[int, Any]:  # noqa: ANN401
-    """Return how many calls of an optimizer make an update, and the variable that counts the calls, if any."""
+    """Return an optimizer's calls per update, and its counter variable if it has one."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
     return every, inner._iterations if every > 1 else getattr(inner, "iterations", None)
 
 
 def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
-    """Return the counter of the calls of an optimizer, and how many calls make an update; None if nothing does."""
+    """Return an optimizer's call counter, and its calls per update. None if it has no counter."""
     every, counter = counting(optimizer)
     if not hasattr(counter, "numpy"):
         return None
@@ -106,30 +105,25 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
 
 
 class Rounds:
-    """Tells how many steps are complete with each update. Thread: that of the loop.
+    """Returns how many steps each update completes. Thread: the loop's.
 
-    An order of several optimizers is known with the first update of its second round. It must then hold in each
-    round: otherwise no step is known, because a part of the updates was counted in another way.
+    The order of optimizers is known after the first update of round two. If it changes, no step is known.
     """
 
     def __init__(self) -> None:
-        """Know no optimizer yet."""
         self.leader: Updater | None = None
-        """The one that updates once in a round; None where each update is a step."""
+        """The updater that updates once per round. None if each update is a step."""
         self.unsteady = False
-        """Whether no step can be told."""
+        """Whether no step can be reported."""
         self.runs: list[list[Any]] = []
-        """Updaters of the round under way, or of each round, with their updates in a row."""
+        """Updaters of a round, each with its number of consecutive updates."""
         self.updaters: list[Updater] = []
-        """All that have updated weights."""
         self.cut = False
-        """Whether an update was interrupted: the optimizer may have counted it."""
+        """Whether an update was interrupted. The optimizer may have counted it."""
         self.past = Past()
-        """The steps of which it is not known whether they are parts of a round."""
+        """Steps that may be parts of a round."""
         self._run = self._made = 0
-        """The run of `runs` that is under way in a round, and its updates so far."""
         self._between: set[Updater] = set()
-        """Those that have updated in rounds, or alone, before: a new round has none of them."""
 
     @property
     def sure(self) -> bool:
@@ -137,7 +131,7 @@ class Rounds:
         return self.settled or self.leader is not None
 
     def missed(self) -> Iterator[tuple[Updater, int]]:
-        """Yield those of which the optimizers have counted more or fewer updates than were seen, and how many."""
+        """Yield the updaters with missed or extra updates, and their number."""
         for updater in self.updaters:
             more = updater.missed()
             if more == 1 and self.cut:
@@ -146,7 +140,7 @@ class Rounds:
                 yield updater, more
 
     def take_past(self) -> Past:
-        """Return the steps that were one round, and forget them."""
+        """Return and forget the steps that were one round."""
         past, self.past = self.past, Past()
         return past
 
@@ -156,7 +150,7 @@ class Rounds:
         return len(self.runs) == 1 and self.runs[0][1] >= SETTLED
 
     def plus(self, updater: Updater, updates: int) -> int:
-        """Return how many steps are complete with an update; where it sets `leader`, all before were one step."""
+        """Return how many steps an update completes. If it sets `leader`, all updates before were one step."""
         if self.leader is not None:
             return self._in_round(updater, updates)
         runs = self.runs

@@ -1,4 +1,4 @@
-"""The iterators that a script pulls batches from, and the examples of a step, where two observations agree."""
+"""The iterators that a script pulls batches from, and the examples of a step if two observations agree."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from tfmon.script.input_causes import chain_of
 from tfmon.script.looking import leaves_of, line_of, users_frame
 
 Pull = tuple["BatchSource", frozenset[int]]
-"""A batch that was read, and the numbers of examples that its parts may have."""
 Given = tuple[int, ...]
-"""First dimensions of what a function that computes gradients was given, or of both ends of a tape."""
+"""First dimensions of the arguments of a gradient function, or of both ends of a tape."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen to be one"
@@ -44,7 +43,7 @@ class BatchSource:
         self.over = self.trained = False
         self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
         self.anew = ""
-        """The line that makes it, and one more for each step; else empty."""
+        """Line that makes a new one in each step. Otherwise empty."""
         self.last_step = -2
 
     @property
@@ -61,30 +60,23 @@ class SeenStep:
 
     def __init__(self) -> None:
         self.begun = self.in_graph = False
-        """Whether the lane knows that it has begun, and whether its batches are read inside of a graph."""
         self.began_ns = self.updated_ns = 0
         self.fed: list[BatchSource] = []
-        """What its first update was fed by."""
         self.given: Counter[Given] = Counter()
         self.updates = self.due = 0
-        """Updates that were seen, and how many steps are complete with them."""
         self.loss: Any = None
         self.mark: object = None
-        """The read that its last update came from."""
         self.alike: object = None
-        """What made the update of the step before, if that was one that may be noted."""
+        """What made the update of the step before, if it may be noted in the bundle."""
 
     def examples(self, pulled: Counter[Pull]) -> int | str:
-        """Return the examples that no graph has counted, or why they are not known; `pulled` is what was read."""
+        """Return the examples that no graph has counted, or why they are unknown."""
         if self.in_graph:
             return 0
         return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return what made its one update, if it read one batch of the requested size; or None.
-
-        It may also have read nothing, where all that it was given has one size.
-        """
+        """Return what made the update of a step with one update and at most one batch of equal size, or None."""
         read, given = [*pulled.elements()], [*self.given.elements()]
         if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
             return None
@@ -93,7 +85,7 @@ class SeenStep:
 
 
 class Past:
-    """What steps were given of which it is not known whether they are parts of a round."""
+    """Data of steps that may be parts of a round."""
 
     def __init__(self) -> None:
         self.steps = self.examples = 0
@@ -109,7 +101,7 @@ class Past:
 
     @property
     def of_one_step(self) -> int | str:
-        """The examples of all of them, if they were one step, or why these are not known."""
+        """The examples if all were one step, or why they are unknown."""
         return examples_of(self.pulled, self.given, self.steps)
 
 
@@ -117,30 +109,28 @@ class Sources:
     """The iterators of a loop. Thread: that of the loop."""
 
     def __init__(self) -> None:
-        """Know none yet."""
         self.pulled: Counter[Pull] = Counter()
-        """The batches read since the last step."""
         self.making: dict[BatchSource, int] = {}
-        """How long it took since then to make iterators of which each step makes one."""
+        """Time to make the iterators that each step makes."""
         self.main: BatchSource | None = None
-        """The one whose end is that of an epoch; None while that is not known."""
+        """The iterator whose end is the end of an epoch. None if unknown."""
         self._known: dict[int, BatchSource] = {}
         self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
-        """The latest iterator of each dataset, and of those made from it, by where it was made."""
+        """Latest iterator of each dataset, by the place where it was made."""
 
     @property
     def reads(self) -> object:
-        """The iterator that the loop reads and that has not ended; None if there is none."""
+        """The open iterator that the loop reads, or None."""
         return self.main.ref() if self.main is not None and self.main.open else None
 
     @property
     def feeds(self) -> tuple[tuple[object, int], ...]:
-        """The iterators that the step under way has read, each with its examples; 0 for unknown."""
+        """Iterators that the current step has read, each with its examples (0 if unknown)."""
         rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
         return tuple((source.ref(), count) for source, count in rows.items())
 
     def of(self, iterator: object) -> BatchSource:
-        """Return the source of an iterator; at its first pull, forget those that have ended."""
+        """Return an iterator's source. The first pull removes sources that have ended."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source
@@ -150,10 +140,7 @@ class Sources:
         return source
 
     def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:  # noqa: ANN401
-        """Return the last iterator of a dataset that was made at a place, if it gave one batch.
-
-        Where the script makes the end of its pipeline anew, as by `take(1)`, that of the last one is freed.
-        """
+        """Return the last one-batch iterator made at a place, as by `take(1)`, whose dataset must be freed."""
         for depth, one in enumerate(chain_of(dataset)):
             if (source := self._made.get(one, {}).get((place, depth))) is not None:
                 alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
@@ -161,7 +148,7 @@ class Sources:
         return None
 
     def made(self, iterator: object, dataset: Any, place: Hashable, began_ns: int) -> None:  # noqa: ANN401
-        """Record that an iterator was made at a place since `began_ns`, perhaps as in the step before."""
+        """Record an iterator made at a place since `began_ns`."""
         earlier, source = self.earlier(dataset, place), self.of(iterator)
         source.dataset = weakref.ref(dataset)
         if earlier is not None:
@@ -172,7 +159,7 @@ class Sources:
             self._made.setdefault(one, {})[place, depth] = source
 
     def received(self, source: BatchSource, rows: frozenset[int]) -> None:
-        """Record that a batch of perhaps `rows` examples was received."""
+        """Record a received batch with the possible numbers of examples."""
         if all(one is not source for one, _ in self.pulled):
             source.wait_ns = self.making.pop(source, 0)
             source.first_ns = source.began_ns - source.wait_ns
@@ -180,10 +167,9 @@ class Sources:
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
-        """Return those that the first update of a step is fed by; forget what was read for a look before it.
+        """Return the sources of a step's first update, and drop those that were only looked at before it.
 
-        Where one of them is known to be trained from, others are once they are read for two steps in a row; as are
-        those that each step makes anew and frees.
+        If one is known, others count after two consecutive steps, as do iterators that each step makes and frees.
         """
         for source, rows in list(self.pulled):
             if not (source.open or source.trained or source.last_step == step - 1):
@@ -202,11 +188,7 @@ class Sources:
 
 
 def is_batched(dataset: Any) -> bool | None:  # noqa: ANN401
-    """Return whether the elements of a dataset may be batches along their first dimension.
-
-    False if nothing has batched the parts of a tensor. None if the first dimension is not the batch size: the
-    batches were transposed.
-    """
+    """Return whether elements may be batches along their first dimension. None if that is not the batch size."""
     last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
         if "batch" in (kind := type(dataset).__name__).lower():
@@ -220,13 +202,13 @@ def is_batched(dataset: Any) -> bool | None:  # noqa: ANN401
 
 
 def first_dimensions(batch: Any) -> set[int | None]:  # noqa: ANN401
-    """Return the first dimensions of the parts of a batch, or of its types, without waiting; None if unknown."""
+    """Return the first dimensions of a batch or its types, without waiting. None if unknown."""
     shapes: list[Any] = [getattr(part, "shape", None) for part in leaves_of(batch)]
     return {shape[0] for shape in shapes if getattr(shape, "rank", None)}
 
 
 def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> int | str:
-    """Return the examples of a step, or why they are not known."""
+    """Return the examples of a step, or why they are unknown."""
     read = frozenset[int]().union(*(rows for _, rows in pulled))
     total, each = 0, set[int]()
     for dims, calls in given.items():
@@ -249,5 +231,4 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
 
 
 def _parts(dims: tuple[int, ...]) -> list[int]:
-    """Return into how many parts the arguments of a function may be, if each is split over several replicas."""
     return [parts for parts in range(1, len(dims) // 2 + 1) if len(dims) % parts == 0 and not sum(dims) % parts]

@@ -1,13 +1,8 @@
-"""Tells where the steps of a training loop begin and end, from what the loop does: pulls of batches, and updates.
+"""Finds where steps of a training loop begin and end, from pulls of batches and updates.
 
 A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of
-an iterator that the loop trains from, or before the next update, whichever comes first.
-
-A pull of another iterator may be the second input of the next step, the first of an epoch, or validation: the step
-has ended with its last update, and the time until the next step is in none.
-
-Updates are compared with what the optimizers count, examples and loss with what was read and differentiated. Where
-they differ, the lane is told why they are not known.
+an iterator that the loop trains from, or before the next update, whichever comes first. A pull of another iterator
+(second input, or validation) ends the step with its last update. Updates are compared with the optimizers' counts.
 """
 
 from __future__ import annotations
@@ -33,50 +28,44 @@ if TYPE_CHECKING:
 
 
 class StepWatcher:
-    """Follows the loop of one thread, but where Keras trains, or the script reports its steps.
-
-    Thread: the first one with an update; calls from others are ignored.
-    Units: nanoseconds of `lane_clock`.
-    """
+    """Follows the loop of the first thread with an update and ignores other threads. Units: ns of `lane_clock`."""
 
     def __init__(self, join: Callable[[], Lane | None]) -> None:
-        """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
         self.off = False
-        """True once this process is known not to be the lane, or the script reports its steps itself."""
+        """True if this process is not the lane, or the script reports its steps itself."""
         self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
-        """How often each thread has stepped aside: another watcher follows what it does."""
+        """How often each thread has stepped aside for another watcher."""
         self.report = LoopReport()
         self._reported = False
         self._thread = 0
         self._claimed = False
-        """Whether that thread has updated weights; until then, any other may take its place."""
+        """Whether the thread has updated weights. Until then, another thread may replace it."""
         self._life, self._taking = ThreadLife(), threading.Lock()
         self.trains: Callable[[object], None] = nothing
-        """Is called with each iterator that turns out to be trained from."""
+        """Called with each iterator that is found to be trained from."""
         self.all_seen: Callable[[], None] = nothing
-        """Is called once the first steps have shown all optimizers."""
+        """Called once the first steps have shown all optimizers."""
         self._all_seen = False
         self._join = join
         self._steps = 0
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Begin to follow a thread: nothing is known of it."""
+        """Reset, to follow another thread."""
         self.sources, self.rounds = Sources(), Rounds()
         self.report.epochs = Epochs()
         self._by_hand = False
-        """Whether weights were updated by hand after an optimizer had updated them."""
         self.forget()
 
     def forget(self) -> None:
-        """Begin a step without anything in it."""
+        """Discard the current step and the noted steps."""
         self.bundle, self.step = Bundle(), SeenStep()
         self.sources.pulled, self.sources.making = Counter(), {}
         self._pulling = self._updating = False
 
     def finish(self) -> None:
-        """End the step under way with its last update: no other follows for a while."""
+        """End the current step with its last update."""
         if self.lane is None:
             return
         self.rounds.cut |= self._updating
@@ -106,7 +95,6 @@ class StepWatcher:
         return threading.get_ident() == self._thread or self._takes_over()
 
     def _takes_over(self) -> bool:
-        """Follow the calling thread if none trains, or the one that did has ended; return whether it does."""
         with self._taking:
             if self._claimed and not self._life.over:
                 return False
@@ -117,7 +105,7 @@ class StepWatcher:
             return True
 
     def claims(self) -> bool:
-        """Return whether the calling thread, which updates weights, is the one that is followed."""
+        """Return whether the calling thread, which updates weights, is followed."""
         with self._taking:
             if self._claimed or self._thread != threading.get_ident():
                 return self._thread == threading.get_ident()
@@ -128,12 +116,12 @@ class StepWatcher:
             return self._claimed
 
     def trains_unseen(self) -> None:
-        """Report that the calling thread trains, if another one is followed."""
+        """Report that the calling thread trains, if another thread is followed."""
         if self.lane is not None and not (self.off or self.aside) and threading.get_ident() != self._thread:
             self.lane.claims_thread()
 
     def step_aside(self) -> bool:
-        """Leave what follows to another watcher; return whether `come_back` must be called."""
+        """Leave the loop to another watcher. Return whether `come_back` must be called."""
         if self.off and not self._reported:
             return False
         if self._claimed and threading.get_ident() != self._thread and not self._takes_over():
@@ -145,7 +133,7 @@ class StepWatcher:
         return True
 
     def come_back(self) -> None:
-        """Watch again, also a script that reported its steps before; its optimizers count from now on."""
+        """Watch again, even if the script reported steps before. Optimizers' counts start from here."""
         self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
@@ -154,17 +142,17 @@ class StepWatcher:
             updater.rebase()
 
     def forked(self) -> None:
-        """Watch a forked child until its first update, which shows that it trains and is not the lane."""
+        """Watch a forked child until its first update."""
         self.lane, self._thread, self._claimed, self._taking = None, 0, False, threading.Lock()
         self.begin_anew()
 
     def retire(self, *, reported: bool = False) -> None:
-        """Watch no more; until Keras has trained if the script has `reported` a step itself."""
+        """Stop watching. If the script `reported` a step, stop until Keras has trained."""
         self.off, self._reported = True, reported
         self.forget()
 
     def making(self, dataset: object, place: Hashable) -> int:
-        """End the step if each one begins with an iterator made here; return the time, 0 if it is not watched."""
+        """End the step if each begins with an iterator made here. Return the time, or 0 if unwatched."""
         if self._pulling or self.bundle.busy or not self.here:
             return 0
         earlier = self.sources.earlier(dataset, place)
@@ -176,7 +164,7 @@ class StepWatcher:
         return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
-        """Record that a batch is pulled, and end the step before it; return None if it is not watched."""
+        """Record a pull, and end the step before it. Return None if unwatched."""
         if self._pulling or self.bundle.busy or not self.here:
             return None
         self.catch_up()
@@ -197,14 +185,14 @@ class StepWatcher:
         return source
 
     def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
-        """Record that a batch of perhaps `rows` examples was received."""
+        """Record a received batch with the possible numbers of examples."""
         if threading.get_ident() != self._thread:
             return  # another thread has begun to train meanwhile
         self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows)
 
     def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
-        """Record that no batch was received; `ended`: there are no more."""
+        """Record that no batch was received. `ended`: the data has ended."""
         if threading.get_ident() != self._thread:
             return
         self._pulling = False
@@ -222,7 +210,6 @@ class StepWatcher:
             self.lane.meter.stop_clock(meter.BETWEEN)
 
     def _pull_after_step(self, source: BatchSource) -> None:
-        """End the step, and begin the next one if the loop is known to train from what is pulled."""
         assert self.lane is not None
         if source.trained:
             alike = self.step.of_one_batch(self.sources.pulled)
@@ -236,7 +223,7 @@ class StepWatcher:
         source.strange += 1
 
     def update_begins(self, updater: Updater | None = None) -> bool:
-        """Record that weights are about to be updated, eagerly by `updater`; return False if it is not watched."""
+        """Record the start of an update. Return False if unwatched."""
         if (threading.get_ident() == self._thread and self.bundle.busy) or not self.here or not self.claims():
             self.trains_unseen()
             return False
@@ -263,11 +250,11 @@ class StepWatcher:
     def update_ends(
         self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
     ) -> None:
-        """Record that `updater` has updated weights; the loss is read later.
+        """Record that `updater` has updated weights. The loss is read later.
 
         Args:
-            calls: Number of calls of the optimizer; 0 if the weights were not updated.
-            function: What did it, if the next steps may be noted in `bundle` where they are like this one.
+            calls: number of optimizer calls; 0 if the weights were not updated.
+            function: what made the update, if steps like this may be noted in `bundle`.
         """
         assert self.lane is not None
         self._updating = False
@@ -300,20 +287,20 @@ class StepWatcher:
             self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
 
     def updated_by_hand(self) -> None:
-        """Record an update by hand, after one by an optimizer: the steps so far stay known if no more follow."""
+        """Record an update by hand after one by an optimizer. Earlier steps stay known if no other follows."""
         if self.lane is not None and not self._by_hand:
             self.finish()
             self._by_hand = True
             self.lane.cannot_know("updates by hand", BY_HAND)
 
     def update_fails(self) -> None:
-        """Record that an update raised an error; it may have been made all the same."""
+        """Record an update that raised an error. The update may have been made."""
         self._updating, self.rounds.cut = False, True
         if self.bundle.busy:
             self.catch_up()
 
     def confirm(self) -> int:
-        """Return how many more steps the optimizers have counted than were told since the last call."""
+        """Return the steps that the optimizers counted and that were not reported since the last call."""
         missed = 0
         for updater, more in self.rounds.missed():
             missed += more
@@ -322,7 +309,7 @@ class StepWatcher:
         return missed
 
     def catch_up(self) -> None:
-        """Tell the lane of the steps that were noted, and go on with the one under way."""
+        """Report the noted steps, and continue with the current one."""
         bundle = self.bundle
         self.rounds.cut |= bundle.busy
         if bundle.begun_ns or bundle.next_pull is not None or bundle.next_function is not nothing:
@@ -336,26 +323,23 @@ class StepWatcher:
         self.step = bundle.step_under_way(self.sources, self._steps)
 
     def _begin(self) -> None:
-        """Begin a step now, as soon as the lane may train."""
         assert self.lane is not None
         self.lane.begin_step()
         self.step.begun, self.step.began_ns = True, lane_clock.now_ns()
 
     def _cancel(self) -> None:
-        """Forget that a step was begun: none follows."""
         if self.step.begun and self.lane is not None:
             self.lane.meter.cancel_step()
             self.step.begun = False
 
     def _end_in_batch(self) -> None:
-        """End the step, and begin the next one, which is made of the same batch, or of none as this one was."""
+        """End the step, and begin the next one with the same batch."""
         alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
         self._end(None, in_batch=True)
         self._begin()
         self.step.alike = alike
 
     def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
-        """End the step, now or with its last update, and tell the lane what it was; more may come of its batch."""
         assert self.lane is not None
         for source in self.step.fed:
             source.steps += 1
@@ -367,7 +351,7 @@ class StepWatcher:
         self.forget()
 
     def gradient(self, given: Given) -> None:
-        """Record that gradients were computed, in a function that was given tensors of these first dimensions."""
+        """Record gradients of a function with tensors of these first dimensions."""
         if self.bundle.note_given(given):
             return
         self.catch_up()

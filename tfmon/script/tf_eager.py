@@ -1,9 +1,7 @@
-"""Hooks on what trains eagerly: a tape that computes gradients, an optimizer, an assignment.
+"""Hooks on eager training: a tape that computes gradients, an optimizer, an assignment.
 
-A loop whose steps are alike passes them several times a step, so each is a plain function that does little where
-the `Bundle` expects it, and has the rest watched by a generator.
-
-Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
+Steps pass these hooks several times. Each is a plain function that does little if the `Bundle` expects the call,
+and otherwise uses a generator. Source: classes at the same paths in TensorFlow 2.18 and 2.21.
 """
 
 from __future__ import annotations
@@ -25,33 +23,27 @@ from tfmon.script.steps import StepWatcher
 
 hooking.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
-"""What TensorFlow notes of an operation that a tape goes back through; else the examples are not known."""
+"""What TensorFlow records of a tape's operation. If it differs, examples are unknown."""
 NO_VARIABLES = Variables()
 ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 
 
 class EagerHooks:
-    """The hooks of one process on what trains eagerly, and what they remember between two of them.
-
-    Thread: any; the watcher ignores threads that it does not follow.
-    """
+    """The hooks on eager training in one process. Thread: any; the watcher ignores unfollowed threads."""
 
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
         self._sources = self._known = NO_VARIABLES
-        """What the last tape has differentiated by until an update, and after it."""
         self._target: Any = None
         self._tape = 0
         self._rows: list[int] | None = None
-        """First dimensions of what a tape goes back through; None while none does."""
         self._depth = 0
         self._assigns_watched: bool | None = None
-        """False while an optimizer updates in all steps; True from when gradients were used by none; else None."""
+        """False if an optimizer updates in all steps. True if gradients were used by none. Otherwise None."""
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
         self._by_hand: dict[str, Updater] = {}
         self._counters = Variables()
-        """The variables in which optimizers count their updates."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -72,7 +64,7 @@ class EagerHooks:
             replace(kind, "_restore_from_tensors", self._sets)  # a checkpoint is restored
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
-        """Watch the optimizers of a Keras, whichever it is."""
+        """Watch the optimizers of a Keras."""
         result = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
         result.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
         result.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
@@ -99,11 +91,9 @@ class EagerHooks:
 
     @property
     def _optimized(self) -> bool:
-        """Whether an optimizer has updated weights."""
         return any(not updater.by_hand for updater in self.watcher.rounds.updaters)
 
     def _apply(self, own: Any) -> Any:  # noqa: ANN401
-        """Return an optimizer's method that notes the update which the bundle expects; others are watched."""
         watcher, hooks, watched = self.watcher, self.hooks, self.hooks.around(self._applied)(own)
 
         def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -137,7 +127,6 @@ class EagerHooks:
         return apply
 
     def _applied(self, optimizer: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
-        """Watch an optimizer that is applied: an update, or a mark on the graph that is built."""
         if self._depth or self.hooks.off:
             return
         if not self._eager():
@@ -151,7 +140,7 @@ class EagerHooks:
             yield from self._update(self.updater_of([optimizer]), alike)
 
     def _assign(self, own: Any, *, adds: bool) -> Any:  # noqa: ANN401
-        """Return an assignment that is watched where a tape has differentiated by the variable, or it counts."""
+        """Return an assignment that is watched if a tape differentiated by the variable, or it is a counter."""
         watched = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
         sets = self._sets(own)
 
@@ -167,7 +156,7 @@ class EagerHooks:
         return assign
 
     def _sets(self, own: Any) -> Any:  # noqa: ANN401
-        """Return a method that sets a variable: after it has set a counter, updates are compared from there."""
+        """Return a setter that restarts the comparison of updates after it has set a counter."""
         hook: Any = self.hooks.around(self._set)(own)
         return hook
 
@@ -194,7 +183,6 @@ class EagerHooks:
             self.watcher.updated_by_hand()
 
     def _update(self, updater: Updater, alike: object) -> Watching:
-        """Watch an update that is made eagerly; `alike` makes the next ones, None where it has scaled the loss."""
         if not self.watcher.update_begins(updater):
             return
         self._depth += 1
@@ -210,19 +198,18 @@ class EagerHooks:
         self.optimizer_trains(updater)
 
     def optimizer_trains(self, updater: Updater) -> None:
-        """Watch assignments no more where an optimizer alone makes all updates."""
+        """Stop watching assignments if an optimizer makes all updates."""
         if self._assigns_watched is None and self.watcher.rounds.settled and not updater.by_hand:
             self._assigns_watched = False
             self.hooks.switch(ASSIGNMENTS, on=False)
 
     def gradients_begin(self) -> None:
-        """Watch assignments again where no optimizer has used the last gradients, or none trains any more."""
+        """Watch assignments again if no optimizer used the last gradients."""
         if self._assigns_watched is False and (self._sources or not self._optimized):
             self._assigns_watched = True
             self.hooks.switch(ASSIGNMENTS, on=True)
 
     def _gradient(self, own: Any) -> Any:  # noqa: ANN401
-        """Return a tape's method that notes the gradients which the bundle expects; others are watched."""
         watcher, hooks, watched = self.watcher, self.hooks, self.hooks.around(self._differentiates)(own)
 
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -258,7 +245,6 @@ class EagerHooks:
         return gradient
 
     def _differentiates(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
-        """Watch a tape that computes gradients, eagerly or in a graph that is built."""
         watched, target = not self.hooks.off and not self._depth, first_of(target)
         if not self._eager():
             variables = Variables(sources if watched else ())
@@ -283,10 +269,7 @@ class EagerHooks:
             self.watcher.gradient(both_ends(rows))
 
     def _goes_back(self, _own: Any) -> Any:  # noqa: ANN401
-        """Note the first dimension of what the loss is a mean of, then of what the layers are given.
-
-        There are many operations, so this does what the original does, and does not call it.
-        """
+        """Record first dimensions along the tape. Reimplements the original, because there are many operations."""
 
         def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:  # noqa: ANN401
             op.attrs = attrs
@@ -312,5 +295,5 @@ class EagerHooks:
 
 
 def both_ends(rows: list[int]) -> Given:
-    """Return the first and the last of what a tape goes back through."""
+    """Return the first and last dimensions along a tape."""
     return tuple(dict.fromkeys((*rows[:1], *rows[-1:])))

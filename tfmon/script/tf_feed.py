@@ -1,16 +1,11 @@
-"""How long a function waits for its input inside of its graph, and how many examples it gets: in every step.
+"""Counts examples and input waits of functions that take batches inside of their graphs.
 
-Keras, and some loops, take the next batch inside of a graph, so a clock in Python cannot tell the wait from the
-step. While such a graph is traced, time stamps are put before and after the operation that takes the batch. Their
-difference and the size of the batch are added to variables, which are read once a window. Where these operations
-might not run, or would be seen (`cannot_run`), there are none, and nothing is known of the input.
+While such a graph is traced, time stamps are added around `get_next`. Waits and batch sizes are added to
+variables, which are read once a window. Graphs in which this is impossible (`cannot_run`) are not counted.
 
-Costs, on a machine of two cores (`benchmarks/scripts.py` measures the whole): a variable that the graph
-captures is one more argument of every call, 25 µs; one made inside of the graph, by its name, costs nothing.
-`tf.shape(batch)[0]` wakes another thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the
-additions: otherwise both are ready at once, and a thread is woken for one of them.
-
-Source: `tf.timestamp` before and after the iterator's `get_next`.
+Costs on two cores (`benchmarks/scripts.py`): a captured variable is one more argument of every call, 25 µs; a
+variable made inside of the graph by name costs nothing. `tf.shape(batch)[0]` wakes another thread, 20 µs;
+`tf.size` does not. An Identity makes the step wait for the additions: otherwise a thread is woken for one of them.
 """
 
 from __future__ import annotations
@@ -26,46 +21,36 @@ from tfmon.script.sources import NO_ROWS, PARTS_DIFFER, first_dimensions
 
 FILES.add(__file__)
 SCOPE = "tfmon/"
-"""Scope of the operations' names, so that those of the script keep theirs."""
 WAITED = "tfmon_waited"
-"""Seconds waited for batches."""
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
-"""Batches of train functions that run several steps, and a sum that is 0 if their parts are equally long."""
+"""Batches of functions with several steps, and a sum that is 0 if their parts have equal lengths."""
 COUNTED = "_tfmon_counted"
-"""Attribute of a graph whose batches are counted: what stays unknown of them, and why."""
+"""Attribute of a counted graph: reasons for unknown values."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
 ELEMENTS = "tfmon_elements_"
-"""Prefix of variables with the elements of batches; the number that follows is the elements of an example."""
+"""Prefix of variables with element counts. The number after it is the elements per example."""
 
 
 class TensorFlowFeed:
-    """Adds up the waits and examples of the iterators that graphs, or the train functions of Keras, read.
-
-    Thread: the one that trains. There is one in a process: its variables stay in the graphs that were traced with
-    it.
-    """
+    """Sums of waits and examples of this process; graphs keep its variables. Thread: the one that trains."""
 
     def __init__(self) -> None:
         import tensorflow as tf
 
         self._tf = tf
         self.unknown: dict[str, str] = {}
-        """What turned out to stay unknown since the last window, and why."""
         self.follows = 0
-        """The thread that runs a train function of Keras, whose pulls are counted in or out of a graph; or 0."""
         self.avoided = ""
-        """Why no graph may be counted that Keras traces now; empty where one may."""
+        """Why the graph that Keras traces now may not be counted."""
         self.busy = False
-        """True while a batch is being counted."""
         self._broken = False
-        """True once a batch could not be counted: the sums are not known then."""
+        """True once a batch could not be counted. The sums are then unknown."""
         self._waited_ns = self._examples = self._batches = self._unequal = 0
         self._seen_ns = self.suspended_ns = 0
-        """What graphs had counted as a wait at the last look, and how long calls of them were suspended since."""
         self._sums: dict[str, Any] = {}
 
     def recall(self, functions: Any) -> None:  # noqa: ANN401
-        """Have told again what stays unknown of the batches that traced functions read inside of their graphs."""
+        """Report again what is unknown for these traced functions."""
         for graph in (function.graph for function in functions):
             if hasattr(graph, COUNTED):
                 self.unknown.update(getattr(graph, COUNTED))
@@ -73,7 +58,7 @@ class TensorFlowFeed:
                 self.unknown.update(examples=BEFORE, input=BEFORE)
 
     def cannot_know(self, **reasons: str) -> None:
-        """Have told why something of the batches stays unknown; the graph that is built now keeps it."""
+        """Report why something is unknown, and store it on the current graph."""
         self.unknown.update(reasons)
         graph: Any = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
         while hasattr(graph, "outer_graph"):
@@ -81,15 +66,15 @@ class TensorFlowFeed:
             graph = graph.outer_graph
 
     def waits_ns(self) -> int:
-        """Return nanoseconds waited for batches since the start, as far as they are known."""
+        """Return nanoseconds waited for batches since the start."""
         if WAITED not in self._sums:
             return self._waited_ns
         return self._counted_ns(self._read(WAITED)) + self._waited_ns
 
     def _counted_ns(self, seconds: float) -> int:
-        """Return the wait that graphs have counted, without a suspension, of which their clock knows nothing.
+        """Return the wait in graphs without suspensions, which their clock does not exclude.
 
-        If they have counted as much as the suspension of their calls since the last look, it was in a wait.
+        If the wait grew by at least the suspension, the suspension was in a wait.
         """
         waited_ns = int(seconds * 1e9)
         if waited_ns - self._seen_ns >= self.suspended_ns:
@@ -98,7 +83,7 @@ class TensorFlowFeed:
         return waited_ns
 
     def totals(self) -> tuple[int, int] | None:
-        """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
+        """Return nanoseconds waited and examples since the start. None if unknown."""
         if self._broken:
             return None
         if (unequal := self._read(UNEQUAL)) != self._unequal:
@@ -108,11 +93,10 @@ class TensorFlowFeed:
         return self.waits_ns(), self._examples + examples
 
     def batches(self) -> int:
-        """Return the batches since the start that were counted, of calls that run several steps."""
+        """Return the counted batches of functions with several steps."""
         return self._batches + int(self._read(BATCHES))
 
     def _read(self, name: str) -> Any:  # noqa: ANN401
-        """Return the value of a variable; 0 if nothing was added to it."""
         tf = self._tf
         if name not in self._sums:
             return 0
@@ -121,7 +105,7 @@ class TensorFlowFeed:
             return tf.raw_ops.ReadVariableOp(resource=self._sums[name], dtype=kind).numpy()
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        """Return the result of `own(iterator, …)`, and count it; an iterator read inside is not counted."""
+        """Return and count the result of `own(iterator, …)`. Nested iterators are not counted."""
         tf, began = self._tf, None
         self.busy = True
         try:
@@ -150,7 +134,6 @@ class TensorFlowFeed:
             self.busy = False
 
     def _begin(self) -> list[Any] | None:
-        """Return the time stamp before a pull if one may be taken; None where nothing may be counted."""
         tf, reason = self._tf, self.avoided or cannot_run()
         self.cannot_know()
         if reason:
@@ -165,7 +148,6 @@ class TensorFlowFeed:
             return [tf.timestamp()]
 
     def _add(self, began: list[Any], given: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        """Add up a batch, and return it; where possible as a tensor that is ready once the sums are."""
         tf = self._tf
         first = None if optional else next(iter(_parts(tf, given)), None)
         with tf.name_scope(SCOPE):
@@ -198,10 +180,7 @@ class TensorFlowFeed:
         return tf.nest.pack_sequence_as(given, leaves)
 
     def _counts(self, batch: Any) -> tuple[Any, int, Any]:  # noqa: ANN401
-        """Return the elements of a batch's first part and of each of its examples.
-
-        The third is 0 if all parts have as many examples: only a tensor if the shapes do not tell.
-        """
+        """Return the elements of a batch's first part, those per example, and 0 if all parts are equally long."""
         tf, parts = self._tf, _parts(self._tf, batch)
         (elements, each), *sizes = [_size(tf, part) for part in parts]
         known = first_dimensions(parts)
@@ -214,7 +193,7 @@ class TensorFlowFeed:
             return elements, each, tf.abs(total * each - elements * sum(every for _, every in sizes))
 
     def _add_to(self, name: str, value: Any) -> Any:  # noqa: ANN401
-        """Add a value to a variable of this name; not to a tf.Variable, which a strategy would replace."""
+        """Add to a named variable. A tf.Variable cannot be used: a strategy would replace it."""
         tf, kind = self._tf, value.dtype
         if name not in self._sums:
             with tf.init_scope(), tf.device("CPU:0"):
@@ -232,7 +211,7 @@ def the_feed() -> TensorFlowFeed:
 
 
 def cannot_run() -> str:
-    """Return why operations of tfmon may not be in the graph that is built now; empty where they may."""
+    """Return why tfmon may not add operations to the current graph. Empty if it may."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import summary_ops_v2
@@ -257,13 +236,11 @@ def cannot_run() -> str:
 
 
 def _reads(definition: Any) -> bool:  # noqa: ANN401
-    """Return whether a graph, or a function that it calls, takes batches from an iterator."""
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
     return any("GetNext" in node.op for body in bodies for node in body)
 
 
 def _parts(tf: Any, given: Any) -> list[Any]:  # noqa: ANN401
-    """Return the tensors of a batch that have a first dimension, or replicas share; else the first tensor."""
     kinds = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
     leaves = tf.nest.flatten(given)
     known = [leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple)]
@@ -271,7 +248,6 @@ def _parts(tf: Any, given: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
-    """Return the number of elements of a part of a batch and of each example; or its examples and 1."""
     replicas = getattr(tensor, "values", None)
     if isinstance(replicas, tuple):
         return tf.add_n([_rows(tf, tf.nest.flatten(part)[0]) for part in replicas]), 1
@@ -286,7 +262,6 @@ def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
 
 
 def _rows(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
-    """Return the first dimension of a tensor of any kind; 1 for a scalar."""
     if isinstance(tensor, tf.RaggedTensor):
         return tf.cast(tensor.nrows(), tf.int64)
     if isinstance(tensor, tf.SparseTensor):
@@ -297,5 +272,5 @@ def _rows(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
 
 
 def _beside(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
-    """Return a scope that puts operations on a tensor's device: a batch must not be copied to be counted."""
+    """Return a scope on a tensor's device. Counting must not copy a batch."""
     return tf.compat.v1.get_default_graph().colocate_with(tensor.op)

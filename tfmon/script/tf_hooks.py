@@ -1,14 +1,10 @@
-"""Hooks on TensorFlow that show a `StepWatcher` what any training loop does, in graphs or eagerly.
+"""Hooks on TensorFlow that report pulls, updates and losses of any training loop to a `StepWatcher`.
 
-- A pull of a batch, by Python or inside of a graph.
-- An update: the call of a function that was *marked* while it was traced, because an optimizer was applied in it;
-  or an optimizer, or an assignment to what a tape has differentiated by, when run eagerly: see `tf_eager`.
-- The loss: what the marked function returns, or what the tape differentiated.
+An update is an eager update (`tf_eager`), or the call of a function whose graph was *marked* because an optimizer
+was applied in its trace. Marks are stored on graphs, not functions: another trace may train nothing. A function
+called during a trace passes its mark on.
 
-Marks lie on graphs, not on functions: another trace of the same function may train nothing. A function that is
-called while another one is traced passes its mark on.
-
-Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
+Source: classes at the same paths in TensorFlow 2.18 and 2.21.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ hooking.FILES.add(__file__)
 
 
 class TensorFlowHooks(EagerHooks):
-    """The hooks of one process: those of eager loops, and those on calls of functions that train, and on pulls."""
+    """The hooks of one process on pulls and on calls of functions that train."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -111,7 +107,6 @@ class TensorFlowHooks(EagerHooks):
         return call
 
     def _call_begins(self, mark: Mark, function: Any) -> bool:  # noqa: ANN401
-        """Record that a marked function is called; return whether the call is an update or computes gradients."""
         watcher = self.watcher
         if self.hooks.off:
             return False
@@ -165,7 +160,6 @@ class TensorFlowHooks(EagerHooks):
         watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
 
     def _next(self, own: Any) -> Any:  # noqa: ANN401
-        """Return a pull that notes what the bundle expects, and has the rest told."""
         watcher, hooks, tell = self.watcher, self.hooks, self._pull(own)
 
         def pull(iterator: Any) -> Any:  # noqa: ANN401
@@ -234,7 +228,6 @@ class TensorFlowHooks(EagerHooks):
         return pull
 
     def _feed_here(self) -> TensorFlowFeed | None:
-        """Return the counter of a batch that Keras pulls, or the graph under way; None for an eager loop."""
         feed = the_feed()
         if feed.busy:
             return None
@@ -248,5 +241,5 @@ class TensorFlowHooks(EagerHooks):
 
 
 def ends_data(error: BaseException) -> bool:
-    """Return whether an error of a pull says that there are no more batches."""
+    """Return whether an error of a pull means the end of the data."""
     return type(error).__name__ in ("StopIteration", "OutOfRangeError")

@@ -1,9 +1,7 @@
-"""Which files, folders and ports a script uses, by Python's audit events, and ports of the lane's own.
+"""Records the files, folders and ports that a script uses, and gives a lane its own ports.
 
-An audit hook is called for much else, and stays until the process ends: it returns at once for what it does not
-know, raises nothing, and remembers a bounded number of names.
-
-Source: https://docs.python.org/3/library/audit_events.html
+An audit hook cannot be removed. It must return at once for other events, must not raise, and keeps at most `MOST`
+names. Source: https://docs.python.org/3/library/audit_events.html
 """
 
 from __future__ import annotations
@@ -17,11 +15,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST, MOST_WITH_READ = 400, 200
-"""Names that are remembered of each process, and after how many no file is remembered as read: of a data set."""
+"""Maximum number of names, and number from which reads are not recorded."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PORTS, LANE = os.environ.get("TFMON_PORTS", ""), os.environ.get("TFMON_LANE", "")
-"""A folder that all lanes with views share, and the lane. A link `8000` to `A` there: A has port 8000; a link
-`8000.B` to `43211`: that is what B has instead."""
+"""Folder shared by all lanes with views, and the lane. Link `8000` -> `A`: A owns port 8000. Link
+`8000.B` -> `43211`: lane B uses that port instead.
+"""
 _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/", PORTS or "/dev/")
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
@@ -30,7 +29,7 @@ _own_tfmon: list[Callable[[], bool]] = []
 
 
 def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
-    """Remember a use of a file or folder: `w` written, `r` read, `d` removed, `m` made as a folder."""
+    """Record a use: `w` written, `r` read, `d` removed, `m` made as a folder."""
     if isinstance(path, int) or (use == "r" and len(_seen) >= MOST_WITH_READ):
         return
     path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - quicker
@@ -64,7 +63,6 @@ def _renamed(source: Any, target: Any, *_: Any) -> None:  # noqa: ANN401
 
 
 def _socket_made(*_: object) -> None:
-    """Have the sockets of this process use the lane's own ports, from the first one on."""
     sockets = getattr(sys.modules.get("socket"), "socket", None)
     if PORTS and sockets is not None and _SEEN_BY.pop("socket.__new__", None) is not None:
         for name in ("bind", "connect", "connect_ex"):
@@ -84,11 +82,7 @@ _SEEN_BY: dict[str, Callable[..., None]] = {
 
 
 def begin(has_own_tfmon: Callable[[], bool]) -> None:
-    """Watch this process from now on, and send at its end what its lane has not sent.
-
-    Args:
-        has_own_tfmon: Whether `tfmon` is a module of the script: it must not be loaded then, so nothing is sent.
-    """
+    """Watch this process and send the remaining uses at its end. If `has_own_tfmon`, tfmon is never loaded."""
     import atexit
 
     _own_tfmon[:] = [has_own_tfmon]
@@ -98,7 +92,7 @@ def begin(has_own_tfmon: Callable[[], bool]) -> None:
 
 
 def hear(event: str, args: tuple[Any, ...]) -> None:
-    """Take an audit event."""
+    """Handle an audit event."""
     known = _SEEN_BY.get(event)
     if known is not None:
         try:
@@ -108,7 +102,7 @@ def hear(event: str, args: tuple[Any, ...]) -> None:
 
 
 def take() -> dict[str, str]:
-    """Return the uses since the last call; nothing in a forked child."""
+    """Return the uses since the last call. Empty in a forked child."""
     global _pending
     if os.getpid() != _pid:
         return {}
@@ -117,7 +111,7 @@ def take() -> dict[str, str]:
 
 
 def tell_rest() -> None:
-    """Send what is left as the process ends, unless it is the lane, which has sent it."""
+    """Send the remaining uses at the end of a process that is not the lane."""
     _tell(list(take().items()))
 
 
@@ -149,11 +143,9 @@ def _send(taken: list[tuple[str, str]]) -> None:
 
 
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
-    """Return a method of sockets that takes the lane's own port in place of one that another lane has.
+    """Return a socket method that replaces a port of another lane by the lane's own.
 
-    The first lane that binds a port has it. For any other lane a free one stands for it, from when that lane binds
-    it or connects to it: a lane finds no server but its own, and a port that it tests is free, as if it ran alone.
-    What another program has is in use for all.
+    The first lane that binds a port owns it. Other lanes use a free port in its place when they bind or connect.
     """
     wraps: Callable[..., Any] = sys.modules["functools"].wraps  # the module `socket` has loaded it
 
@@ -189,7 +181,7 @@ def _made(link: str, text: str) -> bool:
 
 
 def _own_port(link: str, sock: Any, address: Any) -> str:  # noqa: ANN401
-    """Return the lane's own port; nothing for one that no other lane has, or an address of another machine."""
+    """Return the lane's own port. Empty if no other lane has the port, or the address is remote."""
     try:
         if os.readlink(link) == LANE:  # noqa: PTH115
             return ""

@@ -1,4 +1,4 @@
-"""What is watched in this process: its training loops, its TensorFlow and its pipeline."""
+"""The watchers of this process: training loops, TensorFlow and the pipeline."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 tensorflow: TensorFlowHooks | None = None
 pipeline: Pipeline | None = None
-"""Knobs on the script's pipeline; None before TensorFlow is loaded."""
 
 
 def begin() -> None:
-    """Watch nothing yet, with a new watcher."""
+    """Create a new watcher."""
     global watcher, tensorflow, pipeline
     watcher, tensorflow, pipeline = StepWatcher(_join), None, None
 
@@ -31,7 +30,6 @@ def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
 
 
 def _join() -> Lane | None:
-    """Return this process's lane if it measures the calling thread."""
     lane = process.join()
     if lane is None or not lane.claims_thread():
         return None
@@ -45,4 +43,3 @@ def _join() -> Lane | None:
 
 
 watcher = StepWatcher(_join)
-"""The one watcher of all loops."""

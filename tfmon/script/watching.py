@@ -1,8 +1,8 @@
-"""Watches the libraries of a script as it loads them, with one watcher for all its training loops.
+"""Watches the libraries that a script loads, with one watcher for all its training loops.
 
-That PyTorch, JAX or a session of TensorFlow 1 trains is noticed, but only `tfmon.report` sees their steps. Source:
-PyTorch's hook after the step of any optimizer. JAX has no hook for an update, so a script that has loaded it and
-calls `jax.grad` or `jax.value_and_grad`, or reports nothing for a while, is told.
+Steps of PyTorch, JAX and TensorFlow 1 sessions are seen only through `tfmon.report`. Source: PyTorch's hook after
+an optimizer step. JAX has no such hook: a hint follows a call of `jax.grad` or `jax.value_and_grad`,
+or a while without reports.
 """
 
 from __future__ import annotations
@@ -72,11 +72,7 @@ def _watch_forks() -> None:
 
 
 def begin(finder: Any) -> None:  # noqa: ANN401
-    """Watch this process from now on, which may have loaded its libraries; the environment names its pipes.
-
-    Args:
-        finder: Finds those that it loads later; see `site`.
-    """
+    """Watch this process, which may have loaded libraries. `finder` finds later imports; see `site`."""
     causes.begin()
     retracing.begin()
     hooks.begin()
@@ -90,7 +86,7 @@ def begin(finder: Any) -> None:  # noqa: ANN401
 
 
 def end() -> None:
-    """Tell the rest, and leave the process as it was before `begin`."""
+    """Report what is left, and undo `begin`."""
     _unseen()
     atexit.unregister(_unseen)
     process.leave()
@@ -99,7 +95,7 @@ def end() -> None:
 
 
 def let_report() -> None:
-    """Stop watching loops: the script reports its steps itself."""
+    """Stop watching loops. The script reports its steps itself."""
     lane = process.joined()
     watched.watcher.retire(reported=True)
     if lane is not None and watched.watcher.lane is not None:
@@ -107,14 +103,12 @@ def let_report() -> None:
 
 
 def _all_seen() -> None:
-    """Offer the learning rate of what made the updates of the first steps."""
     lane = process.joined()
     if lane is not None and watched.tensorflow is not None:
         watched.tensorflow.optimizers.offer(lane)
 
 
 def _not_reported(reason: str) -> None:
-    """Say that another library trains, unless steps of this process are seen."""
     pipes = read_pipes(os.environ)
     if process.joined() is not None or pipes is None or not is_open(pipes):
         return
@@ -123,7 +117,6 @@ def _not_reported(reason: str) -> None:
 
 @hooks.guard
 def _unseen() -> None:
-    """Say at the end of a process in which no step was seen what was."""
     if watched.tensorflow is None or watched.watcher.off or process.joined() is not None or SESSION in _told:
         return
     if watched.tensorflow.optimizers.count:
@@ -144,16 +137,16 @@ hooks.failed, hooks.reset = _hooks_failed, lambda: watched.watcher.forget()
 
 
 ENOUGH_S = 5.0
-"""A script that has not reported a step this long after the first update is told how to."""
+"""Delay after the first update before a script without reports gets a hint."""
 LOADED_S = 30.0
-"""The same for JAX, whose updates may not be seen, from when it was loaded on."""
+"""Delay after JAX was loaded. Its updates may not be seen."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
 SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
 _told: set[str] = set()
 
 
 def watch_other(module: Any) -> None:  # noqa: ANN401
-    """Have the first update that PyTorch, JAX or a session of TensorFlow 1 makes told; the library is loaded."""
+    """Report the first update of PyTorch, JAX or a TensorFlow 1 session. Call it after the import."""
     if module.__name__ == "torch":
         register = module.optim.optimizer.register_optimizer_step_post_hook
         handle = register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
@@ -170,7 +163,7 @@ def watch_other(module: Any) -> None:  # noqa: ANN401
 
 
 def tell_later(seconds: float, reason: str) -> None:
-    """Say once why no step is seen, unless one is until then."""
+    """Report after a delay why no step is seen, unless a step is seen before."""
 
     def say() -> None:
         time.sleep(seconds)
