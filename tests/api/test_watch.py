@@ -41,11 +41,16 @@ def ours() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key.startswith("TFMON")}
 
 
+def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("tfmon") and one not in before]
+
+
 @pytest.fixture(autouse=True)
 def left_as_it_was():
     before, loaded = (ours(), [*sys.meta_path], os._exit, fds()), "tensorflow" in sys.modules  # by other tests
+    threads = set(threading.enumerate())
     yield
-    wait_for(lambda: not any(one.name.startswith("tfmon") for one in threading.enumerate()), what="no thread")
+    wait_for(lambda: not new_threads(threads), what="no thread is left")
     assert (ours(), [*sys.meta_path], os._exit, fds()) == before
     assert ("tensorflow" in sys.modules) == loaded
 
