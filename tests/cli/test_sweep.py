@@ -124,10 +124,12 @@ def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_pat
 
 
 SCRIPT = """
+import time
 import keras, numpy as np
 model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
 model.compile(keras.optimizers.SGD(0.01), "mse")
-model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbose=0)
+waits = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.003))
+model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbose=0, callbacks=[waits])
 """
 
 

@@ -35,7 +35,6 @@ MODES = (("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?100
 
 
 @pytest.mark.slow
-@pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
     terminal = Terminal(*RACE, PYTHONPATH=str(ROOT))
@@ -70,6 +69,7 @@ def test_sigterm_while_tensorflow_loads_ends_the_lanes_and_restores_the_terminal
     assert all(sequence in terminal.raw for sequence in RESTORED)
 
 
+@pytest.mark.pythons
 def test_a_closed_terminal_ends_the_program_and_its_lanes(start):
     terminal = start(*RACE, FAULT="none")
     terminal.wait_for(racing)

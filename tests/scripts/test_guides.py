@@ -32,7 +32,7 @@ def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_t
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(("from_scratch", "gan_from_scratch"), marks=[pytest.mark.pythons, pytest.mark.trainer]),
+        pytest.param(("from_scratch", "gan_from_scratch"), marks=pytest.mark.trainer),
         pytest.param(("legacy_keras",), marks=pytest.mark.trainer),
         OTHERS,
     ],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tfmon.model.lane_clock import lane_clock
 from trainer.racing import Race
 from trainer.running import Running
 
@@ -27,6 +28,7 @@ def tf() -> Any:
 def running(tf: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
     """Start loops in threads, with a short warm-up; those that still train are stopped after the test."""
     monkeypatch.setattr("tfmon.trainer.loop.WARM_UP_NS", 0)
+    monkeypatch.setattr(lane_clock, "_paused_ns", 0)  # the clock of this process, which other tests use too
     callbacks = gc.callbacks[:]
     loops: list[Running] = []
 
