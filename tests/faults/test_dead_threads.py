@@ -30,10 +30,11 @@ from tfmon.experiments.sweep import Sweep
 from tfmon.lanes.children import Children
 from tfmon.lanes.remote.agent import Agent
 from tfmon.lanes.remote.frames import Frame, FrameReader, Kind
+from tfmon.lanes.script_input import ScriptInput
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model import threads
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_state import FAILED
+from tfmon.model.lane_state import DONE, FAILED
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
@@ -88,7 +89,7 @@ OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
     *("tfmon-end", "tfmon-exit", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui"),
-    *("tfmon-leave", "tfmon-notify", "tfmon-metrics", "tfmon-terminal"),
+    *("tfmon-leave", "tfmon-notify", "tfmon-metrics", "tfmon-terminal", "tfmon-stops", "tfmon-input"),
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 ELSEWHERE = {
@@ -183,6 +184,28 @@ def test_the_race_ends_with_the_reason_and_leaves_no_process(group, deadly, monk
     group.restart(["cpu"])
     group.begin(group.plan("cpu"))
     assert not [pid for pid in group.running.processes().values() if pid != process.pid]
+
+
+@pytest.mark.process
+def test_a_lane_trains_on_if_stops_by_other_programs_are_no_longer_seen(group, deadly):
+    deadly("tfmon-stops")
+    group.begin(group.plan("cpu"))
+    group.wait_for_steps("cpu")
+    assert "tfmon-stops" in deadly.dead
+    group.finish()
+    wait_for(lambda: group.lane("cpu").phase == DONE, what="the lane is done")
+
+
+def test_why_a_script_gets_no_more_input_is_told(deadly):
+    reason, told = deadly("tfmon-input"), []
+    read_fd, write_fd = os.pipe()
+    try:
+        os.close(ScriptInput(read_fd, single=False).open(told.append))
+        wait_for(lambda: told, what="the reason")
+        assert told[0].startswith(reason)
+    finally:
+        os.close(read_fd)
+        os.close(write_fd)
 
 
 @pytest.mark.process
