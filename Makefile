@@ -11,6 +11,9 @@ ARGS ?=
 OUT ?= accept-gpu
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
+# A file stays in one worker, so that a training that its tests share runs once. Without the reordering, which starts
+# the files with the most tests first, the files of the user interface come last: they are short.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # uv is used if it is there, otherwise pip; both install the versions of constraints.txt.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 PIP := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
@@ -25,11 +28,14 @@ TF_218 := tensorflow==2.18.*
 # What uv writes after each package that every environment of pyproject.toml gets in the same version.
 EVERYWHERE := python_full_version < '3.14' and ((platform_machine == 'arm64' and sys_platform == 'darwin') or sys_platform == 'linux')
 
+# GNU Make 4 prints the output of each of several targets in one piece.
+WHOLE := $(if $(filter 4.%,$(MAKE_VERSION)),--output-sync=target)
+
 # Without bytecode, TensorFlow takes twice as long to import, in each process of a test.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-slow test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate crosscheck claims compared soak monkey oom accept-gpu docs picture constraints release example clean
+.PHONY: help run test test-all test-slow test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench oom accept-gpu docs picture constraints release clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,37 +44,41 @@ run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-den
 	@$(BIN)/tfmon $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run the tests; they train with real TensorFlow on the CPU.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: test test-slow test-ray test-pythons  ## Run all tests: those marked `slow`, of Ray and under the other Pythons, too.
+# The tests of Ray and of other Pythons wait most of the time, so they run beside the slow ones. What they all need is
+# installed before.
+test-all: test $(VENV)/all.stamp $(VENV_RAY)/stamp  ## Run all tests: those marked `slow`, of Ray and under the other Pythons, too.
+	$(MAKE) --jobs 2 $(WHOLE) test-slow test-ray test-pythons
 
 test-slow: $(VENV)/all.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
 
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
 
-ci: debian-packages lint test-all  ## Do what CI does: packages that tests need, style and types, all tests.
+ci: debian-packages lint test-all
 
 debian-packages:
 	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
 	if [ -z "$$missing" ] || ! command -v apt-get >/dev/null; then exit 0; \
-	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
+	elif [ "$$(id -u)" = 0 ]; then echo "apt-get installs $$missing"; apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
 	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
 
-test-pythons: $(VENV)/all.stamp  ## Run a slice of the tests on each other supported Python that this machine has; four minutes.
+test-pythons: $(VENV)/all.stamp
 	$(BIN)/python tests/pythons.py
 
-test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
+test-tf218: $(VENV_218)/stamp
 	PYTHONPATH=$(CURDIR) $(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
 
-test-ray: $(VENV_RAY)/stamp  ## Run the tests of lanes on Ray, on clusters of their own; four minutes.
+test-ray: $(VENV_RAY)/stamp
 	$(VENV_RAY)/bin/python -m pytest tests/ray_cluster -m ray $(ARGS)
 
-lint: $(VENV)/dev.stamp  ## Check style and types.
+lint: $(VENV)/dev.stamp  ## Check style, types and prose.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/prose.py
 
 bench: DEBIAN_PACKAGES := btop htop
 bench: $(VENV)/dev.stamp debian-packages  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
@@ -81,44 +91,8 @@ bench: $(VENV)/dev.stamp debian-packages  ## Measure what tfmon costs and how fa
 	$(BIN)/python benchmarks/screen_cost.py
 	$(BIN)/python benchmarks/scripts.py
 	for what in start keys agent fair; do $(BIN)/python benchmarks/hosts.py $$what; done
-	$(MAKE) bench-ray
 
-bench-ray: $(VENV_RAY)/stamp  ## Measure lanes on a Ray cluster of two nodes on this machine.
-	for what in start keys fair; do $(VENV_RAY)/bin/python benchmarks/ray_lanes.py $$what; done
-
-fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an hour on a quiet machine.
-	for what in count alone; do $(BIN)/python benchmarks/fairness.py $$what; done
-	for how in "" "--load" "--difference 10" "--difference 10 --load"; do \
-		$(BIN)/python benchmarks/verdicts.py --seconds 30 $$how; done
-
-coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the table; takes up to 5 minutes.
-	$(BIN)/python benchmarks/coverage.py $(ARGS)
-
-attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
-	$(BIN)/python benchmarks/attribution.py $(ARGS)
-
-gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; an hour, goes on where it was stopped (ARGS="--load").
-	$(BIN)/python benchmarks/gate.py $(ARGS)
-
-crosscheck: DEBIAN_PACKAGES := hyperfine sysstat time
-crosscheck: $(VENV)/dev.stamp debian-packages  ## Hold figures against those of other tools, for docs/crosscheck.md; 30 minutes.
-	$(BIN)/python benchmarks/crosscheck.py --out benchmarks/crosscheck.md $(ARGS)
-
-claims: $(VENV)/dev.stamp  ## Measure the claims and write them into scenarios/CLAIMS.md; needs a quiet machine; 10 minutes.
-	$(BIN)/python benchmarks/claims.py
-
-compared: DEBIAN_PACKAGES := btop hyperfine
-compared: $(VENV)/dev.stamp debian-packages  ## Ask five questions with six tools and keep the answers for docs/compared.md; 12 minutes.
-	$(PIP) -c constraints.txt -e '.[compared]'
-	$(BIN)/python benchmarks/compared/run.py $(ARGS)
-
-soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
-	$(BIN)/python benchmarks/soak.py $(ARGS)
-
-monkey: $(VENV)/dev.stamp  ## Press random keys, click and resize over real lanes for ten minutes (ARGS="--seed 7").
-	$(BIN)/python benchmarks/monkey.py $(ARGS)
-
-oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a systemd unit that may take 1 GiB.
+oom: $(VENV)/dev.stamp
 	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \
 		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
 		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
@@ -129,15 +103,12 @@ accept-gpu: $(VENV)/dev.stamp  ## Check tfmon on this machine's NVIDIA GPU and w
 docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html
 
-picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg and docs/race.svg, which moves, anew from the example recording.
+picture: $(VENV)/dev.stamp
 	$(BIN)/python docs/picture.py
 	$(BIN)/python docs/moving.py
 
 release: $(VENV)/all.stamp  ## Build wheel and sdist into dist, and check them, the version and the changelog.
 	$(BIN)/python tests/release.py
-
-example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machine. Then: make picture.
-	$(BIN)/python benchmarks/record_example.py
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) .venv-pythons build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -158,7 +129,7 @@ $(VENV)/all.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) $(COMPILED) -c constraints.txt -e '.[all]'
 	@touch $@ $(VENV)/dev.stamp $(VENV)/run.stamp
 
-constraints: $(VENV)/all.stamp  ## Resolve the dependencies again, for every supported Python and platform.
+constraints: $(VENV)/all.stamp
 	$(BIN)/python -m uv pip compile --quiet --upgrade --universal --no-python-downloads --python-version 3.10 --extra all --no-annotate \
 		--custom-compile-command "make constraints" --output-file constraints.txt pyproject.toml
 	sed -i.old "s/ ; $(EVERYWHERE)$$//" constraints.txt && rm constraints.txt.old

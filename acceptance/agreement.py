@@ -1,4 +1,4 @@
-"""Whether tfmon's readings of a GPU and those of `nvidia-smi` agree, each within its tolerance."""
+"""Compares tfmon's readings of a GPU with `nvidia-smi`, each within its tolerance."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "temperature_c": (2.0, 0.0),
     "clocks.sm_clock_mhz": (60.0, 0.05),
 }
-"""What is added on both sides of the range between the sample before and the one after: a fixed part, and a share
-of the value. What is not here must be equal to one of the two."""
+"""Tolerance on both sides of the range between the previous and the next sample: a fixed part, and a share
+of the value. Other readings must be equal to one of the two samples."""
 NO_COUNTERPART = (
     "load.busy_max_pct",
     "power.energy_j",
@@ -69,9 +69,9 @@ def agree(
     tries: int = 6,
     pause: Callable[[], object] = lambda: time.sleep(1.0),
 ) -> list[Row]:
-    """Return rows of a GPU of which each reading has agreed once, or else what it was the last time.
+    """Return rows of a GPU in which each reading has agreed once, or its last value.
 
-    A GPU's load and clocks change between two questions, so one that differs is asked again.
+    Load and clocks of a GPU change between two queries, so a reading that differs is queried again.
     """
     best: dict[str, Row] = {}
     for _ in range(tries):
@@ -104,7 +104,7 @@ def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> 
         verdict = ONLY_TFMON
     else:
         room = fixed + share * theirs
-        # Versions of nvidia-smi differ in whether what the driver reserves counts as used.
+        # Versions of nvidia-smi differ in whether memory that the driver reserves counts as used.
         reserved = told.numbers.get("memory.reserved_bytes", 0.0) if reading == "memory.used_bytes" else 0.0
         inside = any(min(known) - room <= value <= max(known) + room for value in (theirs, theirs - reserved))
         verdict = AGREES if inside else DIFFERS
@@ -116,7 +116,7 @@ def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> 
 
 
 def _reasons(before: GpuSample, told: Told, after: GpuSample) -> Row:
-    """Compare what limits the clocks, in words; a hardware slowdown tfmon tells only after two samples."""
+    """Compare the limits of the clocks by name; tfmon reports a hardware slowdown only after two samples."""
     bits = told.numbers.get("clocks.reasons")
     seen = [one.clocks.reasons for one in (before, after) if not isinstance(one.clocks.reasons, Missing)]
     words = [", ".join(sorted(reason.text for reason in reasons)) for reasons in seen]

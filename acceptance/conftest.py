@@ -1,4 +1,4 @@
-"""The acceptance on a GPU: `make accept-gpu` runs it. Elsewhere every step is skipped, with its reason."""
+"""Fixtures of `make accept-gpu`, the acceptance on a GPU. Otherwise every step is skipped with a reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def own_folder() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the steps where nobody asks for them; else note all: the report tells which were not reached."""
+    """Skip the steps unless `make accept-gpu` runs them; otherwise register all for the report."""
     for item in filter(_is_step, items):
         if FOLDER:
             LEDGER.step(item.name)
@@ -90,7 +90,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def step(ledger: Ledger, request: pytest.FixtureRequest) -> Step:
-    """Return where this test writes what it finds; skip what the time does not suffice for."""
+    """Return the ledger of this test; skip the test if too little time is left."""
     if ledger.left_s < LEAST_S:
         pytest.skip("the eight minutes are over")
     return ledger.step(request.node.name)
@@ -98,7 +98,7 @@ def step(ledger: Ledger, request: pytest.FixtureRequest) -> Step:
 
 @pytest.fixture(scope="session")
 def search(ledger: Ledger) -> GpuSearch:
-    """Return the GPUs of this machine; skip where there is none of NVIDIA."""
+    """Return the NVIDIA GPUs of this machine; skip the test if there are none."""
     found = find_gpus()
     if not found.usable:
         pytest.skip(f"no GPU: {found.reason}")
@@ -130,7 +130,7 @@ def device(gpu: Gpu) -> str:
 
 @pytest.fixture(scope="session")
 def smi() -> Smi:
-    """Return what asks nvidia-smi; skip where there is none."""
+    """Return the client of nvidia-smi; skip the test without it."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("nvidia-smi is not in PATH")
     return Smi()

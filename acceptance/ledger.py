@@ -1,4 +1,4 @@
-"""What the acceptance on a GPU found: every step with its outcome and figures, as Markdown and as JSON."""
+"""The result of the acceptance on a GPU: every step with its outcome and figures, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step:
     """Why it failed or was skipped, in one line."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
-    """What it found, in sentences with numbers."""
+    """Result of the step in sentences with numbers."""
     rows: list[Row] = field(default_factory=list)
     """Readings compared."""
 

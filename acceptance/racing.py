@@ -1,4 +1,4 @@
-"""One race of the CPU against a GPU with knob changes, and what was seen of it on the way."""
+"""One race of the CPU against a GPU with knob changes, and the readings during the race."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOM_BYTES = 64 * 2**20
 
 @dataclass
 class Raced:
-    """What the race of the CPU against the GPU left."""
+    """The files and readings of the race of the CPU against the GPU."""
 
     end: Snapshot
     verdict: str
@@ -56,7 +56,7 @@ def race(device: str, recording: Path, folder: Path, seconds: float) -> Raced:
     """
     recording.unlink(missing_ok=True)
     options = RaceOptions(
-        lanes=("cpu", device), seconds=seconds, record=True, record_file=recording, spare=False, watched=False
+        lanes=("cpu", device), seconds=seconds, record=True, record_file=recording, watched=False
     )
     program = Program(options)
     raced = Raced(program.session.snapshot(), "", [])
@@ -78,7 +78,7 @@ def race(device: str, recording: Path, folder: Path, seconds: float) -> Raced:
         for share, act in steps:
             wait(program, lambda share=share: _raced_s(program) >= share * seconds, START_S + seconds)
             act()
-        wait(program, lambda: program.lanes.running.all_over, START_S + seconds)
+        wait(program, lambda: program.lanes.all_over, START_S + seconds)
     finally:
         program.close()
     found = analyse(program.session.snapshot())
@@ -87,9 +87,9 @@ def race(device: str, recording: Path, folder: Path, seconds: float) -> Raced:
 
 
 def points_apart(shares: Shares, profile: Profile) -> dict[str, tuple[float | Missing, float, float]]:
-    """Return each share of step time in percent, that of the profiler, and by how many points they differ.
+    """Return each share of step time in percent, the profiler's share, and the difference in points.
 
-    The share of copying is told as "at most", because a sampled step overlaps nothing of it: less is no
+    The share of copying is an upper bound, because a sampled step overlaps none of it: a smaller share is no
     difference.
     """
     device = profile.devices[0]
@@ -107,31 +107,31 @@ def points_apart(shares: Shares, profile: Profile) -> dict[str, tuple[float | Mi
 
 @dataclass
 class Alone:
-    """What a lane that has the GPU for itself left, and how it went when it was killed."""
+    """The readings of a lane that has the GPU for itself, and the result of killing it."""
 
     before_bytes: float
-    """What nvidia-smi said was used before it began."""
+    """Used memory according to nvidia-smi before the start."""
     rows: list[Row] = field(default_factory=list)
     """Readings of the GPU against nvidia-smi while it trained."""
     told: Told | None = None
-    """What nvidia-smi said of the GPU then."""
+    """Readings of nvidia-smi during the training."""
     lane: LaneState | None = None
     """The lane at that moment."""
     killed: LaneState | None = None
     """The lane after it was killed."""
     given_back_s: float | None = None
-    """How long it took until its memory was free again; None where it was not."""
+    """Time until its memory was free again; `None` if it was not freed."""
     left_bytes: float = 0.0
-    """What was used more than before at the end."""
+    """Additional used memory at the end."""
 
 
 def train_alone(device: str, smi: Smi, uuid: str) -> Alone:
-    """Train one lane on a GPU, compare what is read, kill it, and wait for its memory.
+    """Train one lane on a GPU, compare the readings, kill it, and wait for its memory.
 
     Errors: TfmonError where it cannot begin.
     """
     alone = Alone(smi.ask()[uuid].numbers["memory.used_bytes"])
-    program = Program(RaceOptions(lanes=(device,), record=False, spare=False))
+    program = Program(RaceOptions(lanes=(device,), record=False))
 
     def lane() -> LaneState:
         return program.session.snapshot().lanes[0]
@@ -176,7 +176,7 @@ def wait(program: Program, reached: Callable[[], bool], seconds: float) -> None:
     Errors: AssertionError when neither happens in time.
     """
     until = time.monotonic() + seconds
-    while not reached() and not program.lanes.running.all_over:
+    while not reached() and not program.lanes.all_over:
         assert time.monotonic() < until, f"not within {seconds:g} s"
         time.sleep(0.05)
 

@@ -30,12 +30,12 @@ _TIMEOUT_S = 30
 
 
 class SmiError(Exception):
-    """`nvidia-smi` failed; the text is what it said."""
+    """`nvidia-smi` failed; the text is its output."""
 
 
 @dataclass
 class Told:
-    """What it says of one GPU; a reading that it does not have is missing."""
+    """Readings of one GPU; a reading that nvidia-smi does not have is missing."""
 
     name: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Smi:
         self._columns: dict[str, str] | None = None
 
     def ask(self) -> dict[str, Told]:
-        """Return what it says of every GPU.
+        """Return the readings of every GPU.
 
         Errors: SmiError where it does not run.
         """
@@ -74,7 +74,7 @@ class Smi:
 
     @staticmethod
     def _known() -> dict[str, str]:
-        """Return the columns that it knows; it rejects a query as a whole for one that it does not."""
+        """Return the known columns; nvidia-smi rejects a query with an unknown column."""
         every = {reading: names[0] for reading, names in COLUMNS.items()}
         try:
             _rows("gpu", list(every.values()))
@@ -105,7 +105,7 @@ def _rows(what: str, columns: list[str]) -> list[list[str]]:
 
 
 def _number(text: str) -> float | None:
-    """Return a number, also a hexadecimal one; None for [N/A] and the like."""
+    """Return a number, which may be hexadecimal; `None` for [N/A] and similar text."""
     try:
         return float(int(text, 16)) if text.startswith("0x") else float(text)
     except ValueError:

@@ -31,7 +31,7 @@ def raced(ledger: Ledger, device: str, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def alone(smi: Smi, gpu: Gpu, device: str) -> Alone:
-    """Train one lane alone, once; skip for an instance, of which nvidia-smi tells no readings."""
+    """Train one lane alone, once; skip instances, for which nvidia-smi has no readings."""
     if gpu.part_of:
         pytest.skip("nvidia-smi tells no readings of an instance (MIG)")
     return train_alone(device, smi, gpu.uuid)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api.options import RaceOptions
+from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.run import run_until_over
-from tfmon.api.runs import RaceRun
-from tfmon.api.verification import SHORTEST_S, verify_claims
+from tfmon.api.verification import verify_claims
 from tfmon.catalog import find_scenario, list_scenarios
 from tfmon.probes.gpus import GpuSearch
+from tfmon.series.claims import SHORTEST_S
 
 from .ledger import Ledger, Step
 from .racing import SCENARIO
@@ -34,10 +34,11 @@ def test_lanes_over_several_gpus_scale(step: Step, search: GpuSearch):
         pytest.skip("it needs two GPUs of one model that are not split up")
     one, two = pairs[0]
     options = RaceOptions(
-        lanes=(f"gpu:{one}", f"gpu:{one}+{two}"), settings=("batch_size=4096",), seconds=SCALING_S, watched=False
+        lanes=(f"gpu:{one}", f"gpu:{one}+{two}"), settings=("batch_size=4096",), seconds=SCALING_S, record=False
     )
-    program = Program(options)
-    assert run_until_over(RaceRun(program, program.plan(find_scenario(SCENARIO))), quiet=True) == ""
+    program = Program(options, Purpose(watched=False))
+    program.plan(find_scenario(SCENARIO))
+    assert run_until_over(program, quiet=True) == ""
     found = analyse(program.session.snapshot())
     assert [lane.trouble for lane in found.snapshot.lanes] == [None, None]
     assert found.verdict.scaling, found.verdict.text

@@ -73,7 +73,7 @@ def leave(terminal: Terminal, way: str) -> None:
 def attach_at_random(
     given: argparse.Namespace, chance: random.Random, name: str, runner: psutil.Process
 ) -> tuple[str, list[float]]:
-    """Attach at random times; return what was done, and the memory of the runner in MB, at each time."""
+    """Attach at random times; return the actions, and the memory of the runner in MB at each time."""
     every_s = 60 * given.minutes / (given.attaches + 1)
     done, memory, open_now = Counter[str](), [], list[Terminal]()
     for _ in range(given.attaches):
@@ -113,11 +113,12 @@ def main() -> int:
         print(subprocess.run(watch, capture_output=True, text=True, check=True).stdout, flush=True)
         wait_for(lambda: sockets.find("last"), what="it is under way")
         stays = Viewer(sockets.connect(sockets.find("last").path))
+        stays.connect()
         runner = psutil.Process(stays.greeting.pid)
         done, memory = attach_at_random(given, chance, str(runner.pid), runner)
         patience_s = 600 + 60 * given.minutes
         wait_for(lambda: stays.session.snapshot().over, timeout_s=patience_s, what="the script has ended")
-        stays.end()
+        stays.stop()
         gone([runner])
         (recording,) = Path(folder, "recordings").glob("*.gz")
         opened, replayed = play_all(recording)

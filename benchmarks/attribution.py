@@ -1,4 +1,4 @@
-"""Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
+"""Compares the shares of step time, and the bottleneck, with the profiler; `overhead.py` measures their cost.
 
     python benchmarks/attribution.py [--seconds 6] [--captures 5] [--only small-dense]
 
@@ -99,7 +99,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
 
 
 def by_windows(lane: LaneState) -> dict[str, float]:
-    """Return the shares of step time that the lane's windows tell, in percent."""
+    """Return the shares of step time from the lane's windows, in percent."""
     shares = shares_of(lane)
     assert shares is not None
     named = {"input": shares.input_pct, "retrace": shares.retrace_pct, "rest": shares.sync_pct + shares.other_pct}
@@ -134,7 +134,7 @@ def run_shares(options: argparse.Namespace) -> None:
 
 
 def _train(watch: Watch, seconds: float) -> None:
-    """Let the lane train for so long, and at least until it has been diagnosed."""
+    """Train the lane for a time, and at least until its bottleneck is known."""
     deadline = time.monotonic() + PATIENCE_S
     until = time.monotonic() + seconds
     while time.monotonic() < until or find_bottleneck(watch.snapshot(), watch.snapshot().lanes[0]) is None:
@@ -144,7 +144,7 @@ def _train(watch: Watch, seconds: float) -> None:
 
 
 def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
-    """Have the lane take a profile; return the file."""
+    """Take a profile of the lane; return the file."""
     start = watch.heard
     lanes.profile(lane, TakeProfile(folder=str(folder), steps=STEPS))
     answer = watch.wait(lambda event: isinstance(event, Profiled | ProfileFailed), start, PATIENCE_S)

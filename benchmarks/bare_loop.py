@@ -1,4 +1,4 @@
-"""Trains a scenario in a plain TensorFlow loop with its own clock and prints examples/s; nothing of a lane runs.
+"""Trains a scenario in a plain TensorFlow loop with its own clock and prints examples/s, without code of a lane.
 
     python benchmarks/bare_loop.py small-dense [--seconds 5]
 

@@ -1,4 +1,4 @@
-"""Measure the claims of all scenarios and write what came out into scenarios/CLAIMS.md: `make claims`.
+"""Measures the claims of all scenarios and writes the results into scenarios/CLAIMS.md.
 
 It runs the commands that the page names, each once, on a machine with nothing beside them.
 """
@@ -33,7 +33,7 @@ def verify(*scenarios: str) -> tuple[list[dict[str, Any]], float]:
 
 
 def cells(claim: dict[str, Any]) -> tuple[str, str]:
-    """Return the last two cells of a claim's row: what was measured, and the outcome."""
+    """Return the last two cells of a claim's row: the measured value and the outcome."""
     reason = f": {claim['reason']}" if claim["reason"] else ""
     outcome = f"**{claim['outcome']}**{reason}"
     if claim["ratio"] is None:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the command line, a race of one lane and its events, an interval."""
+"""Shared parts of the benchmarks: the command line, a race of one lane and its events, an interval."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tfmon.probes.machine import read_machine
 
 
 def measured_on() -> str:
-    """Return the date, the commit, the versions and the machine of what is measured now."""
+    """Return the date, the commit, the versions and the machine of this measurement."""
     git = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     versions = ", ".join(f"{name} {version(name.lower())}" for name in ("tfmon", "TensorFlow"))
@@ -51,11 +51,11 @@ def measured_on() -> str:
 
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0
-"""How long a child may take for what it does at once."""
+"""Timeout for an immediate action of a child."""
 
 
 def options_of(description: str | None, **defaults: Any) -> argparse.Namespace:
-    """Read the command line: an option for each default, of its type; None stands for a text, False for a flag."""
+    """Read the command line: an option for each default, of its type; `None` is text, `False` a flag."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, **defaults)
     return parser.parse_args()
@@ -64,7 +64,7 @@ def options_of(description: str | None, **defaults: Any) -> argparse.Namespace:
 def command_of(
     description: str | None, measured: Mapping[str, tuple[object, dict[str, Any]]]
 ) -> argparse.Namespace:
-    """Read the command line: `what` of those that are measured, each with the options of its defaults."""
+    """Read the command line: the name of a measurement, with the options of its defaults."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="what", required=True)
     for name, (_, defaults) in measured.items():
@@ -75,13 +75,13 @@ def command_of(
 def run_command(
     description: str | None, measured: Mapping[str, tuple[Callable[..., object], dict[str, Any]]], *given: object
 ) -> object:
-    """Measure what the command line names, with what is given before its options; return what that returns."""
+    """Run the measurement on the command line with its options; return its result."""
     options = command_of(description, measured)
     return measured[options.what][0](*given, options)
 
 
 def kept_rows(out: str, key: Mapping[str, object]) -> list[dict[str, Any]]:
-    """Return the rows of a file that have this key in common; none where there is no file yet."""
+    """Return the rows of a file with this key; empty if the file does not exist."""
     file = Path(out)
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     return [row for row in rows if key.items() <= row.items()]
@@ -135,11 +135,11 @@ class Watch:
 
     @property
     def heard(self) -> int:
-        """How many events there were; where a later `wait` or `since` begins."""
+        """Number of events so far, at which a later `wait` or `since` begins."""
         return len(self._events)
 
     def snapshot(self) -> Snapshot:
-        """Return what the session knows now."""
+        """Return the current snapshot of the session."""
         return self.session.snapshot()
 
     def since(self, start: int) -> list[Event]:
@@ -174,12 +174,12 @@ class Watch:
 def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup, Watch]]:
     """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused.
 
-    `script` is what its process runs.
+    `script` is the program of its process.
     """
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan, script)
-    ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
+    ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
         lanes.pause([plan.lanes[0].spec.name])

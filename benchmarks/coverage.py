@@ -1,15 +1,15 @@
-"""What the intervals hold: coverage, false winners, what is found, and how wide they are. `make coverage`.
+"""Simulates the intervals: coverage, false winners, found differences, and width.
 
 Races are simulated, one pair of slices a round, and the product's own functions are asked after every round:
 
 - synthetic noise: slices with autocorrelated noise and outliers, in moderate and in heavy strength, with an effect
   of which lane comes first;
 - recorded noise: the pairs of real races of two identical lanes, drawn in blocks (`noise.json`; add one by
-  `--record NAME=FILE`, where the file is the recording of a race such as `--lane cpu --lane cpu --seconds 180`);
+  `--record NAME=FILE`, with the recording of a race such as `--lane cpu --lane cpu --seconds 180`);
 - what two equal processes differ by is drawn for every process pair, with a true deviation that may be other than
   the one supposed.
 
-An interval moves with the ratio, so one simulation of equal lanes also tells what is found of a difference.
+An interval moves with the ratio, so one simulation of equal lanes also shows how often a difference is found.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from tfmon.analysis.statistics import LogSpeed, compare, log_speeds
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.machine import read_machine
+from tfmon.series.repeat import LEAST_LEFT_S, LEAST_S, matters
 
 RECORDED = Path(__file__).with_name("noise.json")
 ROUND_S = 1.07
-"""A round of two slices of half a second, with what lies between them."""
+"""A round of two slices of half a second, including the time between them."""
 SHORT, LONG = round(30 / ROUND_S), round(180 / ROUND_S)
 """Rounds in 30 s and in 3 min."""
-FRESH = round(28 / ROUND_S)
-"""Rounds of a process pair, where fresh processes are used."""
 MARGIN = math.log(1.03)
 BLOCK = 8
 """Rounds of recorded noise that are drawn in a row."""
@@ -53,7 +52,7 @@ class Row:
     between_sd: float = SD
     fresh: bool = False
     learnt: bool = False
-    """Whether earlier races have told what processes differ by."""
+    """Whether earlier races have measured the variance between processes."""
 
 
 def synthetic(scatter: float) -> Noise:
@@ -88,7 +87,7 @@ def recorded(name: str) -> Noise:
 
 
 def noises() -> dict[str, Noise]:
-    """Return every noise by its name: the synthetic ones, then those that were recorded."""
+    """Return every noise by its name: first synthetic noise, then recorded noise."""
     names = json.loads(RECORDED.read_text())
     return {
         "synthetic": synthetic(0.055),
@@ -98,7 +97,7 @@ def noises() -> dict[str, Noise]:
 
 
 def rows() -> tuple[Row, ...]:
-    """Return what is simulated: every noise, and other true deviations between processes."""
+    """Return the simulated rows: every noise, and other true deviations between processes."""
     others = ((False, False), (True, False), (False, True))
     return (
         Row("synthetic"),
@@ -110,7 +109,7 @@ def rows() -> tuple[Row, ...]:
 
 @dataclass
 class Outcome:
-    """What came of the races of one row, for one kind of interval and one length."""
+    """The outcomes of the races of one row, for one kind of interval and one length."""
 
     covered: int = 0
     ever: int = 0
@@ -169,13 +168,13 @@ def simulate(row: Row, races: int, rounds: int = LONG, seed: int = 1) -> dict[tu
 def looks_of(
     row: Row, noise: Noise, random: np.random.Generator, rounds: int, prior: BetweenProcesses | None
 ) -> Iterator[tuple[int, object]]:
-    """Race once, and yield the number of rounds and what the product makes of them."""
+    """Race once, and yield the number of rounds and the product's analysis of them."""
     pairs = noise(random, rounds)
-    between = random.normal(0, row.between_sd, rounds // FRESH + 1 if row.fresh else 1)
+    between = random.normal(0, row.between_sd, rounds)
+    process, since = 0, 0
     first: dict[int, LogSpeed] = {}
     second: dict[int, LogSpeed] = {}
-    for count in range(1, rounds + 1):  # The figures are those of a screen that draws once a round.
-        process = (count - 1) // FRESH if row.fresh else 0
+    for count in range(1, rounds + 1):  # One look per round, as a screen that refreshes once a round.
         leads = count % 2
         first[count] = LogSpeed(
             float(pairs[count - 1]) + float(between[process]), 2 * count + (not leads), process
@@ -184,6 +183,10 @@ def looks_of(
         comparison = compare(first, second, prior)
         if comparison is not None:
             yield count, comparison
+            raced_s, left_s = (count - since) * ROUND_S, (rounds - count) * ROUND_S
+            lasts = raced_s >= LEAST_S and left_s >= LEAST_LEFT_S
+            if row.fresh and lasts and matters(comparison):
+                process, since = process + 1, count
 
 
 HEAD = (
@@ -197,7 +200,7 @@ def table(races: int) -> Iterator[str]:
     yield f"| {' | '.join(HEAD)} |"
     yield "|" + "---|" * len(HEAD)
     for row in rows():
-        processes = "fresh each 28 s" if row.fresh else "one, sd learnt" if row.learnt else "one"
+        processes = "several" if row.fresh else "one, sd learnt" if row.learnt else "one"
         for (kind, length), outcome in simulate(row, races).items():
             if row.fresh and length < LONG:
                 continue
@@ -213,6 +216,7 @@ def table(races: int) -> Iterator[str]:
 
 def record(text: str) -> None:
     """Add the noise of a recorded race of two identical lanes, NAME=FILE, to the file."""
+    from tfmon.recordings.header import recorded_on
     from tfmon.recordings.player import play_all
 
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
@@ -226,7 +230,7 @@ def record(text: str) -> None:
     if middle is None:
         raise SystemExit(f"{path} has too few rounds")
     pairs = [round(one - middle.center.value, 5) for one in logs]
-    known[name] = {"from": recording.header.recorded_on, "pairs": pairs}
+    known[name] = {"from": recorded_on(recording.header), "pairs": pairs}
     RECORDED.write_text(json.dumps(known, indent=None) + "\n")
 
 

@@ -1,10 +1,10 @@
-"""Holds tfmon's figures against those of other tools on the same work, in turns; docs/crosscheck.md has the table.
+"""Compares tfmon's figures with other tools on the same work, in turns; docs/crosscheck.md has the table.
 
     python benchmarks/crosscheck.py [--rounds 3] [--only examples,wall] [--out crosscheck.md]
 
 It takes about 30 minutes on two cores with nothing beside it. hyperfine, GNU time and pidstat (sysstat) must be
-installed; `make crosscheck` installs them where it may. Each difference has an interval of 95 % from the rounds,
-by Student's t on the logarithms of ours over theirs; those of one round were measured one after the other.
+installed; Debian has packages of them. Each difference has an interval of 95 % from the rounds,
+by Student's t on the logarithms of ours over theirs; the rows of one round were measured one after the other.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from verdicts import load
 
 import tfmon
 from tfmon import units
-from tfmon.recordings.compare import compare_all
-from tfmon.recordings.figures import read_json
-from tfmon.recordings.gate import judge
+from tfmon.analysis.compare import compare_all
+from tfmon.analysis.gate import judge
+from tfmon.recordings.results import read_json
 
 HERE = Path(__file__).parent
 SCRIPT = str(HERE / "user_script.py")
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def cells(self) -> list[str]:
-        """The row of the page: what, ours, theirs, the difference with its interval, and what is said of it."""
+        """The row of the page: figure, ours, theirs, the difference with its interval, and the result."""
         ours, theirs = (statistics.median(one[place] for one in self.pairs) for place in (0, 1))
         logs = [math.log(one / other) for one, other in self.pairs]
         middle, interval, near = statistics.mean(logs), "", abs(statistics.mean(logs)) <= math.log1p(CLOSE)
@@ -82,7 +82,7 @@ class Row:
 
 
 def run(*command: str, **given: Any) -> str:
-    """Return what a command prints; SystemExit with the end of its errors where it fails."""
+    """Return the output of a command; SystemExit with the end of its errors if it fails."""
     ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **given)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)}: {ran.stderr[-2_000:]}")
@@ -247,7 +247,7 @@ def gate(rounds: int) -> Iterator[Row]:
 
 
 def best(rounds: int) -> Iterator[Row]:
-    """Compare the best of a sweep with brute force: each combination raced by itself."""
+    """Compare the best of a sweep with brute force: a separate race of each combination."""
     sizes = (32, 256, 2048)
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sweep.jsonl.gz"
@@ -279,7 +279,7 @@ def trace(rounds: int) -> Iterator[Row]:
     times: dict[str, list[tuple[float, float]]] = {"step time": [], "input wait": [], "ten largest operations": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as kept:
-            run(PYTHON, str(folder / "record_slow_input.py"), kept)
+            run(PYTHON, str(HERE / "traces" / "record_slow_input.py"), kept)
             (path,) = Path(kept).glob("**/*.xplane.pb")
             steps, operations = by_xprof(path)
             loop, ours = loop_thread.find(read_space(path), STEP), largest(read_profile(path))
@@ -336,7 +336,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def table(rows: Sequence[Row], rounds: int, took_s: float) -> str:
-    """Return what the page of the manual includes: where and when it was measured, and the rows."""
+    """Return the text that the manual includes: place and time of the measurement, and the rows."""
     lines = [
         f"{measured_on()}; {rounds} rounds in {took_s / 60:.0f} minutes.",
         "",

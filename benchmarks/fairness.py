@@ -1,4 +1,4 @@
-"""Measure whether a race says the truth: against lanes that run alone, and a count of their own.
+"""Measures whether the figures of a race are true: against lanes that run alone, and against an independent count.
 
     python benchmarks/fairness.py alone [--repetitions 5]   turns and concurrent against each lane alone
     python benchmarks/fairness.py count                     throughput against the scenario's own count
@@ -169,7 +169,7 @@ def alone(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def count(_: argparse.Namespace) -> dict[str, Any]:
-    """Compare the throughput that tfmon reports with what a scenario counts itself."""
+    """Compare the throughput that tfmon reports with the scenario's own count."""
     with tempfile.TemporaryDirectory() as folder:
         log, path = Path(folder, "count.log"), Path(folder, "counted.py")
         path.write_text(COUNTED.format(log=str(log)))

@@ -26,9 +26,9 @@ from common import keep_row, kept_rows, options_of
 from verdicts import LOOPS, WORK, load
 
 import tfmon
-from tfmon.recordings.compare import compare_all
-from tfmon.recordings.figures import read_json
-from tfmon.recordings.gate import Gate, judge
+from tfmon.analysis.compare import compare_all
+from tfmon.analysis.gate import Gate, judge
+from tfmon.recordings.results import read_json
 
 BASELINE, SAME = "baseline", "same"
 GROUPS = 20
@@ -57,7 +57,7 @@ def run(number: int, folder: Path, options: argparse.Namespace) -> dict[str, Any
 
 
 def ask(rows: list[dict[str, Any]], side: str, limit: float) -> Gate:
-    """Return what the gate says of the races of one side against those of the baseline."""
+    """Return the answer of the gate for the races of one side against the baseline."""
     sides = [[read_json(row[name], name, name) for row in rows] for name in (BASELINE, side)]
     return judge(compare_all(*sides), limit)
 
@@ -68,7 +68,7 @@ def key_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], sides: list[str], each: int, limit: float) -> str:
-    """Count what the gate says of so many rounds; no round is in two of these groups, unless they are drawn."""
+    """Count the gate's answers for groups of rounds; a round is in one group only, unless groups are drawn."""
     groups = [rows[place : place + each] for place in range(0, len(rows) - each + 1, each)]
     drawn = len(groups) < GROUPS
     if drawn:
@@ -80,7 +80,7 @@ def summary(rows: list[dict[str, Any]], sides: list[str], each: int, limit: floa
 
 
 def main() -> None:
-    """Race, and print what the gate said after each round, and in all."""
+    """Race, and print the answer of the gate after each round, and in total."""
     options = options_of(
         __doc__, rounds=100, seconds=6.0, limit="0.05", each="5", load=False, taken=False, slower="1.25",
         out="gate.jsonl",

@@ -1,4 +1,4 @@
-"""Measure lanes over ssh, on a loopback sshd of its own: what they cost, how soon they obey, and whether they lie.
+"""Measures lanes over ssh, on a loopback sshd: their cost, the time of a request, and the truth of their figures.
 
     python benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
     python benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
@@ -200,9 +200,9 @@ def fair(sshd: Sshd, options: argparse.Namespace) -> None:
 
 
 def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -> None:
-    """Compare by new pairs of processes, in turns; which of them is first in a round changes by itself.
+    """Compare by new pairs of processes, in turns; the order within a round alternates.
 
-    Rounds differ by more than processes: so a pair has many, and what a start costs is spent seldom.
+    Rounds differ by more than processes, so each pair has many rounds, and the cost of a start is rarely paid.
     """
     logs: list[float] = []
     nice: dict[str, set[int]] = {HOST: set(), "": set()}

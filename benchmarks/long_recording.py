@@ -1,6 +1,6 @@
-"""Records a day of one lane, from made events at full speed, and says what it takes: disk, time to read, memory.
+"""Records a day of one lane, from generated events at full speed; reports file size, reading time and memory.
 
-`--hours` is how long the race is. Sizes are those of the file while it is written; times depend on the machine.
+`--hours` is the length of the race. Sizes are measured while the file is written; times depend on the machine.
 """
 
 from __future__ import annotations

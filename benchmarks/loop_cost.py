@@ -64,7 +64,7 @@ def calls() -> None:
 
 def switched(work: Callable[[], None]) -> Callable[[bool], None]:
     """Return the work, done with the hooks or with the methods that they replaced."""
-    from tfmon.script.watching import hooks
+    from tfmon.hooks.install import hooks
 
     installed = [each for each in hooks._replaced if each[0].__dict__.get(each[1]) is each[3]]
 

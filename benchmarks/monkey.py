@@ -4,7 +4,7 @@ With `--scripts` it watches five scripts, one after the other, for a fifth of th
 it without tfmon. No key is pressed, no cell clicked, that changes a setting or confirms an end; so each is to be
 started once, and to end with the exit code, the last line and the weights, to the bit, that it has without tfmon.
 
-It says its seed, which repeats the acts; where one of them leaves tfmon, it starts again with the next seed.
+It prints its seed, which repeats the actions. If an action leaves tfmon, it starts again with the next seed.
 Every twenty acts it asks for the race again, in 120 columns, and the screen must show it. It ends with 1 if that
 fails, and for what `soak.py` checks: a crash, a traceback, a process that is left, a terminal that is not
 restored, a recording that ends before its last event, a figure that grew.
@@ -46,9 +46,9 @@ SPECIAL = {
     "equals_sign": "=", "left_square_bracket": "[", "right_square_bracket": "]",
 }  # fmt: skip
 ASKS_EVERY = 20
-SCRIPTS = ("from_scratch", "custom_train_step", "gan_from_scratch", "train_on_batch", "built_in_methods")
+SCRIPTS = ("from_scratch", "gan_in_fit", "legacy_keras")
 CHANGES = set("pbBgxmkEecutsq\r :\x10")
-"""Keys that change a setting, pause, leave, or open what may do so."""
+"""Keys that change a setting, pause, leave, or open a page that can do so."""
 KEYS_ROWS, SIZES_THAT_COUNT = 3, 3
 """Rows at the end of the screen that may show keys, and how many sizes back tfmon may still draw."""
 QUESTION = "again: yes"
@@ -77,11 +77,11 @@ with open(name + ".ended", "w") as file:
     file.write(str(done))
 sys.exit(3)
 """
-"""Trains a script again and again: watched for so long, alone at least as often as watched. Ends with code 3."""
+"""Trains a script repeatedly: watched for a time, alone at least as often. Ends with code 3."""
 
 
 def keystrokes() -> list[str]:
-    """Return what a terminal sends for every key that tfmon has, but for those that leave it."""
+    """Return the bytes of a terminal for every key of tfmon, except for the keys that leave it."""
     names = {name for key in KEYS if key.action not in LEAVE_OR_SUSPEND for name in key.keys.split(",")}
     names -= {CLOSES_OR_LEAVES, *(name for name in names if name.startswith("ctrl+") and name not in SPECIAL)}
     unknown = sorted(name for name in names if len(name) > 1 and name not in SPECIAL)
@@ -142,7 +142,7 @@ class Monkey(Soak):
         self.terminal.process.setwinsize(rows, columns)
 
     def _ask_for_the_race(self) -> None:
-        """Close whatever is open, and see whether the race is on the screen; start its lanes again."""
+        """Close every dialog, check that the race is on the screen, and restart its lanes."""
         self._resize(*SIZES[0])
         self.press(*["\x1b"] * 5)
 
@@ -185,7 +185,7 @@ class Watcher(Monkey):
         self.heights.append(rows)
 
     def _rows(self) -> tuple[int, int]:
-        """Leave out the tabs, one of which is that of the knobs, and the keys, also where they just were."""
+        """Leave out the tabs and the keys, also at their previous positions."""
         return 2, min(self.heights) - KEYS_ROWS
 
     def close(self) -> None:

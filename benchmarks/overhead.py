@@ -3,14 +3,14 @@
     python benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
 
 One process trains both, with the same weights, batches and pipeline, so that what two equal processes differ by
-is no part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them.
+is not part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them.
 Half of each slice the loop is watched: windows, histograms, samples, reports, the slice's beginning and end.
 The other half it takes batches and steps and does nothing else. The two alternate every 50 ms, in the order
 ABBA: the speed of a machine that others use, too, differs by 10 % from one half second to the next, and by
-hardly more from one twentieth to the next, so that many short turns tell ten times as much as a few long ones.
+hardly more from one twentieth to the next, so that many short turns are ten times as precise as a few long ones.
 
 Each slice gives a ratio of steps per second. The figure is their trimmed mean, without the lowest and the
-highest fifth, with a bootstrap interval. What the monitor takes beside the lane is a figure of its own.
+highest fifth, with a bootstrap interval. The cost of the monitor beside the lane is a separate figure.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.lane_events import SliceEnded
 
 GOAL, WIDTH = 0.99, 0.005
-"""What is to be kept at least, and half the interval at most."""
+"""Least share of the speed that must be kept, and largest half width of the interval."""
 FILE_VARIABLE = "TFMON_OVERHEAD_FILE"
 """Where the child writes a line for each slice."""
 FIRST_SLICES = 4
 """Slices that only make the process warm."""
 SLICE_S = 0.5
-"""How long a slice is watched, as long as those of a race; it is bare for as long again."""
+"""Length of the watched part of a slice, as in a race; the bare part has the same length."""
 TURN_NS = 50_000_000
 TRIM = 0.2
 PATIENCE = 40
-"""A slice may take so many times as long as planned."""
+"""Largest factor by which a slice may exceed its planned length."""
 
 
 # ---------------------------------------------------------------- the child
@@ -109,7 +109,7 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
             self.control.handle, self.control.slice_ended = self.handle, self.slice_ended
 
         def handle(self, request: Any) -> None:
-            """Do as usual, and note what a slice begins with."""
+            """Call the base class, and note the values at the start of the slice."""
             if isinstance(request, RunSlice):
                 stepper = self._stepper
                 stepper.control, stepper.bare_ns, stepper.bare_steps = self.control, 0, 0

@@ -1,4 +1,4 @@
-"""Record the race that comes with tfmon: `make example`.
+"""Record the race that comes with tfmon.
 
 Two lanes of small-dense race on the CPU, and knobs change while they train: prefetch of both, then the batch size
 of one. The file is replaced only when the race ended well and has a winner.
@@ -41,10 +41,10 @@ def main() -> None:
 
 
 def _record(file: Path) -> None:
-    options = RaceOptions(lanes=LANES, seconds=SECONDS, record=True, record_file=file, spare=False)
+    options = RaceOptions(lanes=LANES, seconds=SECONDS, record=file)
     with program_of(options, find_scenario("small-dense")) as program:
         changes = list(CHANGES)
-        while not program.lanes.running.all_over:
+        while not program.lanes.all_over:
             started_ns = program.session.snapshot().race.started_ns
             raced_s = 0.0 if started_ns is None else (time.monotonic_ns() - started_ns) / 1e9
             while changes and raced_s >= changes[0][0]:

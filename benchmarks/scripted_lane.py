@@ -1,6 +1,6 @@
 """A lane that reports as a training of 1,400 steps/s does, without TensorFlow and at next to no cost.
 
-Its windows are as long, and their histograms as full, as those of small-dense, so that the monitor has as much to
+Its windows and histograms have the size of small-dense's, so that the monitor has as much to
 read and to draw.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.lanes.children.trainer import FakeTrainer
-from tfmon.model import window_sums as histogram
+from tfmon.model import histogram
 from tfmon.model.lane_events import SliceEnded, Window
 
 WINDOW_S = 0.2

@@ -1,4 +1,4 @@
-"""Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
+"""Measures the cost of watching a script: the same work with tfmon's hooks and without, in one process.
 
     python benchmarks/scripts.py [--what step,eager,batch,call,fit] [--pairs 40] [--starts 3]
         [--units 64]
@@ -54,11 +54,11 @@ def one_start(what: str, pairs: int, units: int) -> Pairs:
         plan = RacePlan(Race(mode=CONCURRENT), SCRIPT, (lane,), Path(sys.executable), command)
         session = Session(read_machine(), time.monotonic_ns)
         lanes = LaneGroup(session, lambda _scenario: plan)
-        ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
+        ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
-            while not lanes.running.all_over:
+            while not lanes.all_over:
                 time.sleep(0.2)
         finally:
             ticker.close()
@@ -84,7 +84,7 @@ def blocks(values: list[float]) -> list[float]:
 
 
 def measure(what: str, starts: int, pairs: int, units: int) -> str:
-    """Return what was found of one kind of work."""
+    """Return the result for one kind of work."""
     found = [one_start(what, pairs, units) for _ in range(starts)]
     cost = [1e6 / UNITS_OF_WORK[what] * (on - off) for each in found for off, on in each]
     kept = [off / on for each in found for off, on in each]

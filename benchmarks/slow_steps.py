@@ -1,9 +1,9 @@
-"""Whether races of short and of long steps get a verdict, when, and whether it is right; and what a switch costs.
+"""Measures verdicts of races of short and long steps: whether, when, whether right; and the cost of a switch.
 
 Steps are busy loops of known length, one lane beside another in all pairs of `--steps`. `simulated` drives the
-scheduler, the lanes' control, the session and the verdict with a clock of its own; speeds scatter like those of a
-busy machine. `real` races scripts. `switch` trains a convolution in two lanes and tells how much longer the first
-step of a slice takes than the others. Each race is a line of the file `--out`; a run goes on where the last one
+scheduler, the lanes' control, the session and the verdict with a simulated clock; speeds scatter as on a
+busy machine. `real` races scripts. `switch` trains a convolution in two lanes and measures how much longer
+the first step of a slice takes. Each race is a line of the file `--out`; a run goes on where the last one
 stopped. `table` prints what docs/method.md shows.
 
     slow_steps.py simulated --races 40
@@ -37,8 +37,7 @@ from tfmon.api.options import RaceOptions
 from tfmon.catalog import command_scenario
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.model.events import Event
-from tfmon.model.lane_events import PhaseEntered, SliceEnded
-from tfmon.model.lane_statistics import SLICE_START
+from tfmon.model.lane_events import SLICE_START, PhaseEntered, SliceEnded
 from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice
 from tfmon.model.session import Session, Snapshot
@@ -52,11 +51,11 @@ NAMES = ("A", "B")
 BEAT_S, SLICE_S = 0.5, 0.5
 BATCH = 32
 SCATTER = 0.03
-"""Standard deviation of the speed in a second: that of a machine with some other work."""
+"""Standard deviation of the speed in a second, as on a machine with some other work."""
 BETWEEN = 0.008 / math.sqrt(2)
 """Of the speed of equal processes, each."""
 SWITCH_NS = 2_000_000
-"""What a switch costs, see `switch`."""
+"""Cost of a switch; see `switch`."""
 MOST_ROUNDS = 150
 LONGEST_S = 1_800.0
 """A real race that has no verdict by then is over."""
@@ -74,20 +73,20 @@ while True:
     report.step(examples=32)
     spent_s = time.perf_counter() - began
 """
-"""A step lasts as long as it is told: with its call of `report.step`, without the turn of the other lane in it."""
+"""A step has a given duration, including its call of `report.step`, excluding the turn of the other lane."""
 
 
 # ---------------------------------------------------------------- simulated
 
 
 class SimulatedLane(LaneControl):
-    """A lane whose steps take the time that it is told, on the clock of the machine."""
+    """A lane whose steps take a given time on the clock of the machine."""
 
     def __init__(self, machine: SimulatedMachine, name: str, step_s: float) -> None:
         self.machine, self.name, self.step_ns_true = machine, name, step_s * 1e9
         self.suspended = True
         self.left_ns: int | None = None
-        """What is left of the steps that run; None between steps."""
+        """Remaining time of the running steps; `None` between steps."""
         super().__init__(self, {}, Sampler(), lambda: (None, None))
         self._cpu = SimpleNamespace(begin=lambda: None, end=lambda _: None)  # type: ignore[assignment]
         self._running = self._took_ns = 0
@@ -104,7 +103,7 @@ class SimulatedLane(LaneControl):
         return True
 
     def go_on(self, most_ns: int) -> None:
-        """Train for so long, or until the steps of this stretch end."""
+        """Train for a time, or until the steps of this stretch end."""
         if self.left_ns is None:
             now_ns = self.machine.now_ns
             room_ns = max(0, self.slices.due_ns(self.stretch_began_ns) - now_ns)
@@ -133,13 +132,35 @@ class SimulatedLane(LaneControl):
         self.finish_stretch(self.machine.now_ns, None)
 
 
-class SimulatedMachine:
-    """One machine with two lanes: what the scheduler acts on."""
+class SimulatedProcess:
+    """The process of a simulated lane, as the scheduler uses it."""
 
-    def __init__(self, steps_s: Sequence[float], seed: int, *, computes: bool) -> None:
+    def __init__(self, lane: SimulatedLane) -> None:
+        self.lane = lane
+
+    def send(self, request: Request) -> None:
+        assert isinstance(request, RunSlice)
+        self.lane.handle(request)
+
+    def suspend(self) -> None:
+        self.lane.suspended, self.lane.suspended_ns = True, self.lane.machine.now_ns
+
+    def continue_(self) -> None:
+        lane, machine = self.lane, self.lane.machine
+        machine.now_ns += 500_000  # delay of the event
+        lane.suspended, lane.switched, away_ns = False, True, machine.now_ns - lane.suspended_ns
+        # The time of a lane stands still while it is suspended.
+        lane.clock.began_ns += away_ns
+        lane.clock.last_end_ns += away_ns
+        lane.stretch_began_ns += away_ns
+
+
+class SimulatedMachine:
+    """One machine with two lanes, which the scheduler controls."""
+
+    def __init__(self, steps_s: Sequence[float], seed: int) -> None:
         self.now_ns = 1_000_000_000
         self.random = np.random.default_rng([seed, *(round(1e3 * one) for one in steps_s)])
-        self._computes = computes
         self._beat_ns = self.now_ns
         with self.clock():
             self.session = Session(Machine(cores=2, usable_cores=2), lambda: self.now_ns)
@@ -148,9 +169,9 @@ class SimulatedMachine:
             self.lanes = {
                 name: SimulatedLane(self, name, step_s) for name, step_s in zip(NAMES, steps_s, strict=True)
             }
-            self.scheduler = Scheduler(self, self, lambda: self.now_ns)
+            processes: Any = {name: SimulatedProcess(lane) for name, lane in self.lanes.items()}
+            self.scheduler = Scheduler(self.session, processes, self.start_clock, lambda: self.now_ns)
             self.scheduler.begin(NAMES, TURNS, SLICE_S)
-            self.longest_s = max(steps_s)
 
     @contextlib.contextmanager
     def clock(self) -> Iterator[None]:
@@ -182,7 +203,6 @@ class SimulatedMachine:
                 lane.go_on(max(1, self._beat_ns + round(BEAT_S * 1e9) - self.now_ns))
                 if self.now_ns >= self._beat_ns + BEAT_S * 1e9:
                     self._beat_ns = self.now_ns
-                    self.scheduler.check()
                 known = self.session.snapshot()
                 ended = sum(len(one.slices) for one in known.lanes)
                 if ended != slices:
@@ -190,47 +210,8 @@ class SimulatedMachine:
                     if look(known):
                         return known
 
-    # What the scheduler calls.
-
-    def send(self, lane: str, request: Request) -> None:
-        assert isinstance(request, RunSlice)
-        self.lanes[lane].handle(request)
-
-    def suspend(self, lane: str) -> None:
-        self.lanes[lane].suspended, self.lanes[lane].suspended_ns = True, self.now_ns
-
-    def continue_(self, lane: str) -> None:
-        self.now_ns += 500_000  # until it is heard
-        one = self.lanes[lane]
-        one.suspended, one.switched, away_ns = False, True, self.now_ns - one.suspended_ns
-        # The time of a lane stands still while it is suspended.
-        one.clock.began_ns += away_ns
-        one.clock.last_end_ns += away_ns
-        one.stretch_began_ns += away_ns
-
-    def set_quiet(self, quiet: bool) -> None:
-        pass
-
-    def load_spare(self, done: Callable[[], None]) -> bool:
-        return False
-
-    def started(self) -> None:
+    def start_clock(self) -> None:
         self.session.start_clock(self.now_ns)
-
-    def granted(self, lane: str, beside: Sequence[str] = ()) -> None:
-        self.session.grant_slice(lane, beside)
-
-    def paused(self, lane: str) -> None:
-        pass
-
-    def renew(self, lanes: Sequence[str]) -> bool:
-        return False
-
-    def computes(self, lane: str) -> bool:
-        return self._computes
-
-    def patience_s(self, lane: str) -> float:
-        return max(3.0, 3 * self.longest_s)
 
 
 # ---------------------------------------------------------------- a race, and what came of it
@@ -258,7 +239,7 @@ class Judge:
         return found.kind in (FASTER, SAME) or rounds >= MOST_ROUNDS
 
     def row(self, known: Snapshot, steps_ms: Sequence[float]) -> dict[str, Any]:
-        """Return what came of the race of these steps."""
+        """Return the outcome of the race of these steps."""
         found, true = self.verdict, max(steps_ms) / min(steps_ms)
         assert found is not None
         interval = found.interval
@@ -281,7 +262,7 @@ class Judge:
 
 def simulate(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]:
     """Race once more with a simulated clock."""
-    machine = SimulatedMachine([one / 1e3 for one in steps_ms], number, computes=options.suspended)
+    machine = SimulatedMachine([one / 1e3 for one in steps_ms], number)
     judge = Judge()
     return judge.row(machine.run(judge.look), steps_ms)
 
@@ -297,7 +278,7 @@ def race(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]
         began = time.monotonic()
         with program_of(race_options, command_scenario((sys.executable, str(script)))) as program:
             known = program.session.snapshot()
-            while time.monotonic() < began + LONGEST_S and not program.lanes.running.all_over:
+            while time.monotonic() < began + LONGEST_S and not program.lanes.all_over:
                 time.sleep(0.1)
                 known = program.session.snapshot()
                 if judge.look(known):
@@ -318,7 +299,7 @@ def pairs_of(text: str | None) -> list[tuple[float, float]]:
 
 
 def measure(options: Any, what: str, run: Callable[[Sequence[float], int, Any], dict[str, Any]]) -> None:
-    """Race what is missing, and print a line of each pair."""
+    """Race the missing pairs, and print a line for each."""
     for steps_ms in pairs_of(options.pairs):
         rows = kept_rows(options.out, {"what": what, "steps_ms": list(steps_ms)})
         for number in range(len(rows), options.races):
@@ -395,7 +376,7 @@ with open(f"{out}-{os.getpid()}", "w", buffering=1) as file:
 
 
 def switch(options: Any) -> None:
-    """Train a convolution in two lanes; print what the first step of a slice takes more than the others."""
+    """Train a convolution in two lanes; print the additional time of the first step of a slice."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
         script.write_text(CONVOLUTION)
@@ -404,7 +385,7 @@ def switch(options: Any) -> None:
             lanes=("cpu", "cpu"), python=Path(sys.executable), seconds=options.seconds, slice_s=options.slice
         )
         with program_of(race_options, command_scenario(command)) as program:
-            while not program.lanes.running.all_over:
+            while not program.lanes.all_over:
                 time.sleep(0.1)
         extra, cpu, lengths = [], [], []
         for file in Path(folder).glob("times-*"):
@@ -430,7 +411,7 @@ def switch(options: Any) -> None:
 MEASURED: dict[str, tuple[Callable[[Any], None], dict[str, Any]]] = {
     "simulated": (
         lambda options: measure(options, "simulated", simulate),
-        {"races": 40, "pairs": None, "suspended": False, "out": "slow_steps.jsonl"},
+        {"races": 40, "pairs": None, "out": "slow_steps.jsonl"},
     ),
     "real": (
         lambda options: measure(options, "real", race),

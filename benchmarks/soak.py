@@ -1,6 +1,6 @@
 """Runs tfmon in a terminal for long, and every few seconds kills, stops or floods a lane, or presses a key.
 
-It says what was done, and how tfmon's memory, file descriptors and threads went. It ends with 1 if tfmon crashed,
+It prints its actions, and tfmon's memory, file descriptors and threads over time. It ends with 1 if tfmon crashed,
 a process was left (of a lane's own, too), the terminal was not restored, the recording cannot be read to its last
 event, or a figure grew. Lanes train nothing, unless --real is given; real ones are killed and stopped, but do not
 flood.
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 from common import options_of
-from support.terminal import Terminal
+from support.terminal import Terminal, lanes_of
 
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.library import runs
@@ -39,12 +39,12 @@ KEYS = {
     "experiment": "eu",
 }
 MOST_GROWTH = {"memory": 4_000_000, "descriptors": 4, "threads": 4}
-"""What the last quarter of the time may take more than the second: histories fill up in the first."""
+"""Allowed increase of memory from the second to the last quarter; histories fill up in the first quarter."""
 STALL_S = 2.0
 
 
 class Soak:
-    """One run, and what was seen in it."""
+    """One run and its observations."""
 
     pause_s = (1.0, 4.0)
     """Between two acts, at least and at most."""
@@ -72,7 +72,7 @@ class Soak:
         """Return the processes of the lanes; notes them and all that they started."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.ever.update({process.pid: process for process in self.program.children(recursive=True)})
-            return self.program.children()
+            return lanes_of(self.program)
         return []
 
     def act(self) -> None:
@@ -143,7 +143,7 @@ class Soak:
                 next_sample = now + 5
 
     def end(self) -> list[str]:
-        """Quit, and return what was wrong."""
+        """Quit, and return the problems."""
         wrong = []
         if self.may_leave and not self.terminal.process.isalive() and self.terminal.process.exitstatus in (0, 1):
             self.done["leave"] += 1
@@ -166,7 +166,7 @@ class Soak:
         return wrong + self._recording() + self._growth()
 
     def _recording(self) -> list[str]:
-        """Replay what was recorded, to its last event."""
+        """Replay the recording to its last event."""
         paths, wrong = [run.path for run in runs()], []
         if not paths:
             return ["nothing was recorded"]
@@ -213,7 +213,7 @@ class Soak:
 
 
 def _left(processes: list[psutil.Process]) -> list[str]:
-    """Return those that have not ended within the 3 s that a lane may take, with their command lines."""
+    """Return the processes that are still alive after the 3 s of a lane, with their command lines."""
     left = []
     for process in psutil.wait_procs(processes, timeout=3.0)[1]:
         with contextlib.suppress(psutil.NoSuchProcess):

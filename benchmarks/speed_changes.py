@@ -1,4 +1,4 @@
-"""How often a change of a healthy lane's speed is told, and how soon a real one is.
+"""Measures how often a change of a healthy lane's speed is reported, and how soon a real change is.
 
     .venv/bin/python benchmarks/speed_changes.py --record FOLDER    # records lanes for some minutes each
     .venv/bin/python benchmarks/speed_changes.py FOLDER/*.tfmon     # simulates
@@ -24,12 +24,12 @@ from statistics import median
 
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import Event
+from tfmon.model.histogram import BINS_PER_OCTAVE
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import HostSample, TreeSample, known
 from tfmon.model.session import Session
 from tfmon.model.speed import SpeedWatch
-from tfmon.model.window_sums import BINS_PER_OCTAVE
 from tfmon.recordings.reader import Recording
 
 STRETCH_S, BASELINE_S = 30.0, 300.0
@@ -67,15 +67,15 @@ def drawn(stretches: Sequence[list[Event]], chance: random.Random) -> Iterator[E
 def watched(
     lane: LaneState, events: Iterator[Event], until_s: float, factor: float = 1.0, from_s: float = 0.0
 ) -> Iterator[tuple[float, int, str]]:
-    """Yield when a change was found, how many steps after `from_s` that was, and what it was taken for."""
+    """Yield the step of each found change, the number of steps after `from_s`, and its kind."""
     watch, at_ns, step, slower_from = SpeedWatch(), 0, 0, 0
     for event in events:
         if at_ns > until_s * 1e9:
             return
         if isinstance(event, TreeSample):
-            watch = watch.read(cpu_pct=known(event.cpu_pct), waited_pct=known(event.waited_pct))
+            watch.read(cpu_pct=known(event.cpu_pct), waited_pct=known(event.waited_pct))
         elif isinstance(event, HostSample):
-            watch = watch.read(others_pct=known(event.others_cpu_pct), stolen_pct=known(event.steal_pct))
+            watch.read(others_pct=known(event.others_cpu_pct), stolen_pct=known(event.steal_pct))
         elif isinstance(event, Window):
             slow = at_ns >= from_s * 1e9
             span_ns = round(event.span_ns * (factor if slow else 1.0))
@@ -84,7 +84,8 @@ def watched(
             later = round(BINS_PER_OCTAVE * math.log2(factor)) if slow else 0
             times = {one + later: count for one, count in event.histogram.items()}
             slowed = replace(event, at_ns=at_ns, span_ns=span_ns, histogram=times)
-            before, watch = watch.levels, watch.plus(slowed, step)
+            before = watch.levels
+            watch.add(slowed, step)
             if watch.levels != before:
                 change = changes_of(replace(lane, speed=watch))[-1]
                 what = change.cause if change.ratio.value > 1 else "faster"
@@ -97,7 +98,7 @@ def main(paths: Sequence[Path], hours: float, times: int) -> None:
         lane, stretches = stretches_of(path)
         false = Counter(what for *_, what in watched(lane, drawn(stretches, random.Random(1)), hours * 3600))
         print(f"{path.name}: {len(stretches)} stretches, {hours:g} h healthy: {dict(false) or 'no change found'}")
-        for factor, limit_s in ((3.0, 60.0), (1.5, 300.0), (1.1, 900.0)):
+        for factor, limit_s in ((3.0, 60.0), (1.3, 60.0), (1.1, 300.0)):
             delays = []
             for seed in range(times):
                 events, until_s = drawn(stretches, random.Random(seed)), BASELINE_S + limit_s

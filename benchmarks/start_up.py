@@ -1,7 +1,7 @@
 """How long a user waits: for the help, the list, and the first paint of the screen while TensorFlow still loads.
 
 The screen is the real program in a pseudo-terminal; its first paint is when the name of the scenario has been
-written. Each figure is the median and the slowest of several runs, after one that is not counted. Python
+written. Each figure is the median and the slowest of several runs, after a discarded first run. Python
 keeps its bytecode as it does for a user, whatever PYTHONDONTWRITEBYTECODE says here.
 """
 

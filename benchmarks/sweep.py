@@ -1,4 +1,4 @@
-"""What a sweep costs the monitor: 1,000 combinations, 100 workers and 500 windows a second, simulated.
+"""Measures the cost of a sweep: 1,000 combinations, 100 workers and 500 windows a second, simulated.
 
     python benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000] [--windows 500]
 
@@ -21,11 +21,14 @@ from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
 from tfmon.api.run import YOUNG_OBJECTS
-from tfmon.experiments.sweep import Sweep
 from tfmon.model.codec import encode, parse, read
-from tfmon.model.events import Event, change_of
+from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
+from tfmon.model.race import Machine
+from tfmon.model.series import SeriesStep
+from tfmon.model.session import Session
 from tfmon.recordings import sweeps
+from tfmon.series.sweep import Sweep
 from tfmon.ui.render.table import entry_of, places_in
 
 MIB = 2**20
@@ -49,7 +52,26 @@ def main() -> None:
     process = psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         file = sweeps.create(Path(folder) / "night.sweep", state)
-        sweep = Sweep(state, stations, file.write)
+        session, viewer = (Session(Machine(), time.monotonic_ns) for _ in range(2))
+        session.advance_series(state)
+        viewer.advance_series(state)
+        sent_s = read_s = 0.0
+
+        def tell(event: Event) -> None:
+            """Send a step as a viewer gets it, and read it as the viewer's process does."""
+            nonlocal sent_s, read_s
+            began_s = time.thread_time()
+            line = encode(event)
+            sent_s += (read_from_s := time.thread_time()) - began_s
+            viewer.accept(read(parse(line), Event))
+            read_s += time.thread_time() - read_from_s
+
+        def keep(step: SeriesStep) -> None:
+            file.write(step)
+            session.advance_series(step)
+
+        session.listen(tell)
+        sweep = Sweep(state, stations, keep)
         sweep.start()
         gc.freeze()  # as the process that runs a sweep does
         gc.set_threshold(YOUNG_OBJECTS)
@@ -67,7 +89,6 @@ def main() -> None:
         memory = [process.memory_info().rss / MIB]
         table_s, table = 0.0, None
         sent_s = read_s = 0.0
-        told = shown = sweep.state
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
@@ -76,18 +97,12 @@ def main() -> None:
             for row in table.rows:
                 entry_of(row, table.columns, places)
             table_s += time.thread_time() - before_s
-            if len(memory) % 2:  # as often as viewers are told
-                before_s, now = time.thread_time(), sweep.state
-                line, told = encode(change_of(told, now, 0)), now
-                sent_s += (read_from_s := time.thread_time()) - before_s
-                shown = read(parse(line), Event).after(shown)
-                read_s += time.thread_time() - read_from_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
         spent_s -= sent_s + read_s
         known = sweep.ranking.state
-        pairs = sum(len(one.pairs) for one in known.combinations)
-        visits = sum(one.visits for one in known.combinations)
+        pairs = sum(len(one.pairs) for one in known.attempts)
+        visits = sum(one.visits for one in known.attempts)
         size = file.path.stat().st_size / MIB
         threads = threading.active_count()
         sweep.stop()

@@ -4,7 +4,7 @@
         [--ray] [--real] [--tune]
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
-which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
+which count as separate machines: places of one machine take turns. `--real` trains small-dense, on one worker.
 `--tune` trains it on two workers of one machine, and compares with Ray Tune there, each trial of which trains for
 as long as a combination was raced, without a baseline; it needs `pip install 'ray[tune]'` besides.
 """
@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -27,7 +26,7 @@ from common import met, options_of
 
 from tfmon.api import program as programs
 from tfmon.api import sweep_places
-from tfmon.api.options import RaceOptions, SweepOptions
+from tfmon.api.options import SweepOptions
 from tfmon.api.sweep import SweepProgram
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.remote.ray import RayCluster
@@ -42,7 +41,7 @@ SHARE, TIME, TUNE = 0.85, 0.6, 2.0
 
 
 class Worker:
-    """What a worker spends its time on."""
+    """Activity on which a worker spends its time."""
 
     def __init__(self, session: Session) -> None:
         self.began_s = self.ended_s = time.monotonic()
@@ -81,10 +80,20 @@ def batch_sizes(options) -> list[int]:
 def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[float, list[Worker], float]:
     """Sweep a knob in some places; return the time that it took, its workers, and the mean raced time."""
     values = ",".join(map(str, batch_sizes(options)))
-    race = RaceOptions(slice_s=options.slice, watched=False, ray=cluster)
-    asked = SweepOptions((f"batch_size={values}",), tuple(places), race, 0.01, options.limit, everything=True)
     with tempfile.TemporaryDirectory() as folder:
-        program = SweepProgram(replace(asked, scenario="small-dense", file=Path(folder) / "night.sweep"))
+        asked = SweepOptions(
+            "small-dense",
+            (f"batch_size={values}",),
+            on=places,
+            slice_s=options.slice,
+            until_ci=0.01,
+            limit_s=options.limit,
+            everything=True,
+            ray=cluster.address or None if cluster is not None else None,
+            ray_python=cluster.python if cluster is not None else None,
+            record=Path(folder) / "night.sweep",
+        )
+        program = SweepProgram(asked)
         try:
             workers = [Worker(station.session) for station in program._stations]
             began_s = time.monotonic()
@@ -96,7 +105,7 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
             program.close()
     found = program.sweep.ranking
     assert found.settled == len(found.rows) and not found.state.lost, found.state
-    visits = sum(row.combination.visits for row in found.rows)
+    visits = sum(row.attempt.visits for row in found.rows)
     print(f"{len(workers)} workers: {took_s:.1f} s for {visits} visits")
     for worker in workers:
         shares = [
@@ -104,7 +113,7 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
             for part in (worker.measuring_s, worker.building_s)
         ]
         print(f"   measuring {shares[0]}, building {shares[1]}")
-    return took_s, workers, sum(row.combination.measured_s for row in found.rows) / len(found.rows)
+    return took_s, workers, sum(row.attempt.measured_s for row in found.rows) / len(found.rows)
 
 
 def tune(options, cluster: RayCluster, trial_s: float) -> float:
@@ -147,7 +156,7 @@ def tune(options, cluster: RayCluster, trial_s: float) -> float:
 
 
 def apart(init: Callable[..., None]) -> Callable[..., None]:
-    """Have each place count as a machine of its own."""
+    """Let each place count as a separate machine."""
 
     def begin(self, info, word, race, number=1, counts=()):
         init(self, info, word, race, number, counts)

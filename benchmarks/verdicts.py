@@ -38,7 +38,7 @@ from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.session import Snapshot
 
 LOOPS = 200
-"""Work of a step, some 5 ms; what a step takes besides is about 2 % of it."""
+"""Work of a step, some 5 ms; the other parts of a step take about 2 % of it."""
 
 WORK = '''"""A step of so many products of matrices, one after the other."""
 
@@ -88,7 +88,7 @@ def load(busy: bool, program: str = LOAD) -> Iterator[None]:
 
 
 def race(scenario: str, lanes: Sequence[str], seconds: float) -> list[Snapshot]:
-    """Race without a screen, and return what was known after each slice and at the end."""
+    """Race without a screen, and return the analysis after each slice and at the end."""
     fresh = seconds >= FRESH_FROM_S
     known: list[Snapshot] = []
 
@@ -97,11 +97,11 @@ def race(scenario: str, lanes: Sequence[str], seconds: float) -> list[Snapshot]:
             known.append(program.session.snapshot())
 
     options = RaceOptions(
-        lanes=tuple(lanes), python=Path(sys.executable), seconds=seconds, fresh=fresh, watched=False
+        lanes=tuple(lanes), python=Path(sys.executable), seconds=seconds, fresh=fresh, record=False
     )
     with program_of(options, find_scenario(scenario)) as program:
         program.session.listen(hear)
-        while not program.lanes.running.all_over:
+        while not program.lanes.all_over:
             time.sleep(0.1)
     return [*known, program.session.snapshot()]
 
@@ -115,7 +115,7 @@ def verdict_as(known: Snapshot, kind: IntervalKind) -> Verdict:
 
 
 def judged(known: Sequence[Snapshot]) -> dict[str, Any]:
-    """Return what was said of one race, and when it was said first."""
+    """Return the verdicts of one race, and the time of the first."""
     end = known[-1]
     row: dict[str, Any] = {}
     for name, kind in (("screen", ALWAYS_VALID), ("known_length", SPENDING)):

@@ -16,10 +16,15 @@ author = "The tfmon authors"
 copyright = author
 version = release = tfmon.__version__
 
-extensions = ["myst_parser", "sphinx_click"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 nitpicky = True
+# Types of the signatures in the API reference; the manual has no page for most of them.
+nitpick_ignore_regex = [("py:.*", ".*")]
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"
 
 myst_enable_extensions = ["substitution", "colon_fence"]
 myst_heading_anchors = 3

@@ -16,14 +16,10 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from textual.geometry import Region
-
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas
-from tfmon.ui.source import Source
 
 _SPEC = importlib.util.spec_from_file_location("picture", Path(__file__).with_name("picture.py"))
 assert _SPEC is not None and _SPEC.loader is not None
@@ -51,14 +47,13 @@ async def frames_of_example() -> list[Any]:
     with Recording(EXAMPLE) as recording:
         times = recording.times_ns
         player = Player(recording)
-        app = MonitorApp(Source(player.session.snapshot), characters="braille")
+        app = MonitorApp(picture.Race(player), characters="braille")
         async with app.run_test(size=picture.SIZE) as pilot:
             for frame in range(1, FRAMES + 1):
                 player.go_to(times[0] + (times[-1] - times[0]) * frame // (FRAMES + 1))
                 app.monitor.pull()
                 await pilot.pause()
-                canvas = app.screen.query_one(Canvas)
-                frames.append([list(strip) for strip in canvas.render_lines(Region(0, 0, *picture.SIZE))])
+                frames.append(picture.rows_on(app.screen))
     return frames
 
 
@@ -94,7 +89,7 @@ def draw(frames: list[Any]) -> str:
 
 
 def _rows(frames: list[Any], background: str) -> Iterator[list[tuple[int, int, list[str]]]]:
-    """Yield for each row what it shows: the first frame, the one after the last, and the shapes."""
+    """Yield for each row its content: the first frame, the one after the last, and the shapes."""
     for y in range(picture.SIZE[1]):
         spans: list[tuple[int, int, list[str]]] = []
         for number, rows in enumerate(frames):

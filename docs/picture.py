@@ -2,7 +2,7 @@
 
     python docs/picture.py
 
-The picture needs no font of its own. Charts, bars and frames are drawn as shapes, and every run of text has the
+The picture needs no font. Charts, bars and frames are drawn as shapes, and every run of text has the
 width of its cells, so columns line up in any monospace font. The picture contains its text and a digest of the
 recording, by which a test knows whether it is of today's screen.
 """
@@ -13,21 +13,23 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.screen import Screen
 
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.lane_state import RACING
+from tfmon.model.ports import Source
+from tfmon.model.session import Snapshot
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas
-from tfmon.ui.source import Source
+from tfmon.ui.lines import Lines
 
 PICTURE = Path(__file__).with_name("screen.svg")
 SIZE = (120, 36)
@@ -45,17 +47,36 @@ def main() -> None:
     PICTURE.write_text(draw(asyncio.run(rows_of_example())), "utf-8")
 
 
+class Race(Source):
+    """A recording that is shown as a race under way."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def snapshot(self) -> Snapshot:
+        """Return the state at the position of the player."""
+        return self._player.session.snapshot()
+
+
 async def rows_of_example() -> Rows:
     """Return the rows of the race screen at the moment that is shown."""
     with Recording(EXAMPLE) as recording:
         player = Player(recording)
         _go_to_verdict(player, recording.times_ns)
-        app = MonitorApp(Source(player.session.snapshot), characters="braille")
+        app = MonitorApp(Race(player), characters="braille")
         async with app.run_test(size=SIZE) as pilot:
             app.monitor.pull()
             await pilot.pause()
-            canvas = app.screen.query_one(Canvas)
-            return [list(strip) for strip in canvas.render_lines(Region(0, 0, *SIZE))]
+            return rows_on(app.screen)
+
+
+def rows_on(screen: Screen[Any]) -> Rows:
+    """Return the rows of a screen, of whose widgets some stand side by side."""
+    rows: Rows = [[] for _ in range(SIZE[1])]
+    for lines in sorted(screen.query(Lines), key=lambda lines: lines.region.x):
+        for y, strip in enumerate(lines.render_lines(lines.size.region), lines.region.y):
+            rows[y] += strip
+    return rows
 
 
 def _go_to_verdict(player: Player, times_ns: Sequence[int]) -> None:
@@ -124,7 +145,7 @@ def _segment(segment: Segment, x: float, y: float, background: str) -> Iterator[
 
 
 def _is_shape(character: str) -> bool:
-    """Tell whether a character is box drawing, a block element or braille."""
+    """Return whether a character is box drawing, a block element or braille."""
     return "\u2500" <= character <= "\u259f" or "\u2800" <= character <= "\u28ff"
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, Remedy
+from tfmon.analysis.summarise import summarise
 from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, LEVERS, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
-from tfmon.reports.race_json import to_json
 from tfmon.ui.keys import KEYS, label
 from tfmon.ui.screens.help import SECTIONS
 
@@ -33,11 +33,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def keys() -> str:
-    """Return every key by what it is for."""
+    """Return every key by its purpose."""
     groups: dict[str, list[Sequence[str]]] = {}
     for key in KEYS:
-        groups.setdefault(key.group, []).append((_code(label(key.keys)), _sentence(key.help)))
-    parts = [f"**{group}**\n\n{table(('key', 'does'), rows)}" for group, rows in groups.items()]
+        groups.setdefault(key.group, []).append((_code(label(key.keys)), _sentence(key.help), _code(key.id)))
+    parts = [f"**{group}**\n\n{table(('key', 'does', 'name'), rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
 
 
@@ -48,7 +48,7 @@ def knobs() -> str:
 
 
 def levers() -> str:
-    """Return what a lane of any script may be started with."""
+    """Return the settings that a lane of any script may be started with."""
     rows = [(f"`{one.name}`", one.allowed(), _sentence(one.help)) for one in LEVERS]
     return table(("setting", "values", "what it does"), rows)
 
@@ -56,7 +56,8 @@ def levers() -> str:
 def settings() -> str:
     """Return every setting with its environment variable and built-in value."""
     rows = [
-        (f"`{one.name}`", f"`{one.variable}`", f"`{_toml(one.default)}`", _sentence(one.help)) for one in SETTINGS
+        (f"`{option.setting}`", f"`{option.variable}`", f"`{_toml(option.default)}`", _sentence(option.help))
+        for option in SETTINGS
     ]
     return table(("in the file", "environment variable", "built in", "what it does"), rows)
 
@@ -99,7 +100,7 @@ def doctor_exit_codes() -> str:
 
 
 def cause(id: str) -> str:
-    """Return what mends a cause that is observed, and how it is told."""
+    """Return the fix of an observed cause, and how it is shown."""
     one = KINDS[id]
     tried = f" While it trains, `{one.knob}` tries it." if one.knob else ""
     code = (*(line for remedy in one.remedies for line in remedy.code), *one.code)
@@ -111,12 +112,12 @@ def cause(id: str) -> str:
 
 
 def _remedy(remedy: Remedy) -> str:
-    """Return what is advised under a condition, with the condition."""
+    """Return the advice under each condition, with the condition."""
     return f"{remedy.mends} (if: {', '.join(remedy.needs)})" if remedy.mends else ""
 
 
 def supposed() -> str:
-    """Return what is supposed to be the cause of each bottleneck."""
+    """Return the supposed cause of each bottleneck."""
     rows = [
         (kind, f"`{id}`", f"`{KINDS[id].knob}`" if KINDS[id].knob else "", _sentence(KINDS[id].mends))
         for kind, ids in SUPPOSED.items()
@@ -126,10 +127,9 @@ def supposed() -> str:
 
 
 def example_json() -> str:
-    """Return the JSON of the example race, with one of its lanes and without what a comparison reads."""
+    """Return the JSON of the example race, with one of its lanes."""
     opened, snapshot = play_all(EXAMPLE)
-    result = to_json(analyse(snapshot), opened.header)
-    del result["figures"]
+    result = summarise(analyse(snapshot), opened.header).to_json()
     result |= {"recording": EXAMPLE.name, "lanes": result["lanes"][1:]}
     return f"```json\n{json.dumps(result, indent=2, ensure_ascii=False)}\n```"
 
@@ -138,8 +138,8 @@ def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
     from tfmon.api.repeat import command_of
     from tfmon.reports import html
-    from tfmon.reports.html import hides
     from tfmon.reports.recorded import of_race
+    from tfmon.reports.secrets import hides
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)
     report, _ = of_race(EXAMPLE, command_of)
@@ -174,6 +174,4 @@ def _sentence(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    return (
-        str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
-    )
+    return json.dumps(value)

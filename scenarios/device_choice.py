@@ -2,7 +2,7 @@
 
 32×32 colour images → Conv2D(32, 3) → Conv2D(64, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 64: about
 a thousand million multiplications forward, enough to keep a GPU busy. By default the CPU races the first GPU,
-CUDA's or, with tensorflow-metal, Apple's; where there are several, add `--lane gpu:1`. Each lane is a process of
+CUDA's or, with tensorflow-metal, Apple's. With several GPUs, add `--lane gpu:1`. Each lane is a process of
 its own that sees one device, and makes its data, its model and its optimizer there: nothing crosses over.
 
 Without a GPU there is one device only, and the race is one thread against all cores within each operation: what

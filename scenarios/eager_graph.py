@@ -1,7 +1,7 @@
 """One training step, eager and under tf.function.
 
 28×28 grey images → Conv2D(16, 3) relu → MaxPooling → Flatten → Dense 10, Adam, a batch of 32. Eagerly, Python
-starts every operation of the forward and the backward pass by itself; under tf.function it starts one graph. The
+starts every operation of the forward and the backward pass separately. Under tf.function it starts one graph. The
 difference stays when the step is large (B): TensorFlow rewrites a graph, makes one operation of convolution, bias
 and relu, and skips the gradient of the images, which eager execution computes although it is not used.
 

@@ -1,6 +1,6 @@
 """A hundred tiny matrix operations in a step: nearly all of it is overhead.
 
-100 additions, or 100 matrix products, of `size` × `size` matrices one after the other; nothing is trained. At
+100 additions, or 100 matrix products, of `size` × `size` matrices one after the other. Nothing is trained. At
 10 × 10 an addition is 100 flops: starting it costs thousands of times more, on a CPU already and more so on a GPU,
 where each is a kernel launch. Inside one tf.function (graph) Python is out of the way; with XLA (k, then xla) the
 additions become one kernel. Raise `size` (k; it restarts the lane) until the arithmetic outweighs the overhead:

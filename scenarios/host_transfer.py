@@ -4,9 +4,9 @@ Examples of 256 KiB → GlobalAveragePooling1D → Dense 10, SGD, a batch of 32:
 compute with them. `variant=host-feed` makes a new batch in every step, as any pipeline does; `host-batch` makes
 one and keeps it in the host's memory; `device-resident` copies it to the lane's device once.
 
-On a GPU lane the step from `host-batch` to `device-resident` is the copy over the bus. On a CPU lane there is no
-bus, and the two are equal; what `host-feed` costs more is gathering the batch in memory. So a slow feed is not yet
-a slow bus. Larger examples (element_kib, which restarts the lane) make all of it worse. Prefetch (p) hides
+On a GPU lane the step from `host-batch` to `device-resident` is the copy over the bus. A CPU lane has no
+bus, and the two are equal. The extra cost of `host-feed` is gathering the batch in memory. So a slow feed is not
+yet a slow bus. Larger examples (element_kib, which restarts the lane) make all of it worse. Prefetch (p) hides
 the gathering where a core is free for it, but not the copy: it keeps its batches in the host's memory.
 """
 

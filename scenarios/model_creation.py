@@ -1,6 +1,6 @@
 """Creating small models again and again: Python's work, not the device's.
 
-A step makes one model of 100 features → Dense 128 relu → Dense 10, compiled with Adam 1e-3; nothing is trained.
+A step makes one model of 100 features → Dense 128 relu → Dense 10, compiled with Adam 1e-3. Nothing is trained.
 `variant=cold` clears Keras' session and builds the model from its layers, as for the first time; `warm` clones a
 model that is there (`tf.keras.models.clone_model`: the same layers, new random weights).
 

@@ -6,8 +6,8 @@ CPU without a word. `variant=free` leaves all to the placer.
 
 On a GPU lane the activations then go to the host and back, forwards and backwards, and the GPU is idle
 meanwhile: the step becomes longer by far more than the op takes. Larger batches (B) make the copies larger. On a
-CPU lane nothing moves, and both are equal: a race without a winner, and a check on this program. There is no knob
-`xla`: it compiles the step for one device, and has no use for a pin.
+CPU lane nothing moves, and both are equal: a race without a winner, and a check on this program. It lacks the knob
+`xla`, which compiles the step for one device, and has no use for a pin.
 """
 
 import numpy as np

@@ -1,15 +1,15 @@
 """An LSTM over long sequences: one short step of work after another, with little to do at once.
 
 Sequences of 128 tokens → Embedding(1,000, 32) → LSTM 64 → Dense 2 softmax, Adam, a batch of 32. Every step of
-the LSTM waits for the one before it, so a bigger device is not faster; what can be saved is each step's overhead.
+the LSTM waits for the one before it, so a bigger device is not faster. Only each step's overhead can be saved.
 
 `variant=loop` is a while loop in the graph, as Keras' LSTM is without cuDNN. `unrolled` writes all steps out, 128
 copies of the cell: it runs well, but tracing takes seconds, and longer the longer the sequence. `fused` is one
-kernel for the whole sequence: on a GPU cuDNN's, which Keras takes by itself. The CPU has no cuDNN, and Keras falls
+kernel for the whole sequence: on a GPU cuDNN's, which Keras selects. The CPU has no cuDNN, and Keras falls
 back to the while loop there without a word; but TensorFlow has BlockLSTM, which this file then uses instead.
 
 Raise sequence_length (k; it restarts the lane) and every step takes longer in proportion. Press B: the batch is
-the only parallel work there is. There is no knob xla: neither fused kernel is one that XLA knows.
+the only parallel work there is. It lacks the knob xla: XLA knows neither fused kernel.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """A pipeline that works 1 ms on every image: the net waits for it, on any device.
 
 64×64×3 images, brightness augmentation, Conv2D(32, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 32,
-no prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, whatever the
+no prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, also in a GPU
 lane: `parallel_calls=off` is the serial map and `auto` the parallel one. `variant=in-step` does the same work on
 the whole batch inside the step, on the lane's device; then parallel_calls and cache have nothing to do.
 

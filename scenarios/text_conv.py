@@ -2,7 +2,7 @@
 
 4,096 texts of 20 to 180 words, of 10,000 in all → ids, padded or cut to 60 → Embedding(10,000, 128) →
 Conv1D(64, 5) → MaxPooling1D(2) → Flatten → Dense 2, Adam, a batch of 64. `prepare` splits a text into words,
-looks up their ids and pads or cuts them; it is mapped over the texts, on the CPU, whatever the lane.
+looks up their ids and pads or cuts them; it is mapped over the texts, on the CPU in every lane.
 
 Without prefetch the step waits until its batch is made, and the pipeline waits while the step trains; with it (p)
 they overlap, which is worth most where both take about as long and a core is free. Press k for the other knobs:

@@ -1,13 +1,13 @@
 """Four short sentences and a tiny text net: string work first, then hardly any arithmetic.
 
 TextVectorization (1,000 tokens, 10 words) → Embedding 64 → GlobalAveragePooling1D → Dense 2 softmax, Adam, a
-batch of 8. Splitting and looking up words has CPU kernels only, whatever the lane. `variant=in-model` does it
+batch of 8. Splitting and looking up words has CPU kernels only, in every lane. `variant=in-model` does it
 inside the step: on a GPU lane TensorFlow silently puts these ops on the CPU and copies the ids over in every step.
-`variant=in-tf-data` does it in the pipeline, sentence by sentence, where the cache keeps the ids.
+`variant=in-tf-data` does it in the pipeline, sentence by sentence, and the cache keeps the ids.
 
 Expect the pipeline to win by little, and to lose as soon as the cache is off (k): one call for a batch is cheaper
 than one a sentence. Expect the GPU to lose to the CPU, and the throughput to rise almost in step with the batch
-(B): at 8 sentences all is dispatch. There is no knob `xla`: it refuses string ops.
+(B): at 8 sentences all is dispatch. It lacks the knob `xla`, which refuses string ops.
 """
 
 import numpy as np

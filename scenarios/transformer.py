@@ -18,7 +18,7 @@ WORDS, WIDTH, HEADS = 8_000, 384, 6
 
 
 class Positions(tf.keras.layers.Layer):
-    """Adds what is learned for each place in the text."""
+    """Adds a learned vector for each place in the text."""
 
     def build(self, shape):
         """Make the weights: one row for each place."""

@@ -1,9 +1,7 @@
-"""What holds for every test: nothing is written among the user's own files, and markers say what a test needs.
+"""Rules of every test: no writes among the user's files, and markers for child processes and TensorFlow.
 
 A test without a marker starts no process and does not load TensorFlow; an audit hook checks it.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -18,12 +16,16 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no failure: properties ask what holds, not how quickly it is found. The examples are the same
-# each time: whether a change is good does not hang on what is drawn.
-settings.register_profile("tfmon", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+pytest_plugins = ["support.lanes", "support.sshd"]
+
+# Properties have no deadline, because the machine may be busy. The examples are the same each time, so that a
+# result does not depend on chance.
+settings.register_profile(
+    "tfmon", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("tfmon")
 
-# A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
+# A shell starts background jobs with SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
@@ -40,11 +42,11 @@ LOADS_TENSORFLOW = "tensorflow"
 
 
 class Guard:
-    """Notes what the test that runs now does without a marker for it."""
+    """Notes actions of the running test that need a missing marker."""
 
     def __init__(self) -> None:
         self.markers: set[str] | None = None
-        """Those of the test that runs; None between tests and while they are collected."""
+        """Markers of the running test; `None` between tests and during collection."""
         self.found: list[str] = []
 
     def hear(self, event: str, args: tuple[object, ...]) -> None:
@@ -74,6 +76,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     GUARD.markers, GUARD.found = {marker.name for marker in item.iter_markers()}, []
+    clock = sys.modules.get("tfmon.system.lane_clock")
+    if clock is not None:  # the clock of this process stands still while a lane in it is paused
+        clock.lane_clock._paused_ns = 0
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,7 +91,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def end_runs() -> None:
-    """End what a test left in a process of its own: a run outlives its screen. Its script gets a Ctrl+C then."""
+    """End runs that a test left: a run outlives its screen. Its script gets a Ctrl+C then."""
     for path in Path(_SOCKETS).glob("*.sock"):
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(int(path.stem))

@@ -1,11 +1,10 @@
-"""What `make test-pythons` does: run the tests that are marked `pythons` on every Python that tfmon supports.
+"""What `make test-pythons` does: run the tests that are marked `pythons` on the oldest and the newest Python.
 
-The versions are those of the classifiers in pyproject.toml. The oldest gets the lowest versions of tfmon's
-requirements, the others the newest. A version that this machine lacks is named, and no failure; that of the
-environment that starts this is left to `make test`, which runs all tests on it.
+The supported versions are the classifiers in pyproject.toml. The oldest gets the lowest versions of tfmon's
+requirements, the newest gets the newest. `--all` also tests the versions between them. A version that is not
+installed is reported and is not a failure. `make test` runs all tests on the version of the environment that
+starts this.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -22,8 +21,10 @@ UV = (sys.executable, "-m", "uv")
 
 
 def main() -> int:
-    """Run the tests on each version; return 1 if one failed or there is none."""
+    """Run the tests on each version; return 1 if one failed or no version was found."""
     versions = supported((ROOT / "pyproject.toml").read_text("utf-8"))
+    if "--all" not in sys.argv:
+        versions = [versions[0], versions[-1]]
     codes: list[int] = []
     said: list[str] = []
     for version in versions:
@@ -53,7 +54,7 @@ def supported(project: str) -> list[str]:
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Yield what may be an interpreter of a version: on PATH, of pyenv, and what uv finds."""
+    """Yield possible interpreters of a version: on PATH, of pyenv, and found by uv."""
     name = f"python{version}"
     if (found := shutil.which(name)) is not None:
         yield found
@@ -76,7 +77,7 @@ def runs(python: str, version: str) -> bool:
 
 
 def install(python: str, version: str, *, lowest: bool) -> Path:
-    """Return an environment with tfmon and what its tests need."""
+    """Return an environment with tfmon and the packages of its tests."""
     folder = ENVIRONMENTS / version
     subprocess.run((*UV, "venv", "--quiet", "--allow-existing", "--python", python, str(folder)), check=True)
     resolution = "lowest-direct" if lowest else "highest"
@@ -87,7 +88,7 @@ def install(python: str, version: str, *, lowest: bool) -> Path:
 
 def test(folder: Path) -> int:
     """Run the marked tests in an environment; return the exit code."""
-    # Other files may import what only the tests of one Python need.
+    # Other files may import packages that only the tests of one Python need.
     files = [
         str(path) for path in (ROOT / "tests").rglob("test_*.py") if "mark.pythons" in path.read_text("utf-8")
     ]

@@ -1,9 +1,7 @@
-"""What `make release` does: build wheel and sdist into `dist`, and check what a release must have.
+"""Build wheel and sdist into `dist` for `make release`, and check the contents of a release.
 
 Every problem is a line; with one, nothing is left in `dist` and the exit code is 1.
 """
-
-from __future__ import annotations
 
 import re
 import shutil
@@ -22,7 +20,7 @@ LICENSE, TYPED = "LICENSE", "tfmon/py.typed"
 
 
 def main() -> int:
-    """Build, check, and keep what is good; return the exit code."""
+    """Build, check, and keep the files without problems; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder))
         (wheel,), (sdist,) = Path(folder).glob("*.whl"), Path(folder).glob("*.tar.gz")
@@ -63,7 +61,7 @@ def declared(root: Path) -> str:
 
 
 def check_version(version: str, wheel: str, changelog: str) -> Iterator[str]:
-    """Yield what is wrong with the version, which must be the wheel's, and the newest of the changelog."""
+    """Yield the problems of the version, which must be the wheel's, and the newest of the changelog."""
     if not wheel.startswith(f"tfmon-{version}-"):
         yield f"the wheel is {wheel}, the version {version}"
     headings = re.findall(r"^## (.+)$", changelog, re.M)
@@ -75,7 +73,7 @@ def check_version(version: str, wheel: str, changelog: str) -> Iterator[str]:
 
 
 def check_wheel(wheel: Path, root: Path) -> Iterator[str]:
-    """Yield what is missing in the wheel, or does not belong there."""
+    """Yield the files that are missing in the wheel or do not belong there."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         entries = next((archive.read(name).decode() for name in names if name.endswith("entry_points.txt")), "")
@@ -97,7 +95,7 @@ def _strange(name: str) -> bool:
 
 
 def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
-    """Yield what the sdist has not: all to build and test it."""
+    """Yield the files to build and test tfmon that the sdist lacks."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"pyproject.toml", "README.md", "CHANGELOG.md", LICENSE, TYPED, "docs/index.md", "constraints.txt"}
@@ -106,7 +104,7 @@ def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
 
 
 def check_description(wheel: Path) -> Iterator[str]:
-    """Yield what is wrong with the long description that the package index shows."""
+    """Yield the problems of the long description that the package index shows."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata: Message = Parser().parsestr(archive.read(name).decode("utf-8"))
@@ -121,7 +119,7 @@ def check_description(wheel: Path) -> Iterator[str]:
 
 
 def _rendered(wheel: Path) -> Iterator[str]:
-    """Yield what twine says against it, where twine is installed."""
+    """Yield the objections of twine, if it is installed."""
     command = (sys.executable, "-m", "twine", "check", "--strict", str(wheel))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "No module named twine" not in done.stderr:

@@ -1,7 +1,5 @@
 """Scenario files are found, read and never run; and the file that tfmon new writes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfmon.catalog import built_in_folder, find_scenario, list_scenarios, read_scenario

@@ -1,7 +1,5 @@
 """`constraints.txt` has a version for every requirement on every supported Python and platform."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ PINNED = [Requirement(line) for line in LINES if line and not line.startswith("#
 
 
 def requirements(extra: str) -> Iterator[Requirement]:
-    """Yield what an extra needs, including the extras that it names."""
+    """Yield the requirements of an extra, and of the extras in it."""
     for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
         if requirement.name == PROJECT["name"]:
             for other in requirement.extras:

@@ -1,7 +1,5 @@
 """How numbers are written, above all where the number of decimals or the unit changes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -90,3 +88,7 @@ def test_the_share_that_is_discarded_has_its_reasons():
     assert units.discarded(shares) == "discarded 10 %: after a switch 6 %, compiling 3 %, pause <1 %"
     assert units.discarded({"warm-up": 0.77}) == "discarded 77 %: warm-up"
     assert units.discarded({}) == "discarded nothing"
+
+
+def test_a_time_without_end_has_a_text():
+    assert units.milliseconds(float("inf")) == "∞ ms"

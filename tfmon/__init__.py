@@ -1,6 +1,6 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
-This module imports nothing: training children load the package in any interpreter that has TensorFlow. What it
+This module imports nothing: training children load the package in any interpreter with TensorFlow. Names that it
 offers to Python is loaded when it is first used.
 """
 
@@ -12,12 +12,13 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfmon.analysis.gate import Gate
     from tfmon.analysis.health import Concern
+    from tfmon.analysis.result import LaneResult, RaceResult
     from tfmon.api.python import diff, race, sweep
-    from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
+    from tfmon.api.result import CombinationResult, LaneFailedError, SweepResult
     from tfmon.api.watch import Watch, watch
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
-    from tfmon.recordings.gate import Gate
     from tfmon.version import __version__ as __version__
 else:  # a type checker is to see no more names than there are
 

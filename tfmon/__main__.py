@@ -9,12 +9,12 @@ INTERRUPTED = 130
 def run() -> None:
     """Run the command line. Ctrl+C ends it without a traceback even while it is loading."""
     # Before the folders of PYTHONPATH and `python -m`, whose modules may have names of the standard library.
-    library = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib is slow to load
+    library = os.path.dirname(os.__file__)
     sys.path.sort(key=lambda entry: not entry.startswith(library) or "-packages" in entry)
     try:
         os.fstat(0)
-    except OSError:  # closed: what is opened first would be standard input
-        sys.stdin = sys.__stdin__ = open(os.devnull)  # type: ignore[misc] # noqa: PTH123, SIM115
+    except OSError:  # closed: the first opened file would be standard input
+        sys.stdin = sys.__stdin__ = open(os.devnull)  # type: ignore[misc] # noqa: SIM115
     try:
         from tfmon.cli.main import main
 

@@ -27,7 +27,7 @@ _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 @dataclass(frozen=True, slots=True)
 class ScenarioInfo:
-    """What is known of a scenario without running it."""
+    """Facts about a scenario, known without running it."""
 
     name: str
     path: Path
@@ -38,7 +38,7 @@ class ScenarioInfo:
     doc: str = ""
     knobs: tuple[Knob, ...] = ()
     contrast: tuple[str, ...] = ()
-    """Settings of the lanes that are raced if there is no GPU."""
+    """Settings of the lanes of a race without a GPU."""
     examples: int | None = None
     """Number of examples. `None` if the file does not state it."""
     claims: tuple[Claim, ...] = ()

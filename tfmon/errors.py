@@ -19,21 +19,37 @@ EXIT_UNHEALTHY = 7
 EXIT_INTERRUPTED = 130
 
 
+FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}
+
+
+def flag(name: str) -> str:
+    """Return the flag of an option."""
+    return FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
 class TfmonError(Exception):
     """A problem in one line, with a hint that says what to do about it; a command leaves with `exit_code`."""
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, options: tuple[str, ...] = ()) -> None:
         super().__init__(message, hint)
         self.message = message
-        """What is wrong, and what is allowed."""
+        """The problem, and the allowed values."""
         self.hint = hint
         """What to do about it; may be empty."""
+        self.options = options
+        """The options whose flags are in the text. A Python caller gets the names of the arguments instead."""
+
+    def use_arguments(self) -> None:
+        """Replace the flags in the text by the arguments of a Python caller."""
+        for name in sorted(self.options, key=len, reverse=True):  # --ray-python before --ray
+            self.message = self.message.replace(flag(name), name)
+            self.hint = self.hint.replace(flag(name), name)
 
     @property
     def line(self) -> str:
-        """The message and the hint, where there is one line for both."""
+        """The message and the hint, in one line."""
         return " · ".join(filter(None, (self.message, self.hint)))
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tfmon.api.result import RaceResult
+    from tfmon.analysis.result import RaceResult
 
 SAVE = "--tfmon-save"
 
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Racer:
-    """What the fixture `tfmon_race` is: call it to race."""
+    """The value of the fixture `tfmon_race`: call it to race."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request

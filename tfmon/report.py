@@ -8,7 +8,7 @@ Call `step` at the end of each step. The loss may be a tensor; it is read a few 
         loss = train_step(x, y)
         report.step(examples=len(x), loss=loss)
 
-To measure the wait for input apart from the step, iterate over `input(dataset)`, or mark the wait yourself:
+To measure the wait for input apart from the step, iterate over `input(dataset)`, or mark the wait:
 
     for x, y in report.input(dataset):
         with report.step(examples=len(x)) as step:
@@ -35,8 +35,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 if TYPE_CHECKING:
-    from tfmon.script.hooking import Hooks
-    from tfmon.script.lane import Lane
+    from tfmon.hooks.lane import Lane
+    from tfmon.hooks.patches import Hooks
 
 __all__ = ["input", "knob", "step"]
 
@@ -62,7 +62,7 @@ class Step:
 
     def __enter__(self) -> Step:
         """Begin the step, as soon as the monitor lets this lane train."""
-        global _input_ns
+        global _input_ns  # noqa: PLW0603 - state of the process
         if self._lane is not None:
             self.entered = True
             with _guard():
@@ -87,7 +87,7 @@ class _Input:
         self._began_ns = _now_ns()
 
     def __exit__(self, *failed: object) -> None:
-        global _input_ns
+        global _input_ns  # noqa: PLW0603 - state of the process
         _input_ns += _now_ns() - self._began_ns
 
 
@@ -96,14 +96,14 @@ class _Timed:
 
     __slots__ = ("_own",)
 
-    def __init__(self, own: Any) -> None:  # noqa: ANN401
+    def __init__(self, own: Any) -> None:
         object.__setattr__(self, "_own", own)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return type(object.__getattribute__(self, "_own"))
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_own"), name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -120,7 +120,7 @@ class _Timed:
     def __bool__(self) -> bool:
         return bool(self._own)
 
-    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
+    def __getitem__(self, key: Any) -> Any:
         return self._own[key]
 
 
@@ -129,12 +129,12 @@ class _TimedIterator(_Timed):
 
     __slots__ = ()
 
-    def __next__(self) -> Any:  # noqa: ANN401
+    def __next__(self) -> Any:
         with _Input():
             return next(self._own)
 
 
-def _timed(batches: Any) -> _Timed:  # noqa: ANN401
+def _timed(batches: Any) -> _Timed:
     return (_TimedIterator if hasattr(batches, "__next__") else _Timed)(batches)
 
 
@@ -142,7 +142,7 @@ def step(examples: int = 0, loss: object = None) -> Step:
     """Report a training step: call it after the step, or put the step into a `with` block.
 
     Args:
-        examples: number of examples in the step; 0 if unknown, and the lane then has steps/s but no examples/s.
+        examples: number of examples in the step. If it is 0, unknown, the lane has steps/s but no examples/s.
         loss: a number or a tensor, or None. A tensor is kept until the next step, and read a few times a second.
 
     Returns: the step; inside of a `with`, its `examples` and `loss` can be set.
@@ -150,7 +150,7 @@ def step(examples: int = 0, loss: object = None) -> Step:
     if not _in_a_lane():
         return Step(_checked(examples), loss)
     with _guard():
-        return _watched_step(examples, loss)
+        return _lane_step(examples, loss)
     return Step(examples, loss)
 
 
@@ -187,19 +187,19 @@ def knob(
         name: name of the knob.
         value: the default; its type is the knob's type.
         choices: the possible values; `value` is always one of them.
-        low: smallest number; without `low` and `high` it is 0, or 1 for a positive int.
-        high: largest number; None for no limit.
+        low: smallest number. Without `low` and `high` it is 0, or 1 for a positive int.
+        high: largest number. None for no limit.
         help: one line about the knob, for the user.
     """
     if not _in_a_lane():
         return value
     with _guard():
-        return _watched_knob(name, value, choices, low, high, help)
+        return _lane_knob(name, value, choices, low, high, help)
     return value
 
 
 def _now_ns() -> int:
-    from tfmon.model.lane_clock import lane_clock
+    from tfmon.system.lane_clock import lane_clock
 
     return lane_clock.now_ns()
 
@@ -208,7 +208,7 @@ def _in_a_lane() -> bool:
     return "TFMON_PIPES" in os.environ
 
 
-def _checked(examples: Any) -> int:  # noqa: ANN401
+def _checked(examples: Any) -> int:
     try:
         count = operator.index(examples)
     except TypeError:
@@ -219,21 +219,22 @@ def _checked(examples: Any) -> int:  # noqa: ANN401
 
 
 def _guard() -> Hooks:
-    from tfmon.script.hooking import hooks
+    from tfmon.hooks.patches import hooks
 
     return hooks
 
 
-def _watched_step(examples: int, loss: object) -> Step:
-    global _first, _last
-    from tfmon.script import process, watched, watching
+def _lane_step(examples: int, loss: object) -> Step:
+    global _first, _last  # noqa: PLW0603 - state of the process
+    from tfmon.hooks import install
+    from tfmon.hooks.process import process
 
-    if not watched.watcher.off:
-        watching.let_report()
+    if not process.steps.off:
+        install.let_report()
     lane = process.join()
     if lane is None or not lane.claims_thread():  # another process, or another thread, is the lane
         return Step(examples, loss)
-    # It is open whether a `with` follows, so this assumes what the call before did.
+    # It is open whether a `with` follows, so this does the same as the call before.
     before, _last = _last, Step(_known(lane, examples), loss, lane)
     if before is None or before._lane is not lane:
         _first = _last
@@ -259,8 +260,8 @@ def _loss_of(step: Step) -> object:
     return step.loss if detach is None else detach()
 
 
-def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
-    global _told
+def _known(lane: Lane, examples: Any) -> int:
+    global _told  # noqa: PLW0603 - state of the process
     try:
         return _checked(examples)
     except ValueError as error:
@@ -277,11 +278,11 @@ def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     lane.meter.end_step(examples=examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
 
 
-def _watched_knob(
+def _lane_knob(
     name: str, value: Value, choices: tuple[Value, ...], low: float | None, high: float | None, help: str
 ) -> Value:
+    from tfmon.hooks.process import process
     from tfmon.model.knobs import Knob
-    from tfmon.script import process
 
     lane = process.join()
     if lane is None or not lane.measures_this_thread:

@@ -52,6 +52,8 @@ def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
 
 def milliseconds(value: float) -> str:
     """Write a step time: 0.084 ms, 1.29 ms, 41.0 ms, 1 240 ms."""
+    if math.isinf(value):  # a child can send any number
+        return "∞ ms"
     if value >= 999.5:
         return f"{count(round(value))} ms"
     if value >= 9.995:
@@ -99,6 +101,21 @@ def _whole(unit: str) -> Callable[[float], str]:
 
 
 percent, watts, celsius, megahertz = map(_whole, ("%", "W", "°C", "MHz"))
+
+
+def rates(low: float, high: float) -> str:
+    """Write an interval of a rate: 4 990 to 5 010."""
+    return f"{rate(low)} to {rate(high)}"
+
+
+def measured(measured_s: float, ran_s: float, shares: Mapping[str, float]) -> str:
+    """Write the measured time, and the time of which it is a part: measured for 12 s of 15 s.
+
+    `shares` are the discarded shares of `ran_s`. The whole is omitted unless it is the measured time and these.
+    """
+    text, whole = seconds(measured_s), seconds(ran_s)
+    is_part = text == seconds(ran_s * (1 - sum(shares.values())))
+    return f"measured for {text} of {whole}" if is_part and text != whole else f"measured for {text}"
 
 
 def discarded(shares: Mapping[str, float]) -> str:

@@ -3,7 +3,7 @@
     python benchmarks/compared/run.py [--only input,commit]
 
 It takes ten minutes on two cores. docs/compared.md includes the files that it writes into kept/. Each tool gets
-the same script in a fresh folder. What it prints is shortened only where a line `[… n lines]` says so.
+the same script in a fresh folder. A line `[… n lines]` marks a place where the output is shortened.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ STARTED_S = 9.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers to one question."""
+    """The answer of a tool to one question."""
 
     tool: str
     typed: str
     starts: int
-    """How often the training is started for it; 0 where one that runs already will do."""
+    """Number of starts of the training; 0 if a running training is sufficient."""
     answer: str
     """The parts of the output that answer the question, as a regular expression."""
     cannot: str
-    """What its answer does not say."""
+    """Parts of the question that the answer leaves open."""
     keep: str = ""
-    """The lines of the output that are kept, as a regular expression; without it, all."""
+    """Regular expression of the lines of the output that are kept; all lines by default."""
     seconds: float = 0.0
     output: str = ""
 
@@ -61,7 +61,7 @@ class Answer:
         return f"| {self.tool} | {self.starts} | {self.seconds:.1f} s | {said} | {self.cannot} |"
 
     def transcript(self) -> str:
-        """Return what is typed and what it prints."""
+        """Return the command and its output."""
         lines = [f"$ {line}" for line in self.typed.splitlines()]
         dropped = 0
         for line in self.output.strip("\n").splitlines():
@@ -117,7 +117,7 @@ def training(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def typed(asked: Answer) -> Answer:
-    """Type it into a shell, and return what it prints; its errors only where it prints nothing else."""
+    """Run it in a shell, and return its output, or its errors if it has no other output."""
     with scratch():
         return at_once(asked)
 
@@ -171,7 +171,7 @@ def on_screen(asked: Answer, until: str, first: str = "", last: str = "") -> Ans
 
 
 def xprof(script: str, ranges: str, answer: str, cannot: str, *sides: str) -> Answer:
-    """Ask XProf for what it says of a script on each side, by traces with markers of steps."""
+    """Return the result of XProf for a script on each side, from traces with markers of steps."""
     lines = [f"{side}python {script} --profile {ranges}" for side in sides or ("",)]
     return typed(Answer("XProf", "\n".join([*lines, "python xprof_pages.py logs"]), len(lines), answer, cannot))
 

@@ -1,4 +1,4 @@
-"""What a `fit` of Keras 3 needs so that XProf knows its steps: TensorBoard's callback marks none."""
+"""Adds the step markers that XProf needs for `fit` of Keras 3; TensorBoard's callback adds none."""
 
 import keras
 import tensorflow as tf

@@ -1,31 +1,31 @@
-"""Causes that a script's process has observed, as they are told."""
-
-from __future__ import annotations
+"""The report of causes that a script's process has observed."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.events import SECOND, lane, phase, window
+from support.events import SECOND, lane
 
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED
 from tfmon.analysis.causes import causes_of
 from tfmon.model.knobs import STEPS_PER_EXECUTION
-from tfmon.model.lane_state import RACING
+from tfmon.model.race import Machine, Race
 from tfmon.model.script_events import MOST_CAUSES, CauseSeen
+from tfmon.model.session import Session
+from tfmon.model.spec import LaneSpec
 
 
 def seen(cause: str = "retrace_value", place: str = "train.py:7 `def step(x, n):`", **more) -> CauseSeen:
     more = {"subject": "step", "what": "`n`: 1 → 2", "count": 40, "cost_ns": 2 * SECOND, **more}
-    return CauseSeen(at_ns=9, cause=cause, place=place, of_ns=10 * SECOND, **more)
+    return CauseSeen(at_ns=9, cause=cause, place=place, **{"of_ns": 10 * SECOND, **more})
 
 
 def test_the_costliest_is_first_and_has_its_figures_and_its_line():
     first, second = causes_of(lane("cpu", seen(), seen("retrace_shape", cost_ns=4 * SECOND)))
     assert (first.id, first.share_pct, second.cost_s) == ("retrace_shape", 40.0, 2.0)
     assert second.text == (
-        "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time "
-        "(train.py:7 `def step(x, n):`)"
+        "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time; mending it "
+        "gives back about 2.0 s, 20 % (train.py:7 `def step(x, n):`)"
     )
     assert second.brief == "a Python number retraces step (train.py:7, 20 %)"
     assert "tf.constant" in second.code[0]
@@ -57,15 +57,35 @@ def test_a_cause_whose_remedy_is_in_effect_is_told_no_more():
     assert causes_of(replace(small, settings={"steps_per_execution": 32})) == ()
 
 
-def test_what_makes_input_slow_is_told_by_its_part_of_what_the_lane_waits_for():
-    slow = seen("input_generator", subject="from_generator(read)", figures={"of_input": 0.5})
-    waits = [window(at_ns=at * SECOND, span_ns=SECOND, steps=10, input_ns=SECOND // 2) for at in range(1, 5)]
-    (one,) = causes_of(lane("cpu", phase(RACING), *waits, slow))
-    assert (one.share_pct, one.cost_s) == (25.0, 1.0)
-    assert one.text.startswith(
-        "from_generator(read) makes one example at a time in Python: `n`: 1 → 2; waiting for it took 1.0 s, 25 %"
+def test_a_cause_has_the_time_that_its_change_gives_back_as_a_share():
+    dropped = seen(
+        "input_dropped",
+        subject="skip(300)",
+        of_ns=20 * SECOND,
+        figures={"of_input": 0.4, "gain": 0.5, "wasted": 0.6},
     )
-    assert causes_of(lane("cpu", slow)) == () == causes_of(lane("cpu", phase(RACING), window(steps=10), slow))
+    (one,) = causes_of(lane("cpu", dropped))
+    assert (one.cost_s, one.share_pct, one.gain_s, one.gain_pct, one.wasted_pct) == (2.0, 10.0, 1.0, 5.0, 60.0)
+    assert "waiting for it took 2.0 s, 10 % of the time; mending it gives back about 1.0 s, 5 %" in one.text
+    assert one.advice == "divide the data before the map, or cache before `skip`"
+
+
+@pytest.mark.parametrize("ids", [(), ("retrace_value",)])
+def test_a_cause_that_the_user_has_turned_off_is_not_reported(ids):
+    session = Session(Machine(), lambda: 10 * SECOND)
+    session.begin(Race(ignored_causes=ids), [LaneSpec("cpu", name="cpu")])
+    session.accept(replace(seen(), lane="cpu"))
+    (one,) = session.snapshot().lanes
+    assert [cause.id for cause in causes_of(one)] == [id for id in ("retrace_value",) if id not in ids]
+
+
+@pytest.mark.parametrize(("explained", "left"), [(0.0, {"epoch_batch": 3, "epoch_first": 8}), (0.5, {})])
+def test_waits_that_a_cause_with_a_line_explains_are_no_causes_of_their_own(explained, left):
+    batch = seen("epoch_batch", cost_ns=3 * SECOND)
+    first = seen("epoch_first", cost_ns=8 * SECOND)
+    slow = seen("input_windows", cost_ns=5 * SECOND, figures={"of_input": explained})
+    told = causes_of(lane("cpu", batch, first, slow))
+    assert {one.id: one.cost_s for one in told if one.id != "input_windows"} == left
 
 
 def test_every_cause_is_told_or_supposed_and_has_what_mends_it():

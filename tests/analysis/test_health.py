@@ -1,6 +1,4 @@
-"""What is told of a lane by itself; and the end of a script's race: time to finish, losses that differ."""
-
-from __future__ import annotations
+"""Concerns about a single lane; and the end of a script's race: time to finish, losses that differ."""
 
 import itertools
 import math
@@ -10,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from support.events import HIDDEN, MS, SECOND, ended, lane, phase, tree_sample, window
-from support.ui import Demo, changed_ten_times
+from support.events import HIDDEN, MS, SECOND, advance, lane, phase, tree_sample, window
+from support.ui import Demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of
@@ -19,19 +17,16 @@ from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import LaneEnded, LaneStarted
+from tfmon.model.histogram import count
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_events import Window
-from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts, StepFacts
-from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
+from tfmon.model.lane_state import DONE, MOST_POINTS, RACING, LaneState, LossCurve, ScriptFacts
 from tfmon.model.race import TURNS, Race
 from tfmon.model.script_events import CauseSeen, DefaultsResolved, Progressed, StackReported
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import WindowSums, count
+from tfmon.model.windows import Measurements, WindowSums
 from tfmon.probes.host import unknown_host
-from tfmon.reports.race import to_text
-from tfmon.reports.race_json import to_json
 
 STEP_MS = 20
 SCRIPT = ScriptFacts("python train.py")
@@ -59,31 +54,6 @@ def ids(state, at_s: float = 2.1) -> list[str]:
 def test_a_lane_stands_still_from_five_seconds_and_five_times_its_longest_step_on(at_s, longest_ms, still):
     state = raced(times_ms=[STEP_MS] * 99 + [longest_ms])
     assert ("stands_still" in ids(state, at_s)) is still
-
-
-def test_its_text_says_for_how_long():
-    told = trained_text(known(state := raced(), 9), state)
-    assert told.startswith("cpu: no step has ended for 7.0 s; the longest before took 20.1 ms; 100 steps")
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        Progressed(lane="cpu", at_ns=2 * SECOND, doing="validation"),
-        Progressed(lane="cpu", at_ns=2 * SECOND, doing="training", epoch=1, batch=100, batches=100),
-        phase(PAUSED, 2 * SECOND),
-        phase(DONE, 60 * SECOND),
-    ],
-)
-def test_a_lane_that_does_something_else_or_has_ended_by_itself_does_not_stand_still(event):
-    assert not ids(raced(event), 100.0)
-
-
-def test_a_lane_that_was_ended_while_it_stood_still_is_told_so_afterwards():
-    state = raced(ended(signal="SIGKILL"))
-    assert [one.text for one in concerns(known(state, 100), state)] == [
-        "no step has ended for 38.0 s; the longest before took 20.1 ms"
-    ]
 
 
 def test_a_loss_is_lost_from_the_first_step_that_shows_it_until_one_is_a_number():
@@ -125,11 +95,8 @@ def test_waits_that_come_evenly_have_a_period(gaps_s, every):
     assert len(told) == 1 or waits_of(state).share < 0.05
 
 
-# ---------------- what came with a change of speed, loss, memory and children
-
-
 def steady(seconds: float, step_ms: float, since_s: float = 0.0, step: int = 0, **readings: float):
-    """Yield samples and windows of steps that all take as long, and between them those of the machine."""
+    """Yield samples of the processes, and windows of steps that all take as long."""
     at_ns, until_ns = round(since_s * SECOND), round((since_s + seconds) * SECOND)
     while at_ns < until_ns:
         steps = max(1, round(250 / step_ms))
@@ -176,60 +143,9 @@ def test_a_lane_that_became_faster_waits_less_for_what_it_waited_for():
     assert change.ratio.value < 1 and change.why == "it waits less for cores that others have"
 
 
-def test_what_the_lane_did_just_then_is_told_with_it():
-    first = [*steady(40, 20)]
-    epochs = [
-        Progressed(lane="cpu", at_ns=first[place].at_ns, doing="fit", epoch=epoch, batches=9)
-        for place, epoch in ((0, 1), (-1, 2))
-    ]
-    state = lane("cpu", phase(RACING), *first, *epochs, *steady(20, 50, 40, first[-1].step))
-    assert "epoch 2 began just then" in trained_text(known(state, 60.1), state)
-
-
 def test_a_healthy_lane_says_for_how_long_it_is_steady():
     state = lane("cpu", phase(RACING), *steady(120, 20))
     assert trained_text(known(state, 120.1), state) == "cpu: healthy: 1 333 examples/s, steady for 2 min"
-
-
-LOSSES = {
-    "input": (
-        {"input_ms": 19}, {},
-        "input-bound: waiting for batches takes 95 % of the time",
-    ),
-    "a part that is no bottleneck": (
-        {"input_ms": 6}, {"step": StepFacts(computing_share=0.85)},
-        "waiting for batches takes 30 % of the time",
-    ),
-    "an observed pause": (
-        {}, {"script": ScriptFacts(causes=(
-            CauseSeen(at_ns=1, cause="epoch_pause", place="train.py:9 `save()`", cost_ns=10**10, of_ns=4 * 10**10),
-        ))},
-        "a pause between epochs (train.py:9, 25 %)",
-    ),
-    "time that is in no step": (
-        {}, {"measurements": Measurements(span_ns=100 * SECOND, discarded_ns={"validation": 30 * SECOND})},
-        "30 % of the time is validation",
-    ),
-    "an own cause of tfmon": (
-        {"input_ms": 2},
-        {"measurements": Measurements(span_ns=100 * SECOND, discarded_ns={"after a switch": 30 * SECOND})},
-        "healthy: 1 333 examples/s, steady for 40 s",
-    ),
-}  # fmt: skip
-"""What a lane that is steady loses, and what is told of it."""
-
-
-@pytest.mark.parametrize("case", LOSSES)
-def test_a_steady_lane_that_loses_much_of_its_time_is_not_healthy_anywhere(case):
-    readings, facts, said = LOSSES[case]
-    state = lane("cpu", phase(RACING), *steady(40, 20, **readings))
-    if "measurements" in facts:
-        lost = facts["measurements"]
-        facts = {"measurements": replace(state.measurements, span_ns=lost.span_ns, discarded_ns=lost.discarded_ns)}
-    found = analyse(known(replace(state, **facts), 40.1))
-    assert found.verdict.text.startswith(f"cpu: {said}") and "1 333 examples/s" in found.verdict.text
-    for told in (found.outcome, to_json(found)["verdict"]["text"], to_text(found)):
-        assert said in told and ("healthy" in told) is said.startswith("healthy")
 
 
 def losses(values) -> list:
@@ -298,7 +214,7 @@ def test_memory_that_grows_is_told_with_its_slope_and_when_it_is_full(value, gro
 
 
 def growing(seconds: int, memory: Callable[[int], float]) -> tuple[Snapshot, list[str]]:
-    """Return a lane that trained so long, on a machine with 32 GiB left, and what is told of its memory."""
+    """Return a lane on a machine with 32 GiB left, and the concerns about its memory."""
     events = []
     for n in range(1, seconds + 1):
         events += [
@@ -374,9 +290,6 @@ def test_a_lane_that_stands_still_says_where_for_what_and_which_child_was_killed
     assert told[1].endswith("; it stands at train.py:17 in batches, and waits for a queue")
 
 
-# ---------------- the end of a script
-
-
 @pytest.fixture
 def race():
     """Return what lets two lanes of a script train to their end in turns."""
@@ -414,15 +327,6 @@ def race():
         return found.finish_lines
 
     return run
-
-
-def test_who_finished_sooner_has_the_interval_of_the_race_and_losses_agree(race):
-    (line,) = race((41.2, 0.0), (18.0, 0.0))
-    assert re.match(
-        r"cpu #2 finished the same 3 epochs sooner than cpu #1: 2\.3× by its throughput \(95 % CI 2\.\d to 2\.\d; "
-        r"cpu #1 4\d\.\d s, cpu #2 18\.\d s of training\); loss at the end: cpu #1 ",
-        line,
-    )
 
 
 @pytest.mark.parametrize("scatter", [0.02, 0.5])
@@ -467,15 +371,6 @@ def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race,
     assert line.startswith(
         f"{other} finished the same {work} sooner than {one}: 2.3× by its throughput (95 % CI 2"
     )
-
-
-def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
-    known = changed_ten_times().session.snapshot()
-    lanes = tuple(
-        replace(one, script=SCRIPT, phase=DONE, totals=replace(one.totals, examples=9_000)) for one in known.lanes
-    )
-    told = analyse(replace(known, lanes=lanes)).finish()
-    assert re.search(r" the same 9 000 examples .*sooner.*; settings of C changed on the way$", told)
 
 
 def test_a_loss_curve_stays_small_and_covers_the_race():

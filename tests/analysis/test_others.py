@@ -1,13 +1,12 @@
-"""What others took from the lanes: of the CPU in slices, and of GPUs; and which GPU is the idlest."""
-
-from __future__ import annotations
+"""CPU time that others took in slices, their use of GPUs, and the choice of the idlest GPU."""
 
 from dataclasses import fields, replace
 
 import pytest
 from support.eight_gpus import GIB, samples
 from support.events import reread
-from support.shared_gpu import ANA, share, shared_demo
+from support.results import to_json
+from support.shared_gpu import shared_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.others import (
@@ -21,15 +20,15 @@ from tfmon.analysis.others import (
     ranked,
     state,
     why,
+    windows_with_others,
 )
 from tfmon.analysis.prediction import looks_of
 from tfmon.model.gpu import GpuActivity, ProcessName
-from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, Missing, SliceLoad
+from tfmon.model.windows import SliceSpeed
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.reports.race import to_text
-from tfmon.reports.race_json import to_json
 
 MS = 1_000_000
 QUIET = SliceLoad(
@@ -91,19 +90,8 @@ def test_stolen_time_is_told_and_what_is_not_reported_has_its_reason():
     assert contention([slices(None)]).slices_share == NO_SLICES
 
 
-# ---------------- what other processes took of a lane's GPU
-
-
 def found(demo):
     return gpu_others(demo.session.snapshot().lane("gpu:0"))
-
-
-def test_a_process_that_takes_some_of_the_gpu_in_some_slices_is_told_with_its_share_and_who_it_is():
-    demo = shared_demo([0, 0, 0, 40, 40, 0, 0, 0, 0, 0])
-    one = found(demo)
-    # In 20 s this lane has 17 slices of 0.6 s, and for 4 s of these there was somebody.
-    assert (one.slices, one.of_slices, one.time_share) == (3, 17, pytest.approx(0.2))
-    assert one.text == f"another process took 40 % of gpu:0 during 3 of 17 slices (ana: {ANA.command})"
 
 
 def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
@@ -118,7 +106,7 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert "others took" not in shown.lane("cpu").bottleneck.text
     cpu, gpu = to_json(shown)["lanes"]
     assert cpu["gpu_others"] is None
-    assert (gpu["gpu_others"]["gpu_pct"], gpu["gpu_others"]["user"]) == (pytest.approx(40), "ana")
+    assert (gpu["gpu_others"]["share_pct"], gpu["gpu_others"]["first"]["user"]) == (pytest.approx(40), "ana")
     assert "another process took 40 % of gpu:0" in to_text(shown)
     assert "GPU busy is over the whole race, other lanes' slices included" in to_text(shown)
 
@@ -136,65 +124,10 @@ def test_lanes_that_train_at_once_are_told_by_time():
 def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
     demo = shared_demo([0, 50, 0])
     lane = demo.session.snapshot().lane("gpu:0")
-    marked = [point for point in lane.points if point.others]
-    assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
+    assert 0 < windows_with_others(lane, 0) < len(lane.points)
+    assert windows_with_others(lane, 1) == 0
     assert lane.measurements.discarded.keys() <= {"warm-up"}
     assert [mark.text for mark in lane.changes.marks] == ["others 50 %"]
-
-
-def test_a_changed_knob_begins_the_count_anew():
-    demo = shared_demo([60, 60])
-    demo.apply("gpu:0", "batch_size", 64)
-    assert found(demo) is None
-    assert not found(share(demo, [0, 0])).slices
-
-
-def test_other_lanes_and_children_of_tfmon_are_no_others():
-    ours = {777: replace(ProcessName("me", "tfmon"), ours=True)}
-    demo = shared_demo([0])
-    sample = demo.session.snapshot().gpus[0]
-    at_ns = demo.clock() + 10**9
-    more = {"at_ns": at_ns, "since_ns": demo.clock(), "until_ns": at_ns}
-    demo.session.accept(reread(sample, busy_by_pid={777: 90.0, 4_000: 5.0}, names=ours, **more))
-    assert found(demo).share_pct == 0
-
-
-def test_in_a_container_whose_numbers_are_the_hosts_nobody_is_accused():
-    demo = shared_demo([80, 80], foreign_pids=True)
-    assert found(demo).share_pct == pytest.approx(80)  # the lane's own number is listed
-    hidden = shared_demo([])
-    sample = demo.session.snapshot().gpus[0]
-    hidden.session.accept(reread(sample, used_by_pid={31_000: 2**30}, busy_by_pid={31_000: 90.0}))
-    assert found(hidden) is None
-
-
-def test_several_processes_are_counted_and_the_greediest_is_named():
-    demo = shared_demo([0])
-    sample = demo.session.snapshot().gpus[0]
-    for second in (1, 2, 3, 4):
-        at_ns = demo.clock() + second * 10**9
-        shares = {777: 20.0, 778: 30.0, 779: 0.0}
-        demo.session.accept(
-            reread(
-                sample, at_ns=at_ns, busy_by_pid=shares, names={778: ProcessName("bob", "serve")},
-                since_ns=at_ns - 10**9, until_ns=at_ns,
-            )
-        )  # fmt: skip
-    one = found(demo)
-    assert (one.processes, one.first) == (2, ProcessName("bob", "serve"))
-
-
-def test_of_several_gpus_that_of_which_others_took_the_most_is_told_and_each_on_its_own():
-    lane = shared_demo([0, 0, 40, 40, 0]).session.snapshot().lane("gpu:0")
-    (readings,) = lane.gpu_use.taken.values()
-    quiet = tuple(replace(one, pct=0.0, processes=0) for one in readings)
-    use = replace(lane.gpu_use, taken={0: quiet, 1: readings})
-    lane = replace(lane, spec=replace(lane.spec, device="gpu:0+1", host="box"), gpu_use=use)
-    assert gpu_others(lane).text.startswith("another process took 40 % of box/gpu:1 during")
-    assert (gpu_others(lane, 0).time_share, gpu_others(lane, 1).short) == (0, "others took 40 % of box/gpu:1")
-
-
-# ---------------- which GPU is the idlest, and whether one is free
 
 
 EIGHT = samples(1)
@@ -202,20 +135,6 @@ EIGHT = samples(1)
 
 def order(found):
     return [sample.index for sample in ranked(found)]
-
-
-def test_nobodys_gpus_come_first_and_those_without_memory_or_readings_last():
-    # 1 is empty, 6 too but slightly busy; 4 has an idle process, 5 some work; 0, 3 and 7 are full, 2 is busy.
-    assert order(EIGHT) == [1, 6, 4, 5, 2, 3, 0, 7]
-    lost = absent_gpu(Gpu(1, "GPU-x", "lost", 1), 1, "the GPU is lost")
-    assert order([lost, *EIGHT[2:]])[-1] == 1
-
-
-def test_of_equal_ones_the_first_is_taken_and_of_equal_loads_the_one_with_more_memory():
-    twins = [replace(EIGHT[1], index=index) for index in (4, 2, 3)]
-    assert order(twins)[0] == 2
-    roomier = reread(EIGHT[1], index=3, busy_pct=2.0, total_bytes=96.0 * GIB)
-    assert order([*twins[:2], roomier])[0] == 3
 
 
 def test_a_process_of_ours_is_nobody_else():

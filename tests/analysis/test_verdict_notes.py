@@ -1,12 +1,11 @@
-"""What is said beside a verdict: how throughput scales with devices, and what differs between machines."""
-
-from __future__ import annotations
+"""Notes of a verdict: how throughput scales with devices, and differences between machines."""
 
 from dataclasses import replace
 
 import pytest
 from support.events import gpu_sample
 from support.many_gpus import ManyGpus, eight_gpus
+from support.results import to_json
 from support.verdicts import lane, noisy, snapshot
 
 from tfmon.analysis.analysis import analyse
@@ -16,11 +15,10 @@ from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts
-from tfmon.model.lanes_together import named
+from tfmon.model.lanes_together import set_names
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
-from tfmon.reports.race_json import to_json
 
 
 def test_more_gpus_say_how_near_they_come_to_linear_and_with_which_interval():
@@ -35,16 +33,6 @@ def test_more_gpus_say_how_near_they_come_to_linear_and_with_which_interval():
     assert verdict.text.endswith("pairs)") and verdict.short.endswith(")")
 
 
-def test_each_number_of_devices_is_compared_with_the_fewest():
-    speeds = {"cpu": 100, "2xcpu": 190, "4xcpu": 300}
-    verdict = find_verdict(snapshot(*(lane(name, noisy(speed, seed=speed)) for name, speed in speeds.items())))
-    assert [(one.devices, one.over, round(one.ratio.value)) for one in verdict.scaling] == [(2, 1, 2), (4, 1, 3)]
-    assert "4 logical CPUs are" in verdict.text and " two" not in verdict.text
-    halves = find_verdict(snapshot(lane("gpu:0+1", noisy(100)), lane("gpu:0+1+2+3", noisy(150, seed=3))))
-    assert halves.scaling[0].of_linear == pytest.approx(0.75, abs=0.03)
-    assert "4 GPUs are 1." in halves.text and "× two (7" in halves.text
-
-
 def test_where_more_devices_are_slower_or_the_same_the_verdict_says_that_first():
     slower = find_verdict(snapshot(lane("cpu", noisy(150)), lane("2xcpu", noisy(100, seed=2))))
     assert slower.text.startswith("cpu is 1.5") and "; 2 logical CPUs are 0.6" in slower.text
@@ -52,27 +40,11 @@ def test_where_more_devices_are_slower_or_the_same_the_verdict_says_that_first()
     assert same.kind == SAME and "the same within" in same.text and "(50 % of linear" in same.text
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (LaneSpec("gpu:0"), LaneSpec("gpu:1")),
-        (LaneSpec("cpu"), LaneSpec("gpu:0+1")),
-        (LaneSpec("gpu:0"), LaneSpec("gpu:0+1", host="gpu2")),
-    ],
-)
-def test_lanes_that_differ_in_more_or_in_no_number_do_not_scale(first, second):
-    lanes = [
-        replace(lane("x", noisy(100 + 80 * place)), spec=replace(spec, name=str(place)))
-        for place, spec in enumerate((first, second))
-    ]
-    assert find_verdict(snapshot(*lanes)).scaling == ()
-
-
 def test_the_json_has_the_scaling_and_each_gpu_with_what_the_lane_used_of_it():
     demo = eight_gpus()
     result = to_json(analyse(demo.session.snapshot()))
     (one,) = result["verdict"]["scaling"]
-    assert (one["id"], one["devices"], one["over_devices"]) == ("B", 8, 1)
+    assert (one["lane"], one["devices"], one["over"]) == ("B", 8, 1)
     assert one["of_linear"] == pytest.approx(6.9 / 8, rel=0.05)
     gpus = result["lanes"][1]["gpus"]
     assert [gpu["index"] for gpu in gpus] == list(range(8))
@@ -93,16 +65,13 @@ def test_a_lane_on_several_devices_is_told_to_try_nothing_that_it_refuses():
     ) not in two
 
 
-# ---------------- what differs between the machines of a race, and when that is no explanation
-
-
 HERE = Machine(
     cores=8, boot="a", nice=0, driver="550", tensorflow="2.20.0", gpus=("H100",), power_limits_w=(700.0,)
 )
 
 
 def told(*lanes: str, model: str = "H100", tensorflow: str = "", **there: object) -> list[str]:
-    """Return what is said to differ between this machine and a host that differs in these facts."""
+    """Return the reported differences between this machine and a host that differs in these facts."""
     states = [LaneState(spec) for spec in name_lanes([parse_lane(text, ()) for text in lanes])]
     here, away = (
         ProcessInfo(versions={"tensorflow": version}, device_name=device)
@@ -133,30 +102,9 @@ def test_the_tensorflow_that_a_lane_loaded_counts_before_the_installed_one():
     assert told("cpu", "gpu2/cpu", tensorflow="2.17.0") == ["TensorFlow: 2.20.0 here, 2.17.0 on gpu2"]
 
 
-def test_what_comes_with_another_device_is_no_difference_of_its_own():
-    facts = {"driver": "535", "power_limits_w": (350.0,)}
-    assert told("cpu", "gpu2/gpu", **facts) == [], "one lane has no driver"
-    assert told("gpu", "gpu2/gpu", model="L4", power_limits_w=(72.0,)) == [], "another model has another limit"
-
-
 @pytest.mark.parametrize("facts", [{"cores": 0}, {"nice": None}, {"driver": ""}, {"power_limits_w": ()}])
 def test_what_is_not_known_of_a_machine_does_not_differ(facts):
     assert [line for line in told("gpu", "gpu2/gpu", **facts) if not line.startswith("quota")] == []
-
-
-def test_the_limit_that_is_read_now_counts_before_the_one_at_the_start():
-    states = [LaneState(spec) for spec in name_lanes([parse_lane(text, ()) for text in ("gpu", "gpu2/gpu")])]
-    there = HostState(replace(HERE, boot="b"), gpus=(gpu_sample(host="gpu2", power_limit_w=300.0),))
-    here = HostState(HERE, gpus=(gpu_sample(power_limit_w=700.0),))
-    known = Snapshot(0, Race(), tuple(states), {"": here, "gpu2": there})
-    assert [one.text for one in machine_differences(known, states)] == ["power limit: 700 W here, 300 W on gpu2"]
-
-
-def test_the_limit_of_the_first_gpu_is_not_taken_for_that_of_an_instance():
-    assert told("MIG-1111", "gpu2/MIG-1111", power_limits_w=(350.0,)) == []
-
-
-# ---------------- what limits the figure
 
 
 class TestWhatLimitsIt:
@@ -178,11 +126,6 @@ class TestWhatLimitsIt:
         text = "the GPU clock of gpu:0 falls between slices (1499 to 2000 MHz); a longer --slice hides it"
         assert find_verdict(raced).note == (text if noted else "")
 
-    def test_surroundings_that_no_lane_here_would_have_are_noted(self):
-        slow = replace(lane("cpu", noisy(100)), process=ProcessInfo(unlike=("nice value 15 in place of 0",)))
-        note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
-        assert note == "cpu is disturbed: nice value 15 in place of 0"
-
     def test_a_disturbance_that_is_always_there_is_noted(self):
         slow = lane("cpu", noisy(100))
         slow = replace(slow, measurements=replace(slow.measurements, constant=("cgroup throttled",)))
@@ -203,7 +146,8 @@ def test_what_libraries_resolve_otherwise_by_device_is_in_title_verdict_and_note
     specs = name_lanes([parse_lane(name, ()) for name in ("cpu", "gpu:0")])
     lanes = [replace(one, spec=spec) for one, spec in zip(lanes, specs, strict=True)]
     race = Race(mode="turns", knobs=())
-    verdict = find_verdict(Snapshot(at_ns=0, race=race, lanes=named(tuple(lanes), race)))
+    set_names(lanes, race)
+    verdict = find_verdict(Snapshot(at_ns=0, race=race, lanes=tuple(lanes)))
     assert verdict.text.startswith("gpu:0 xla=on is 1.") and verdict.text.endswith("also differs: xla")
     assert (
         'xla is off in C, on in G: jit_compile="auto" of Keras 3 compiles only where there is a GPU; --set xla=off'

@@ -1,7 +1,5 @@
 """Every argument of the public functions, wrong in many ways: one documented exception, before anything starts."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from dataclasses import replace
@@ -10,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.ui import Demo
 
 import tfmon
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.summarise import summarise
 from tfmon.api import python
-from tfmon.api.result import RaceResult
 from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY
 
 NO_NUMBER = st.one_of(
@@ -32,9 +32,11 @@ WRONG = {
         "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
         "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
         "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
-        "in_place": NO_FLAG, "python": NO_PYTHON,
+        "in_place": NO_FLAG, "python": NO_PYTHON, "ray": NO_TEXT, "ray_python": st.integers(),
+        "ray_cpus": NO_NUMBER, "ignored_causes": st.one_of(st.integers(), st.just("nil"), st.just([3])),
+        "notify": st.integers(), "baseline": NO_TEXT, "slower_than": NO_NUMBER, "metrics": NO_TEXT,
         "fail_on": st.one_of(NO_LIST, st.just([]), st.just("nan"), st.just(["nan", "nil"]), st.just([["nan"]])),
-        "record": st.one_of(st.integers(), st.none(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
+        "record": st.one_of(st.integers(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
         "wait": NO_FLAG,
     },
     "sweep": {
@@ -104,7 +106,7 @@ def test_an_error_tells_all_in_a_traceback_and_survives_a_process_pool():
     assert (type(again), again.message, again.hint) == (
         tfmon.UsageError, refused.value.message, refused.value.hint
     )  # fmt: skip
-    result = RaceResult("x", "turns", 1.0, (), None, "", None, None, None, "", {})
+    result = summarise(analyse(Demo().session.snapshot()))
     failed = pickle.loads(pickle.dumps(tfmon.LaneFailedError(replace(result, scenario="y"))))
     assert (failed.result.scenario, failed.exit_code) == ("y", EXIT_LANE_FAILED)
     unhealthy = pickle.loads(pickle.dumps(tfmon.LaneFailedError(result, "cpu: the loss is nan")))

@@ -1,7 +1,5 @@
 """From the words for devices to the GPUs of a lane, whole ones and instances of GPUs that are split up (MIG)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,11 +38,6 @@ def test_a_lane_sees_the_gpus_that_it_names_in_their_order(text, device, visible
     assert (only.spec.device, only.spec.name) == (device, device)
     assert only.environment["CUDA_VISIBLE_DEVICES"] == visible
     assert only.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == ("true" if only.spec.kind == "gpu" else None)
-
-
-def test_all_gpus_of_a_machine_with_one_are_that_one():
-    (only,) = plan("gpu:all", found=ONE).lanes
-    assert (only.spec.device, only.spec.devices) == ("gpu:0", 1)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +108,6 @@ def test_settings_that_several_devices_cannot_train_under_are_refused_before_the
     assert caught.value.message.startswith(said)
 
 
-# ---------------- instances
-
-
 WHOLE = Gpu(0, "GPU-aaaa", "NVIDIA H100", physical_gpu=0, instances=())
 PART, OTHER, LONGER = (
     Gpu(0, f"MIG-{begin}-1111-2222-3333-444444444444", f"MIG {size}", physical_gpu=0, part_of="GPU-aaaa")
@@ -133,11 +123,6 @@ def test_a_lane_trains_on_the_instance_whose_uuid_begins_so():
     assert [one.spec.kind for one in race.lanes] == ["gpu", "gpu"]
     assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in race.lanes] == [OTHER.uuid, PART.uuid]
     assert race.lanes[1].settings["batch_size"] == 64
-
-
-def test_two_lanes_on_one_instance_are_told_apart_by_their_settings_however_it_is_written():
-    race = plan("MIG-11111111,prefetch=1", f"{PART.uuid},prefetch=2", found=SPLIT)
-    assert [one.spec.name for one in race.lanes] == ["MIG-11111111 prefetch=1", "MIG-11111111 prefetch=2"]
 
 
 def test_instances_that_begin_alike_have_longer_names():
@@ -163,12 +148,3 @@ def test_what_no_lane_can_train_on_says_what_can_be_named(device, found, error, 
         plan(device, found=found)
     assert device in str(caught.value)
     assert words in caught.value.hint
-
-
-def test_the_default_lane_takes_a_whole_gpu_first():
-    whole = replace(H200, index=1)
-    assert [one.spec.name for one in plan(found=GpuSearch(gpus=(WHOLE, whole), instances=(PART,))).lanes] == [
-        "cpu",
-        "gpu:1",
-    ]
-    assert [one.spec.name for one in plan(found=SPLIT).lanes] == ["cpu", "MIG-11111111"]

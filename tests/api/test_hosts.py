@@ -1,6 +1,4 @@
-"""The hosts of a race, and the doctor beside it, with connections that only say what they are told to."""
-
-from __future__ import annotations
+"""The hosts of a race, and the doctor beside it, with fake connections."""
 
 import threading
 from dataclasses import replace
@@ -13,8 +11,7 @@ from support.waiting import PATIENCE_S
 from tfmon.api import hosts as hosts_module
 from tfmon.api.hosts import Hosts, command_paths
 from tfmon.catalog import ScenarioInfo, command_scenario
-from tfmon.doctor.facts import Facts, OthersLoad
-from tfmon.doctor.report import Diagnosis
+from tfmon.doctor.facts import Facts
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.trouble import HostError
@@ -29,7 +26,8 @@ from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 from tfmon.probes.host import unknown_host
 from tfmon.probes.interpreter import Interpreter
-from tfmon.probes.obstacles import GpuVisibility, Obstacle
+from tfmon.probes.obstacles import GpuVisibility
+from tfmon.probes.surroundings import OthersLoad
 
 INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", (), ("", ""), 1_000)
 FOUND = GpuSearch((Gpu(0, "GPU-b", "B200", 0),), driver="550")
@@ -68,7 +66,7 @@ class FakeConnection:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """The kind of the connections, and what they answer."""
+    """The class of the connections, with their answers."""
 
     class Fake(FakeConnection):
         pass
@@ -169,9 +167,6 @@ def test_an_interruption_ends_the_connections_that_are_being_made(fake, hosts):
     assert fake.closed == ["gpu2"]
 
 
-# ---------------- the doctor beside a race
-
-
 PYTHON = Path("/here/python")
 
 
@@ -187,27 +182,25 @@ class Connected:
     def _answer(self, question: str, **words: object) -> dict[str, object]:
         self.words = {"question": question, **words}
         facts = Facts(Interpreter("/there/python", error="it is gone"), GpuVisibility("Linux", "x86_64"))
-        return {"facts": plain(facts), "seconds": 1.0}
+        return {"facts": plain(facts)}
 
     def _fail(self, question: str, **words: object) -> dict[str, object]:
         raise TfmonError("gpu3 is lost: the cable", "r connects again")
 
 
-def report(python: str, reason: str) -> Diagnosis:
-    return Diagnosis(python=python, results=(), no_gpu=Obstacle(reason))
-
-
 @pytest.fixture
 def here(monkeypatch):
-    """What is examined on this machine."""
+    """The arguments of each examination of this machine."""
     examined = []
 
-    def run_checks(python, *, imports, running):
+    def gather_facts(python, *, imports, running):
         examined.append((python, imports, running))
-        return report(str(python), "no driver here")
+        return Facts(Interpreter(str(python), error="it is no program"), GpuVisibility("Linux", "x86_64"))
 
-    monkeypatch.setattr(hosts_module, "run_checks", run_checks)
-    monkeypatch.setattr(hosts_module, "to_text", lambda found: f"{found.python}: {found.answer}")
+    monkeypatch.setattr(hosts_module, "gather_facts", gather_facts)
+    monkeypatch.setattr(
+        hosts_module, "to_text", lambda report: f"{report.facts.python.executable}: {report.answer}"
+    )
     return examined
 
 
@@ -228,7 +221,10 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(he
     connected = Connected()
     text = hosts_module.examine(race("", "gpu2", "gpu3").snapshot(), PYTHON, [7], connected)
     first, second, third = text.split("\n\nOn ")
-    assert first == "On this machine:\n\n/here/python: TensorFlow uses no GPU here: no driver here."
+    assert (
+        first
+        == "On this machine:\n\n/here/python: TensorFlow cannot be used: Python: /here/python: it is no program."
+    )
     assert second == "gpu2:\n\n/there/python: TensorFlow cannot be used: Python: /there/python: it is gone."
     assert third == "gpu3:\n\ngpu3 is lost: the cable · r connects again"
     ((python, imports, running),) = here
@@ -236,13 +232,3 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(he
     assert (connected.words["question"], connected.words["imports"]) == ("doctor", False)
     assert connected.words["pids"] == [101], "not the lanes of other machines"
     assert read(connected.words["others"], OthersLoad).stolen_share == 0.1, "of the cores there"
-
-
-def test_this_machine_is_not_examined_when_no_lane_is_on_it(here):
-    text = hosts_module.examine(race("gpu2").snapshot(), PYTHON, [], Connected())
-    assert text.startswith("On gpu2:") and "this machine" not in text
-    assert not here
-
-
-def test_without_hosts_the_report_stands_alone(here):
-    assert hosts_module.examine(race("").snapshot(), PYTHON, [7], None).startswith("/here/python: TensorFlow")

@@ -1,18 +1,14 @@
 """Bare `gpu`, and waiting until one is free: planned against samples, and against the fake driver."""
 
-from __future__ import annotations
-
 import pytest
 from support.eight_gpus import GPUS, samples, script
-from support.events import reread
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
 from tfmon.api.devices import Idle
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
-from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
-from tfmon.model.spec import LaneSpec
+from tfmon.errors import EXIT_BUSY, GpusBusyError
 from tfmon.probes.gpus import GpuSearch, look
 
 from .test_planner import INFO
@@ -23,7 +19,7 @@ EIGHT = GpuSearch(gpus=GPUS)
 
 
 class Machine:
-    """Eight GPUs, a clock, and what was told."""
+    """Eight GPUs, a clock, and the messages."""
 
     def __init__(self, **more) -> None:
         self.now_s, self.looks, self.told = 0.0, 0, []
@@ -77,27 +73,6 @@ def test_several_gpus_are_waited_for_until_each_is_free(lane, said):
         Machine(wait_s=60.0).plan(lane)
 
 
-def test_the_idlest_one_is_among_the_idlest_two():
-    plan = Machine().plan("gpu", "2xgpu", "3xgpu")
-    assert [lane.spec.device for lane in plan.lanes] == ["gpu:1", "gpu:1+6", "gpu:1+4+6"]
-
-
-def test_a_gpu_that_is_not_there_is_refused_before_anything_is_waited_for():
-    machine = Machine(wait_s=60.0)
-    with pytest.raises(DeviceAbsentError, match="gpu:9 of gpu:0"):
-        machine.plan("gpu:0+9")
-    assert machine.now_s == 0
-
-
-def test_all_lanes_of_a_run_get_the_same_gpu_also_when_it_has_become_busy():
-    machine = Machine()
-    first = machine.plan("gpu", "gpu,batch_size=64")
-    machine.samples = [reread(one, busy_pct=90.0) for one in machine.samples]
-    again = machine.plan("gpu")
-    assert {lane.spec.device for lane in (*first.lanes, *again.lanes)} == {"gpu:1"}
-    assert machine.looks == 1
-
-
 def test_waiting_ends_when_a_gpu_is_free_and_says_what_it_waits_for():
     machine = Machine(wait_s=600.0)
     busy, free = samples(1), samples(1)
@@ -129,20 +104,6 @@ def test_a_named_gpu_is_waited_for_itself_and_after_the_minutes_one_line_says_wh
     assert "--wait-idle" in told.value.hint
     machine.plan("cpu", "gpu:1")  # that one is free
     assert machine.now_s == 60.0
-
-
-def test_zero_minutes_look_once():
-    machine = Machine(wait_s=0.0)
-    with pytest.raises(GpusBusyError):
-        machine.plan("gpu:0")
-    assert machine.looks == 1 and machine.now_s == 0
-
-
-def test_the_idlest_of_each_host_is_chosen_there():
-    machine = Machine()
-    specs = [LaneSpec("gpu", host="a"), LaneSpec("gpu", host="b")]
-    chosen = machine.idle.choose(specs, lambda _: EIGHT)
-    assert [spec.place for spec, _ in chosen] == ["a/gpu:1", "b/gpu:1"] and machine.looks == 2
 
 
 @pytest.mark.process

@@ -1,14 +1,11 @@
-"""`tfmon.race` and `tfmon.watch` in a notebook, run by a kernel of its own: what is shown below the cells."""
-
-from __future__ import annotations
+"""`tfmon.race` and `tfmon.watch` in a notebook with its kernel: the output below the cells."""
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S, PATIENCE_S
+from support.waiting import HANGS_S
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -62,9 +59,6 @@ def test_a_race_in_a_notebook(execute):
     assert second[0].text.strip() == "finished"
 
 
-# ---------------------------------------------------------------- tfmon.watch
-
-
 FIT = """
 import keras, numpy as np, tensorflow as tf
 rng = np.random.default_rng(0)
@@ -84,11 +78,10 @@ MAGIC = """%%tfmon again
 history = model.fit(data, epochs=12, verbose=0)
 len(history.history["loss"])
 """
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.mark.tensorflow
-def test_fit_is_watched_twice_in_one_kernel_and_looks_right(execute, tmp_path):
+def test_fit_is_watched_twice_in_one_kernel(execute):
     outputs = execute(FIT, BLOCK, "%load_ext tfmon", MAGIC, "again.result.steps", "again")
     _, block, loaded, magic, steps, shown = outputs
     panel, printed = block
@@ -101,36 +94,3 @@ def test_fit_is_watched_twice_in_one_kernel_and_looks_right(execute, tmp_path):
         shares = [float(one) for one in re.findall(r"style=\"width:([\d.]+)%", html)]
         assert sum(shares) == pytest.approx(100, abs=0.1)
     assert "examples/s" in panel.data["text/plain"]
-    looks_right(panel.data["text/html"], tmp_path)
-
-
-def looks_right(html: str, folder: Path) -> None:
-    """Check the panel in light and dark pages of a browser, wide and narrow; where there is one."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1_000 * PATIENCE_S
-        )
-        for name, page_colour, text_colour, width in (
-            ("light", "rgb(255, 255, 255)", "rgb(20, 20, 20)", 1_000),
-            ("dark", "rgb(17, 17, 17)", "rgb(221, 221, 221)", 420),
-        ):
-            page = browser.new_page(viewport={"width": width, "height": 700})
-            style = f"background: {page_colour}; color: {text_colour}"
-            page.set_content(f'<!DOCTYPE html><body style="{style}"><p>outside</p>{html}</body>')
-            page.screenshot(path=folder / f"{name}.png", full_page=True)
-            colours = page.evaluate("""[...document.querySelectorAll('.tfmon p, .tfmon li, .tfmon td, .tfmon pre')]
-                .map(one => getComputedStyle(one).color)""")
-            assert set(colours) == {text_colour}, "it has the colours of the page"
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing is cut off"
-            bar, *parts = page.evaluate("""[...document.querySelectorAll('.tfmon .bar, .tfmon .bar span')]
-                .map(one => one.getBoundingClientRect().width)""")
-            assert sum(parts) == pytest.approx(bar, abs=2)
-            line = page.locator(".tfmon svg").bounding_box()
-            assert line["width"] == pytest.approx(bar, abs=2) and line["height"] > 20
-            assert page.evaluate("getComputedStyle(document.querySelector('p')).fontWeight") == "400", (
-                "no style leaks"
-            )
-        browser.close()

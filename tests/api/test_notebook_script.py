@@ -1,6 +1,4 @@
-"""A notebook as a script: what is run, what is left out and named, and what cannot be run."""
-
-from __future__ import annotations
+"""A notebook as a script: cells that run, cells that are left out, and cells that are refused."""
 
 import subprocess
 import sys

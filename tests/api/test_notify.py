@@ -1,7 +1,6 @@
-"""What is sent to the user when something happens to a race, how often, and what a command of theirs gets."""
+"""Notices about a race: their occasions, their frequency, and the input of a user's command."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import queue
 import subprocess
@@ -13,7 +12,8 @@ from support.processes import run_python
 from support.ui import racing_demo, sample_hosts
 
 from tfmon.api import notify
-from tfmon.api.notify import Notice, Notifier, happening, run_command, sequence
+from tfmon.api.notify import Notice, notices, run_command, sequence
+from tfmon.api.occasions import happening
 from tfmon.model.gpu import GpuFault
 from tfmon.version import __version__
 
@@ -23,41 +23,20 @@ NOTICE = Notice("stall", "gpu:0: no step; for 9 s", ("gpu:0",), "train.py", "/ru
 @pytest.fixture
 def followed():
     demo, sent = racing_demo(), queue.Queue()
-    notifier = Notifier(demo.session, sent.put, print)
-    yield demo, sent, notifier
-    notifier.close()
+    with contextlib.ExitStack() as closing:
+        closing.enter_context(notices(demo.session, sent.put, print))
+        yield demo, sent, closing
 
 
 def test_a_lane_that_fails_is_told_once_and_the_end_of_the_race_always(followed):
-    demo, sent, notifier = followed
+    demo, sent, closing = followed
     demo.fail("gpu:0", "no memory is left")
     told = sent.get(timeout=60)
     assert (told.kind, told.lanes, told.text) == ("failed", ("gpu:0",), "gpu:0: no memory is left")
     sample_hosts(demo)
     demo.fail("cpu", "it is broken")  # within the minute
-    notifier.close()
+    closing.close()
     assert sorted(sent.get_nowait().kind for _ in range(sent.qsize())) == ["ended", "failed"]
-
-
-def test_what_ends_and_begins_again_is_told_again_after_a_minute(followed, monkeypatch):
-    demo, sent, _ = followed
-    holds = [("stall", "cpu", "cpu", "no step has ended for 9 s")]
-    monkeypatch.setattr(notify, "happening", lambda _snapshot: iter(holds))
-    sample_hosts(demo)
-    assert sent.get(timeout=60).text == "cpu: no step has ended for 9 s"
-    looks = queue.Queue()
-    monkeypatch.setattr(notify, "happening", lambda _snapshot: looks.put(1) or iter(()))
-    sample_hosts(demo)
-    looks.get(timeout=60)
-    monkeypatch.setattr(notify, "happening", lambda _snapshot: looks.put(1) or iter(holds))
-    sample_hosts(demo)
-    looks.get(timeout=60)
-    sample_hosts(demo)
-    looks.get(timeout=60)  # so the look before has ended
-    assert sent.empty(), "it is within a minute"
-    monkeypatch.setattr(notify, "EVERY_S", 0.0)
-    sample_hosts(demo)
-    assert sent.get(timeout=60).kind == "stall"
 
 
 def test_a_gpu_that_reports_a_fault_is_told():
@@ -143,10 +122,9 @@ def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(tmp_path):
 def test_a_command_that_fails_or_hangs_is_told_and_what_it_started_is_ended(monkeypatch, tmp_path):
     demo = racing_demo()
     told, fails = queue.Queue(), "echo no such host >&2; exit 6"
-    notifier = Notifier(demo.session, lambda notice: run_command(fails, notice), told.put)
-    demo.fail("cpu")
-    assert told.get(timeout=60) == f"--notify: '{fails}' ended with 6: no such host"
-    notifier.close()
+    with notices(demo.session, lambda notice: run_command(fails, notice), told.put):
+        demo.fail("cpu")
+        assert told.get(timeout=60) == f"--notify: '{fails}' ended with 6: no such host"
     assert told.empty(), "the end of the race is told in vain, too, but once is enough"
     monkeypatch.setattr(notify, "PATIENCE_S", 0.2)
     with pytest.raises(OSError, match="took longer than 0 s, and was killed"):

@@ -1,7 +1,5 @@
 """From the words of the command line to the lanes that are started."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.api import planner
-from tfmon.api.options import RaceOptions, find_python
+from tfmon.api.options import Purpose, RaceOptions, find_python
 from tfmon.api.planner import MOST_LANES, plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_USAGE, DeviceAbsentError, TfmonError, UsageError
@@ -37,9 +35,15 @@ INFO = ScenarioInfo(
 
 
 def plan(
-    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = INFO, **more
+    *lanes: str,
+    sets: tuple[str, ...] = (),
+    found: GpuSearch = NO_GPU,
+    info: ScenarioInfo = INFO,
+    watched: bool = True,
+    **more,
 ) -> RacePlan:
-    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda _: found)[0]
+    options, purpose = RaceOptions(lanes=lanes, settings=sets, **more), Purpose(watched=watched)
+    return plan_race(info, options, lambda _: found, purpose=purpose)[0]
 
 
 def names(race: RacePlan) -> list[str]:

@@ -1,6 +1,4 @@
-"""When a race ends by itself, the exit code that its lanes' ends stand for, and the doctor's view of a race."""
-
-from __future__ import annotations
+"""The end of a race without a key press, its exit code, and profiles in turns."""
 
 import math
 from pathlib import Path
@@ -31,7 +29,7 @@ def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, m
     ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
     analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
     monkeypatch.setattr(ending, "analyse", lambda snapshot: analysis)
-    racing, finished = Program(RaceOptions(until_ci=0.05)), []
+    racing, finished = Program(RaceOptions(until_ci=0.05, record=False)), []
     monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))
     racing.session.accept(SliceEnded(lane="cpu", at_ns=1, round=1))
@@ -40,7 +38,7 @@ def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, m
 
 
 def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its_own(monkeypatch):
-    racing, finished = Program(RaceOptions(fail_on=("loss_lost",))), []
+    racing, finished = Program(RaceOptions(fail_on=("nan",), record=False)), []
     monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu", name="cpu")]))
     for loss, ends in ((0.5, []), (math.nan, [True])):
@@ -56,7 +54,7 @@ def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its
     ("phases", "code"), [((DONE, DONE), 0), ((DONE, FAILED), 1), ((ABSENT, FAILED), 3), ((), 0)]
 )
 def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
-    racing = Program(RaceOptions())
+    racing = Program(RaceOptions(record=False))
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
     assert racing.ending.exit_code() == code
@@ -64,18 +62,18 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
 
 @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
 def test_two_lanes_are_profiled_in_turns_each_alone(mode, monkeypatch, tmp_path):
-    racing, calls = Program(RaceOptions()), []
+    racing, calls = Program(RaceOptions(record=False)), []
     racing.session.begin(Race(mode=mode), name_lanes([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 2})]))
     names = [lane.spec.name for lane in racing.session.snapshot().lanes]
     monkeypatch.setattr(racing.lanes, "set_exclusive", lambda lane: calls.append(("alone", lane)))
 
-    def take(lane: str, request: TakeProfile) -> None:
+    def profile(lane: str, request: TakeProfile) -> None:
         assert request.counters == NOT_COUNTED, "a lane without a process has nothing to count"
         calls.append((lane, str(Path(request.folder).relative_to(tmp_path)), Path(request.chrome).name))
         if len([one for one in calls if one[0] != "alone"]) == 4:
             raise TfmonError("no profile could be taken")
 
-    monkeypatch.setattr(racing.lanes, "take_profile", take)
+    monkeypatch.setattr(racing.profiles, "_answer", profile)
     with pytest.raises(TfmonError, match="no profile could be taken"):
         racing.profiles.in_turns(names, tmp_path, times=3)
     assert [one for one in calls if one[0] != "alone"] == [

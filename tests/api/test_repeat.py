@@ -1,7 +1,5 @@
 """The command that repeats a race, read again by the real command line: the same lanes and settings."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from dataclasses import replace
@@ -33,8 +31,8 @@ class Started(Exception):
 def again(monkeypatch):
     """Return what plans the race of a command line through the real parser."""
 
-    def start(info, race_options, *_rest, **_more):
-        raise Started(info, race_options)
+    def start(chosen, *_rest, **_more):
+        raise Started(chosen.info, chosen)
 
     monkeypatch.setattr(race, "_start", start)
 
@@ -48,21 +46,8 @@ def again(monkeypatch):
     return planned
 
 
-def test_a_script_in_one_lane_is_watched_and_two_race():
-    for lanes, begins in (
-        ([LaneSpec("cpu")], "tfmon watch --lane cpu -- python t.py"),
-        ([LaneSpec("cpu"), LaneSpec("gpu:0")], "tfmon race --lane cpu --lane gpu:0 -- python t.py"),
-    ):
-        demo = Demo(lanes)
-        for name in demo.names:
-            started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python t.py")
-            demo.session.accept(started)
-        line = command_line(demo.session.snapshot())
-        assert shlex.split(line)[:2] == begins.split()[:2] and line.endswith("-- python t.py"), line
-
-
 def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tuple[Snapshot, RacePlan]:
-    """Return what is known of a race whose lanes have these settings in effect, and how it was started."""
+    """Return the snapshot of a race whose lanes have these settings in effect, and its plan."""
     info = find_scenario(scenario)
     specs = [LaneSpec("cpu") for _ in lanes]
     demo = Demo(specs, CPU_MACHINE, info.knobs, mode=mode)
@@ -126,14 +111,6 @@ def test_mode_slice_length_and_limits_are_those_of_the_race(again):
     assert again(line).steps == 300 and "--until-ci 5%" in line and "--mode" not in line
 
 
-def test_the_settings_of_the_user_do_not_change_what_is_repeated(again, monkeypatch):
-    monkeypatch.setenv("TFMON_MODE", "concurrent")
-    monkeypatch.setenv("TFMON_SLICE", "2")
-    snapshot, plan = race_of("small-dense", {}, {"batch_size": 8})
-    found = again(command_line(snapshot, replace(plan, slice_s=0.5)))
-    assert (found.race.mode, found.slice_s) == ("turns", 0.5)
-
-
 def test_a_scenario_of_the_users_own_is_named_by_its_path(again, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "a b" / "small_dense.py"
@@ -169,9 +146,3 @@ def test_a_value_with_a_comma_is_refused_where_only_a_lane_could_say_it():
         demo.session.accept(event)
     with pytest.raises(UsageError, match=r"layers=64,32 cannot be set for one lane"):
         command_line(demo.session.snapshot())
-
-
-def test_before_there_are_lanes_there_is_nothing_to_repeat():
-    demo = Demo([LaneSpec("cpu")], CPU_MACHINE)
-    demo.session.begin(demo.session.snapshot().race, ())
-    assert command_line(demo.session.snapshot()) == ""

@@ -1,32 +1,38 @@
 """The result of a race from Python, and the report that W saves."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from support.recordings import RECORDED
 from support.ui import Demo
 
 import tfmon
-from tfmon.analysis.analysis import analyse
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.summarise import summarise
 from tfmon.api.live import RecordedRuns
-from tfmon.api.result import result_of
 from tfmon.errors import TfmonError
+from tfmon.model.header import Header
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.reader import Recording
 from tfmon.reports import html, text
-from tfmon.reports.html import hides
 from tfmon.reports.race import report as report_of
+from tfmon.reports.race import to_text
+from tfmon.reports.secrets import hides
+
+
+def with_table(analysis: Analysis, header: Header) -> tfmon.RaceResult:
+    result = summarise(analysis, header)
+    return replace(result, table=to_text(analysis, result))
 
 
 @pytest.fixture(scope="module")
 def result() -> tfmon.RaceResult:
     demo = Demo(mode="turns").go().race(20, (7_663, 2_420))
     with Recording(RECORDED) as opened:
-        return result_of(analyse(demo.session.snapshot()), opened.header)
+        return with_table(analyse(demo.session.snapshot()), opened.header)
 
 
 def test_its_figures_are_those_of_the_json_object(result):
@@ -56,11 +62,11 @@ def test_a_concern_is_told_alike_in_the_result_text_html_markdown_and_list_of_ru
         demo.train("cpu", 50, 200, demo.clock(), loss=math.nan)
     with Recording(RECORDED) as opened:
         analysis = analyse(demo.session.snapshot())
-        result = result_of(analysis, opened.header)
+        result = with_table(analysis, opened.header)
     assert [one.id for one in result.lane("cpu").concerns] == ["loss_lost", "waits"]
     lost, waits = result.lane("cpu").concerns
     assert lost.text.startswith("the loss is nan, from step") and waits.text.startswith("250 steps of")
-    report = report_of(analysis, opened.header)
+    report = report_of(analysis, result)
     page = html.write(report, hides(report), "")
     for shown in (
         str(result),

@@ -14,12 +14,14 @@ from support.verdicts import ended, lane
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api import run, runs
+from tfmon.analysis.progress import outlook
+from tfmon.api import run
+from tfmon.api.program import Program as RealProgram
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Measurements, Point
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.model.windows import LaneWindow, Measurements
 
 SECOND = 1_000_000_000
 
@@ -42,25 +44,26 @@ class Lanes:
 
 
 @dataclass
-class Program:
-    """A program without children; `begin` does what the test wants."""
+class Program(RealProgram):
+    """A program without children; `begin` calls a function of the test."""
 
     on_begin: object = None
     lanes: Lanes = field(default_factory=Lanes)
     closed: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[LaneWindow, ...] = ()
 
     trains_command: bool = False
+    _analysis: object = None
 
     @property
     def session(self):
         return self
 
     def snapshot(self) -> Snapshot:
-        lane = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING, measurements=Measurements(points=self.points))
+        lane = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING, measurements=Measurements(recent=self.points))
         return Snapshot(5 * SECOND, Race(), (lane,))
 
-    def begin(self, _plan) -> None:
+    def begin(self) -> None:
         if self.on_begin is not None:
             self.on_begin()
 
@@ -70,7 +73,7 @@ class Program:
 
 
 def race(program: Program) -> str:
-    return run.run_until_over(runs.RaceRun(program, object()))
+    return run.run_until_over(program)
 
 
 @pytest.fixture(autouse=True)
@@ -105,22 +108,8 @@ def test_a_second_signal_ends_at_once_what_the_end_waits_for():
     assert race(slow) == "interrupted by SIGINT"
 
 
-def test_what_a_hangup_does_may_take_a_lock_that_the_interrupted_thread_has():
-    lock, taken = threading.Lock(), []
-
-    def hangup() -> bool:
-        taken.append(lock.acquire(timeout=5))
-        return True
-
-    with run.ended(runs.RaceRun(Program()), hangup=hangup) as interrupted:
-        with lock:
-            os.kill(os.getpid(), signal.SIGHUP)
-        wait_for(lambda: taken, what="the hangup is dealt with")
-    assert (taken, interrupted.reason) == ([True], "")
-
-
 def test_a_hangup_ends_it_where_what_it_does_dies():
-    with run.ended(runs.RaceRun(Program()), hangup=lambda: 1 // 0) as interrupted:
+    with run.ended(Program(), hangup=lambda: 1 // 0) as interrupted:
         os.kill(os.getpid(), signal.SIGHUP)
         wait_for(lambda: interrupted.wait(0), what="the signal counts")
     assert interrupted.reason == "interrupted by SIGHUP"
@@ -136,7 +125,7 @@ def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers()
 
 
 def test_progress_is_told_on_a_terminal_alone(monkeypatch):
-    measured = (Point(SECOND, SECOND, 2_500, 250),)
+    measured = (LaneWindow(at_ns=SECOND, span_ns=SECOND, examples=2_500, steps=250),)
     for points, told in (((), "cpu: racing 5 s"), (measured, "cpu: 2 500 examples/s")):
         terminal = io.StringIO()
         terminal.isatty = lambda: True
@@ -163,4 +152,4 @@ def test_progress_says_how_long_the_race_and_an_answer_still_take(limits, faster
     speeds = [100 * faster * (1 + scatter * (at // 2 % 2 - 0.5)) for at in range(12)]
     over = ended(lane("fast", speeds), lane("slow", [100.0] * 12), interval="fixed", **limits)
     racing = tuple(replace(one, phase=RACING) for one in over.lanes)
-    assert re.fullmatch(told, runs._outlook(analyse(replace(over, at_ns=24 * SECOND, lanes=racing))))
+    assert re.fullmatch(told, outlook(analyse(replace(over, at_ns=24 * SECOND, lanes=racing))))

@@ -1,7 +1,5 @@
 """Who watches a run in another process knows the same, and requests the same, as the screen of before."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -18,19 +16,28 @@ import pytest
 from support.ui import Demo, FakeExperiments
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.api import followers, sockets
-from tfmon.api.followers import MOST_WAITING, Followers
+from tfmon.api import server, sockets
 from tfmon.api.program import Program
 from tfmon.api.run import Interruption
-from tfmon.api.sockets import Ended, Follow, FromRunner, RunnerGreeting, Told
+from tfmon.api.server import MOST_WAITING, Server
+from tfmon.api.sockets import Ended, Follow, FromRunner, Notice, Request, RunnerGreeting
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError, UsageError
-from tfmon.model import codec, threads
+from tfmon.model import codec
+from tfmon.model.control_messages import (
+    BeginRace,
+    BeginTuning,
+    ChangeKnob,
+    ChangeLanes,
+    Perform,
+    ProfileLanes,
+)
 from tfmon.model.events import BadLine
+from tfmon.model.header import SCHEMA
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import SCHEMA, Known
+from tfmon.recordings.header import Known
+from tfmon.system import threads
 
 
 def known(snapshot: Snapshot) -> Snapshot:
@@ -38,10 +45,17 @@ def known(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, at_ns=0)
 
 
-class FakeProgram(SimpleNamespace):
-    """What a viewer may request of a program, with other parts."""
+def connected(connection: socket.socket, **more) -> Viewer:
+    viewer = Viewer(connection, **more)
+    viewer.connect()
+    return viewer
 
-    requests, all_over = Program.requests, Program.all_over
+
+class FakeProgram(SimpleNamespace):
+    """A program that carries out requests with other parts."""
+
+    perform, all_over = Program.perform, Program.all_over
+    suspend_lanes, continue_lanes = Program.suspend_lanes, Program.continue_lanes
 
 
 @dataclass
@@ -58,7 +72,7 @@ class Run:
             suspend_lanes=lambda: self.suspended.append("suspend"),
             continue_lanes=lambda: self.suspended.append("continue"),
         )
-        self.demo.controls.running = SimpleNamespace(suspension=suspension, all_over=False)
+        self.demo.controls.suspension, self.demo.controls.all_over = suspension, False
         self.demo.controls.calls = []
         program = FakeProgram(
             session=self.demo.session,
@@ -70,8 +84,8 @@ class Run:
             watch_gpus=lambda: "",
         )
         self.interrupted = Interruption(lambda: None, lambda: True)
-        self.followers = Followers(program, self.interrupted)
-        self.followers.begin(("something to say",))
+        self.server = Server(program, self.interrupted)
+        self.server.begin(("something to say",))
 
     @staticmethod
     def profile(lane: str) -> str:
@@ -83,11 +97,11 @@ class Run:
 
     def connect(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        self.followers.add(theirs)
+        self.server.connect(theirs)
         return ours
 
     def watch(self) -> Viewer:
-        self.viewers.append(Viewer(self.connect()))
+        self.viewers.append(connected(self.connect()))
         return self.viewers[-1]
 
     def print(self, count: int) -> None:
@@ -142,9 +156,9 @@ def test_viewers_that_come_and_go_at_random_lose_no_event(run):
 
 def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run):
     connection = run.connect()
-    connection.sendall(codec.encode(Follow(terminal="pts/9")))
-    wait_for(lambda: run.followers._all, what="it watches")
-    (slow,) = run.followers._all
+    connection.sendall(codec.encode(Request(number=1, message=Follow(terminal="pts/9"))))
+    wait_for(lambda: run.server.viewers[0].follows, what="it watches")
+    (slow,) = run.server.viewers
     quick = run.watch()
     run.print(20 * MOST_WAITING)
     assert len(slow._events) <= MOST_WAITING
@@ -159,7 +173,7 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
             if isinstance(message, Known):
                 session.restore(message.known)
                 restored += 1
-            elif not isinstance(message, Told):
+            elif not isinstance(message, Notice):
                 session.accept(message)
     assert restored >= 2, "when it began to watch, and when it read again"
     connection.close()
@@ -168,32 +182,31 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
 def test_keys_become_requests_and_the_others_learn_who_pressed_them(run):
     one, other, told = run.watch(), run.watch(), []
     other.tell = told.append
-    one.controls.set_knob("cpu", "batch_size", 64)
-    one.controls.pause(["cpu", "gpu:0"])
-    one.controls.race("conv")
+    one.send(ChangeKnob("cpu", "batch_size", 64))
+    one.send(ChangeLanes("pause", ("cpu", "gpu:0")))
+    one.ask(BeginRace("conv"))
     wait_for(lambda: len(told) == 3, what="the other is told of each")
     assert run.calls == [("set_knob", "cpu", "batch_size", 64), ("pause", ("cpu", "gpu:0")), ("race", "conv")]
-    assert told[0].startswith("process ") and told[0].endswith("set knob cpu, batch_size, 64")
+    assert told[0].startswith("process ") and told[0].endswith("change knob cpu, batch_size, 64")
     wait_for(lambda: run.caught_up(one.session), what="the one that asked sees it, too")
     assert "batch_size" in one.session.snapshot().lane("cpu").changes.requested
 
 
 def test_what_is_wrong_with_a_request_is_said_to_the_one_that_made_it(run):
     viewer = run.watch()
-    assert viewer.ask("repeat") == "tfmon race conv"
-    assert viewer.ask("examine") == "x" * 10_000
-    assert viewer.experiments.undo() == "prefetch auto"
-    viewer.experiments.start_tuning("cpu", everything=True)
+    assert viewer.repeat() == "tfmon race conv"
+    assert viewer.ask(Perform("examine")) == "x" * 10_000
+    assert viewer.ask(Perform("undo")) == "prefetch auto"
+    viewer.ask(BeginTuning("cpu", everything=True))
     assert run.experiments.calls[-1] == ("start_tuning", "cpu", True)
     run.experiments.refusal = "there is nothing to take back"
-    with pytest.raises(ExperimentError, match="nothing to take back"):
-        viewer.experiments.undo()
+    with pytest.raises(TfmonError, match="nothing to take back"):
+        viewer.ask(Perform("undo"))
     with pytest.raises(TfmonError, match="no profile of cpu · wait") as raised:
-        viewer.ask("profile", "cpu")
+        viewer.ask(ProfileLanes(("cpu",)))
     assert raised.value.exit_code == EXIT_DEVICE_ABSENT
-    for method in ("controls.stop", "session", "__class__"):
-        with pytest.raises(TfmonError, match=f"{method} failed"):
-            viewer.ask(method)
+    with pytest.raises(TfmonError, match="profile lanes cpu, gpu:0 failed: TypeError"):
+        viewer.ask(ProfileLanes(("cpu", "gpu:0")))
 
 
 def test_the_first_end_ends_it_and_names_the_signal(run):
@@ -201,43 +214,43 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
     one.request_end("SIGTERM")
     wait_for(lambda: run.interrupted.count, what="it is to end")
     other.request_end()
-    assert other.ask("repeat")
+    assert other.repeat()
     assert (run.interrupted.count, run.interrupted.reason) == (1, "interrupted by SIGTERM")
-    run.followers.close(7)
+    run.server.close(7)
     for viewer in (one, other):
         assert viewer.join(PATIENCE_S)
         assert viewer.ended == Ended(exit_code=7)
 
 
 def test_the_end_waits_only_briefly_for_one_that_does_not_read(run, monkeypatch):
-    monkeypatch.setattr(followers, "FAREWELL_S", 0.01)
+    monkeypatch.setattr(server, "FAREWELL_S", 0.01)
     connection = run.connect()
-    connection.sendall(codec.encode(Follow(terminal="")))
-    wait_for(lambda: run.followers._all, what="it watches")
+    connection.sendall(codec.encode(Request(number=1, message=Follow(terminal=""))))
+    wait_for(lambda: run.server.viewers[0].follows, what="it watches")
     run.print(20 * MOST_WAITING)
-    run.followers.close(0)
+    run.server.close(0)
     connection.close()
 
 
 def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, capsys):
     viewer, wild = run.watch(), run.connect()
-    wild.sendall(b'{"type":"ViewerCall","number":"x"}\n')
+    wild.sendall(b'{"type":"Request","number":"x"}\n')
     wild.settimeout(PATIENCE_S)
     while wild.recv(65_536):
         pass
-    assert "cannot be read" in capsys.readouterr().err
-    assert viewer.ask("repeat")
+    assert "invalid request" in capsys.readouterr().err
+    assert viewer.repeat()
 
 
 def test_a_runner_that_dies_is_said_and_no_request_waits_for_it(run):
     viewer, told = run.watch(), []
     viewer.tell = told.append
-    run.followers._all[0].drop()
+    run.server.viewers[0].drop()
     assert viewer.join(PATIENCE_S)
     wait_for(lambda: told, what="it is said")
     assert "has ended without a word" in told[0] and "tfmon replay last" in told[0]
     with pytest.raises(TfmonError, match="has ended without a word"):
-        viewer.ask("repeat")
+        viewer.repeat()
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "is lost"])
@@ -245,7 +258,7 @@ def test_what_is_suspended_or_paused_goes_on_when_its_terminal_is_lost(run, leav
     viewer = run.watch()
     for lane in run.demo.names:
         run.demo.enter(lane, PAUSED)
-    viewer.suspend_with_monitor()
+    viewer.suspend_lanes()
     if leaves:
         viewer.leave()
     else:
@@ -257,32 +270,29 @@ def test_what_is_suspended_or_paused_goes_on_when_its_terminal_is_lost(run, leav
 
 def test_it_is_over_when_the_lanes_are_and_nobody_watches(run):
     viewer = run.watch()
-    run.demo.controls.running.all_over = True
-    assert not run.followers.all_done()
+    run.demo.controls.all_over = True
+    assert not run.server.all_done()
     early = run.connect()
     viewer.leave()
-    wait_for(lambda: not run.followers._all, what="nobody watches")
-    assert not run.followers.all_done(), "one has connected, and loads its screen"
+    wait_for(lambda: len(run.server.viewers) == 1, what="nobody watches")
+    assert not run.server.all_done(), "a viewer has connected, and loads its screen"
     early.close()
-    wait_for(run.followers.all_done, what="nobody watches")
+    wait_for(run.server.all_done, what="nobody watches")
 
 
 def test_the_clock_of_another_machine_is_that_of_what_comes_from_there(run, monkeypatch):
     booted = partial(RunnerGreeting, scenario="train.py", clock_ns=5_000_000_000, pid=7)
-    monkeypatch.setattr(followers, "RunnerGreeting", lambda **_: booted())
+    monkeypatch.setattr(server, "RunnerGreeting", lambda **_: booted())
     remote = SimpleNamespace(host=SimpleNamespace(name="gpu2"), lost=lambda name: TfmonError(f"{name} is lost"))
-    viewer = Viewer(run.connect(), remote=remote)
+    viewer = connected(run.connect(), remote=remote)
     assert 5 <= viewer.session.snapshot().at_ns / 1e9 < 5 + PATIENCE_S
-    assert (viewer.name, viewer.lost().message) == ("gpu2/7", "gpu2/7 is lost")
+    assert (viewer.name, viewer.lost_error().message) == ("gpu2/7", "gpu2/7 is lost")
     viewer.leave()
-
-
-# ---------------------------------------------------------------- sockets
 
 
 @pytest.fixture
 def greeted() -> Iterator[Callable[[bytes], socket.socket]]:
-    """Return a function that makes a connection on which something was said."""
+    """Return a function that makes a connection with a first message."""
     opened = []
 
     def make(line: bytes) -> socket.socket:
@@ -300,24 +310,24 @@ def greeted() -> Iterator[Callable[[bytes], socket.socket]]:
 def test_a_runner_of_another_schema_is_refused_with_both_versions(greeted):
     line = codec.encode(RunnerGreeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scenario="train.py"))
     with pytest.raises(UsageError, match=rf"process 7 runs train.py with tfmon 9.9, schema {SCHEMA + 1}; this is"):
-        Viewer(greeted(line.replace(b'"pid"', b'"new":1,"pid"')))
+        connected(greeted(line.replace(b'"pid"', b'"new":1,"pid"')))
 
 
 def test_a_runner_of_the_same_schema_that_cannot_be_understood_is_refused_in_the_same_way(greeted):
     line = codec.encode(RunnerGreeting(schema=SCHEMA, tfmon="9.9", pid=7, scenario="train.py"))
     with pytest.raises(UsageError, match=r"process 7 runs train\.py with tfmon 9\.9"):
-        Viewer(greeted(line + b'{"type":"Known","known":{"new":1}}\n'))
+        connected(greeted(line + b'{"type":"Known","known":{"new":1}}\n'))
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense\n", b'{"type":"Other"}\n'])
 def test_what_is_no_runner_is_refused_in_a_line(greeted, line):
     with pytest.raises(TfmonError):
-        Viewer(greeted(line))
+        connected(greeted(line))
 
 
 def test_a_run_that_could_not_begin_says_so_with_its_exit_code(greeted):
     with pytest.raises(TfmonError, match="no such file") as raised:
-        Viewer(greeted(codec.encode(Ended(exit_code=3, error="no such file", hint="name another"))))
+        connected(greeted(codec.encode(Ended(exit_code=3, error="no such file", hint="name another"))))
     assert raised.value.exit_code == 3
 
 
@@ -329,15 +339,15 @@ def runtime(tmp_path_factory, monkeypatch):
 
 
 def test_it_is_found_by_process_while_it_listens_and_again_when_the_folder_was_lost(run, runtime):
-    run.followers.look_for_viewers()
+    run.server.listen()
     (listed,) = sockets.under_way()
     assert listed.path.stat().st_mode & 0o777 == 0o600 and runtime.stat().st_mode & 0o777 == 0o700
     assert sockets.find(str(os.getpid())) == sockets.find("last") == listed
     shutil.rmtree(runtime)
     assert sockets.find("last") is None
-    run.followers.look_for_viewers()
-    assert known(Viewer(sockets.connect(sockets.find("last").path)).session.snapshot())
-    run.followers.close(0)
+    run.server.listen()
+    assert known(connected(sockets.connect(sockets.find("last").path)).session.snapshot())
+    run.server.close(0)
     assert not list(sockets.under_way())
 
 
@@ -347,7 +357,7 @@ def test_the_socket_of_a_dead_runner_goes_and_other_users_are_refused(run, runti
     assert list(runtime.iterdir())
     assert not list(sockets.under_way())
     assert not list(runtime.iterdir())
-    run.followers.look_for_viewers()
+    run.server.listen()
     monkeypatch.setattr(sockets.os, "getuid", lambda: 12_345)
     with pytest.raises(PermissionError, match="belongs to another user"):
         sockets.connect(path)
@@ -355,16 +365,13 @@ def test_the_socket_of_a_dead_runner_goes_and_other_users_are_refused(run, runti
         sockets.listen()
     assert not list(sockets.under_way())
     monkeypatch.undo()
-    run.followers.close(0)
+    run.server.close(0)
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv(sockets.FOLDER_VARIABLE, str(tmp_path / ("x" * 100)))
     with pytest.raises(OSError, match="too long for a socket; set TFMON_RUNTIME"):
         sockets.listen()
-
-
-# ---------------------------------------------------------------- threads that die
 
 
 def test_threads_that_die_cost_one_viewer_and_not_the_run(run, runtime, monkeypatch, capsys):
@@ -376,14 +383,14 @@ def test_threads_that_die_cost_one_viewer_and_not_the_run(run, runtime, monkeypa
 
     monkeypatch.setattr(threads, "guarded", guarded)
     with pytest.raises(TfmonError):
-        Viewer(run.connect())
-    run.followers.look_for_viewers()
+        connected(run.connect())
+    run.server.listen()
     wait_for(lambda: "tfmon-listen failed" in capsys.readouterr().err, what="the listener is dead")
     doomed.clear()
-    run.followers.look_for_viewers()
+    run.server.listen()
     wait_for(lambda: list(sockets.under_way()), what="it listens again")
-    assert viewer.ask("repeat")
-    run.followers.close(0)
+    assert viewer.repeat()
+    run.server.close(0)
 
 
 def test_a_viewer_whose_thread_dies_knows_that_it_follows_no_more(run, monkeypatch):

@@ -1,6 +1,4 @@
-"""What is told of a process that tfmon did not start, and what most likely limits it."""
-
-from __future__ import annotations
+"""The description of a process that tfmon did not start, and its most likely bottleneck."""
 
 import json
 import os

@@ -1,18 +1,16 @@
-"""What is remembered of equal processes from race to race."""
-
-from __future__ import annotations
+"""The variance between processes that is kept from race to race."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from support.verdicts import ended, lane, noisy
 
-from tfmon.analysis.intervals import Center
-from tfmon.analysis.statistics import MOST_DEGREES, Between, LogRatio
+from tfmon.analysis.statistics import MOST_DEGREES
 from tfmon.api import state
 from tfmon.model.race import BetweenProcesses, Machine
 
 HERE = (Machine(hostname="here", cpu_name="a CPU", usable_cores=2.0),)
-CPUS = ("cpu", "cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -21,29 +19,21 @@ def file(tmp_path, monkeypatch):
     return tmp_path / "state" / "between-processes.json"
 
 
-def test_a_race_is_remembered_for_its_machine_scenario_and_devices_alone():
-    state.remember(HERE, "small-dense", CPUS, BetweenProcesses(2e-4, 2.0, 1))
-    state.remember(HERE, "small-dense", CPUS, BetweenProcesses(1e-4, 1.0, 1))
-    assert state.recall(HERE, "small-dense", CPUS) == BetweenProcesses(pytest.approx(3e-4), 3.0, 2)
-    assert state.recall(HERE, "small-dense", ("cpu", "gpu")) is None
-    assert state.recall(HERE, "conv-net", CPUS) is None
-    assert state.recall((Machine(hostname="there"),), "small-dense", CPUS) is None
+def test_a_race_is_remembered_for_its_machines():
+    state.remember(HERE, BetweenProcesses(2e-4, 2.0, 1))
+    state.remember(HERE, BetweenProcesses(1e-4, 1.0, 1))
+    assert state.recall(HERE) == state.recall(2 * HERE) == BetweenProcesses(pytest.approx(3e-4), 3.0, 2)
+    assert state.recall((Machine(hostname="there"),)) is None
 
 
 def test_earlier_races_fade_and_never_count_for_more_than_ten_degrees():
     for _ in range(20):
-        state.remember(HERE, "one", CPUS, BetweenProcesses(4 * 0.02**2, 4.0, 1))
+        state.remember(HERE, BetweenProcesses(4 * 0.02**2, 4.0, 1))
     for _ in range(20):
-        state.remember(HERE, "one", CPUS, BetweenProcesses(4 * 0.01**2, 4.0, 1))
-    found = state.recall(HERE, "one", CPUS)
+        state.remember(HERE, BetweenProcesses(4 * 0.01**2, 4.0, 1))
+    found = state.recall(HERE)
     assert found.degrees == MOST_DEGREES and found.races == 40
     assert found.squares / found.degrees == pytest.approx(0.01**2, rel=0.02)
-
-
-def test_a_negative_sum_is_remembered_because_a_mean_over_races_needs_it():
-    state.remember(HERE, "one", CPUS, BetweenProcesses(-1e-5, 1.0, 1))
-    state.remember(HERE, "one", CPUS, BetweenProcesses(3e-5, 1.0, 1))
-    assert state.recall(HERE, "one", CPUS).squares == pytest.approx(2e-5)
 
 
 @pytest.mark.parametrize(
@@ -53,34 +43,32 @@ def test_a_negative_sum_is_remembered_because_a_mean_over_races_needs_it():
      "[" * 100_000],
 )  # fmt: skip
 def test_a_broken_file_tells_nothing_and_is_replaced(file, text):
-    state.remember(HERE, "one", CPUS, BetweenProcesses(1e-4, 1.0, 1))
+    state.remember(HERE, BetweenProcesses(1e-4, 1.0, 1))
     (key,) = json.loads(file.read_text())
     file.write_text(text.replace("KEY", key))
-    assert state.recall(HERE, "one", CPUS) is None
-    state.remember(HERE, "one", CPUS, BetweenProcesses(1e-4, 1.0, 1))
-    assert state.recall(HERE, "one", CPUS) == BetweenProcesses(1e-4, 1.0, 1)
+    assert state.recall(HERE) is None
+    state.remember(HERE, BetweenProcesses(1e-4, 1.0, 1))
+    assert state.recall(HERE) == BetweenProcesses(1e-4, 1.0, 1)
     assert [one.name for one in file.parent.iterdir()] == [file.name], "no temporary file is left"
 
 
-def test_the_oldest_are_dropped(monkeypatch, file):
-    monkeypatch.setattr(state, "MOST", 2)
-    for name in ("one", "two", "one", "three"):
-        state.remember(HERE, name, CPUS, BetweenProcesses(1e-4, 1.0, 1))
-    assert [name.split()[0] for name in json.loads(file.read_text())] == ["one", "three"]
-
-
-@pytest.mark.parametrize(("error", "remembered"), [(0.005, True), (0.02, False)])
-def test_a_race_that_is_too_noisy_to_tell_is_not_remembered(error, remembered):
-    learnt = BetweenProcesses(2e-4, 2.0, 1)
-    for between in (None, Between(0.01, 6.0, 3.0), Between(0.01, 6.0, 3.0, learnt)):
-        found = LogRatio(Center(0.0, error, 30, 50), between)
-        assert state.recall(HERE, "one", CPUS) is None
-        state.remember_race(HERE, "one", CPUS, found)
-    assert (state.recall(HERE, "one", CPUS) == learnt) is remembered
-
-
-def test_where_nothing_can_be_written_nothing_is_remembered(tmp_path, monkeypatch):
-    (tmp_path / "a file").write_text("")
-    monkeypatch.setenv("TFMON_STATE", str(tmp_path / "a file"))
-    state.remember(HERE, "one", CPUS, BetweenProcesses(1e-4, 1.0, 1))
-    assert state.recall(HERE, "one", CPUS) is None
+@pytest.mark.parametrize(
+    ("scatter", "each_rounds", "remembered"),
+    [(0.004, 20, True), (0.004, 60, False), (0.4, 20, False)],
+    ids=["several processes", "one process", "too noisy"],
+)
+def test_only_a_race_with_several_processes_and_little_noise_is_remembered(scatter, each_rounds, remembered):
+    lanes = [lane(name, noisy(100, 60, scatter, seed=at)) for at, name in enumerate(("cpu", "gpu:0"))]
+    raced = ended(*lanes, fresh=True)
+    several = tuple(
+        replace(
+            one,
+            measurements=replace(
+                one.measurements,
+                slices=tuple(replace(each, process=each.round // each_rounds) for each in one.slices),
+            ),
+        )
+        for one in raced.lanes
+    )
+    state.remember_race(replace(raced, lanes=several))
+    assert (state.recall([raced.machine]) is not None) is remembered

@@ -1,7 +1,5 @@
 """tfmon.sweep: the same code path as the command, with a typed result; and the places of a sweep."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +9,14 @@ import pytest
 
 import tfmon
 from tfmon.api import sweep_places
-from tfmon.api.options import RaceOptions
+from tfmon.api.options import RaceOptions, SweepOptions
 from tfmon.api.sweep_places import close_all, open_stations, split_places
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.knobs import COMMON
 from tfmon.model.race import Machine, Race
+from tfmon.model.series import Attempt
 from tfmon.model.session import Session
 from tfmon.model.spec import parse_lane
 
@@ -89,7 +88,9 @@ def test_the_words_and_the_same_arguments_become_the_same_options(command, monke
     assert command("sweep", *words, "--headless").code == 2
     with pytest.raises(UsageError, match="seen"):
         tfmon.sweep(words[0] if "resume" not in arguments else None, progress=False, **arguments)
-    assert seen[0] == seen[1] and seen[0].places == places
+    same = [option.name for option in SweepOptions.declared()]
+    assert [getattr(seen[0], name) for name in same] == [getattr(seen[1], name) for name in same]
+    assert seen[0].on == places
 
 
 def test_a_ray_cluster_is_named_as_on_the_command_line(monkeypatch):
@@ -165,9 +166,9 @@ def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_close
     WORDS[:] = words
     if "bad" in words:
         with pytest.raises(TfmonError, match="bad is gone"):
-            open_stations(INFO, words, RaceOptions(), {})
+            open_stations(INFO, words, RaceOptions(record=False), {})
     else:
-        close_all(open_stations(INFO, words, RaceOptions(), {}))
+        close_all(open_stations(INFO, words, RaceOptions(record=False), {}))
     assert sorted(Place.closed) == [word for word in words if word != "bad"]
 
 
@@ -175,7 +176,7 @@ def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_
     asked = []
 
     class Planner:
-        def __init__(self, options):
+        def __init__(self, options, purpose):
             self.session = Session(Machine(), lambda: 0)
 
         def plan(self, info, options):
@@ -189,7 +190,10 @@ def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_
             pass
 
     monkeypatch.setattr(sweep_places, "Program", Planner)
-    place = sweep_places.PlaceStation(INFO, "ray/gpu", RaceOptions(), counts=(2, 8, 4))
+    place = sweep_places.PlaceStation(INFO, "ray/gpu", RaceOptions(record=False), counts=(2, 8, 4))
     assert asked == [("ray/8xgpu",), ("ray/4xgpu",), ("ray/2xgpu",)]
     assert (place.place, place.kind, place.absent) == ("ray/gpu", "gpu", {8: "there are 4 GPUs"})
-    assert place.begin({"batch_size": 64, "gpus": 4}) == ("ray/2xgpu", "ray/4xgpu,batch_size=64")
+    assert place.begin(Attempt(0, "gpu", {"batch_size": 64, "gpus": 4})) == (
+        "ray/2xgpu",
+        "ray/4xgpu,batch_size=64",
+    )

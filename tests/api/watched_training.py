@@ -1,7 +1,5 @@
 """Trains with `tfmon.watch` and without, and prints what test_watch.py compares, as one line of JSON."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -100,29 +98,29 @@ def main() -> None:
         model, other = new_model(), new_model()
         with tfmon.watch(progress=False) as w:
             losses = fit(model, LONGER)
-        told[f"fit {number}"] = [losses == fit(other, LONGER), digest(model) == digest(other), w.result.data]
+        told[f"fit {number}"] = [losses == fit(other, LONGER), digest(model) == digest(other), w.result.to_json()]
     with tfmon.watch(progress=False) as w:
         hooked = callables()
         fit(model)  # by the train function of the block before
-    told["again"] = w.result.data
+    told["again"] = w.result.to_json()
     fit(other)
     told["again equal"] = digest(model) == digest(other)
     model, other = new_model(), new_model()
     step = new_step(model)
     with tfmon.watch(progress=False) as w:
         losses = loop(step)
-    told["loop 1"] = [losses == loop(new_step(other)), digest(model) == digest(other), w.result.data]
+    told["loop 1"] = [losses == loop(new_step(other)), digest(model) == digest(other), w.result.to_json()]
     loop(step, 1)  # updates that nobody sees
     with tfmon.watch(progress=False) as w:
         loop(step)
-    told["loop again"] = w.result.data
+    told["loop again"] = w.result.to_json()
     own = warm.train_function
     with tfmon.watch(progress=False) as w:
         fit(warm)  # traced before any block
-    told["traced before"], told["own function"] = w.result.data, warm.train_function is own
+    told["traced before"], told["own function"] = w.result.to_json(), warm.train_function is own
     with tfmon.watch(progress=False) as w:
         loop(old_step)
-    told["loop before"] = w.result.data
+    told["loop before"] = w.result.to_json()
     error, raised = ValueError("of the script"), None
     w = tfmon.watch(progress=False)
     try:
@@ -131,7 +129,7 @@ def main() -> None:
             raise error
     except ValueError as caught:
         raised = caught
-    told["raises"] = [raised is error, error.__traceback__.tb_next is None, w.result.data]
+    told["raises"] = [raised is error, error.__traceback__.tb_next is None, w.result.to_json()]
     told["hooked"] = [key for key, value in hooked.items() if before.get(key, value) != value]
     told["changed"] = [key for key, value in callables().items() if before.get(key, value) != value]
     told["state"] = state() == state_before

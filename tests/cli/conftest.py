@@ -1,6 +1,4 @@
-"""The command line run in the test's own process: what it prints and how it ends."""
-
-from __future__ import annotations
+"""The command line in the test's process: its output and its exit code."""
 
 import functools
 import sys

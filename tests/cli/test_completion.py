@@ -1,7 +1,5 @@
 """`tfmon completion` in real shells: what Tab offers in bash, zsh and fish."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -22,7 +20,7 @@ TYPED = {
     "tfmon doctor --host no": "--host node7",
     "tfmon replay la": "tfmon replay last",
 }
-"""What is typed before Tab, and what stands on the line then."""
+"""The text before Tab, and the expected line after it."""
 
 
 def test_an_unknown_shell_is_refused(tfmon, monkeypatch):

@@ -1,6 +1,4 @@
-"""Settings: what goes before what, what is refused with which words, and what `tfmon config` tells."""
-
-from __future__ import annotations
+"""Settings: their precedence, the messages about mistakes, and the output of `tfmon config`."""
 
 import json
 import stat
@@ -47,7 +45,7 @@ def mistakes(write, text: str) -> list[str]:
 class TestPrecedence:
     def test_without_a_word_everything_is_as_built_in(self):
         for setting in SETTINGS:
-            assert config.resolve(setting.name) == config.Resolved(setting.default, "default")
+            assert config.resolve(setting.setting) == config.Resolved(setting.default, "default")
         defaults = MonitorApp.__init__.__kwdefaults__
         assert defaults["theme"] == config.resolve("theme").value
         assert defaults["theme"] in BUILTIN_THEMES
@@ -75,8 +73,8 @@ class TestPrecedence:
 
     def test_the_screen_gets_all_of_it(self, write):
         write('theme = "nord"\nmouse = false')
-        found = config.screen_settings(None, None, True)
-        assert found == config.ScreenSettings("nord", None, False, True)
+        screen = config.settled(config.ScreenOptions(readonly=True), "attach")
+        assert (screen.theme, screen.charset, screen.mouse, screen.readonly) == ("nord", None, False, True)
 
 
 class TestMistakes:
@@ -90,9 +88,13 @@ class TestMistakes:
             ("slice = true", "slice: True is not a time in seconds"),
             ('python = "/no/such/python"', "python: '/no/such/python' is not a program that can be run"),
             ('them = "nord"', "there is no setting 'them'; did you mean theme?"),
-            ("zzz = 1", "there is no setting 'zzz'; there are scenario, python,"),
-            ("[keys]\nquit = 'x'", "there is no setting 'keys'; "),
+            ("zzz = 1", "there is no setting 'zzz'; there are theme, characters,"),
+            ("[keys]\nquit = 'x'", "keys: 'x' is the key of xla and of quit"),
             ("host = 1", "there is no setting 'host'; did you mean hosts?"),
+            ("keys = 1", "keys: this is a table; below [keys] write"),
+            ("[keys]\npuase = 'f5'", "keys: there is no key 'puase'; did you mean pause?"),
+            ("[keys]\npause = 5", "keys: pause: 5 is not a key such as"),
+            ("[keys]\nbatch.up = '?'", "keys: '?' is the key of batch.up and of help"),
             ("hosts = 1", "hosts: these are tables; below [hosts.gpu2] write"),
             ("[hosts]\ngpu2 = 1", "hosts.gpu2: this is a table; below it write"),
             ("[hosts.gpu2]\npyhton = 'x'", "hosts.gpu2: there is no 'pyhton'; there are run and python"),
@@ -206,5 +208,5 @@ class TestCommand:
         )
         config.read_file.cache_clear()
         found = config.config_file()
-        assert found.values == {setting.name: setting.default for setting in SETTINGS}
+        assert found.values == {setting.setting: setting.default for setting in SETTINGS}
         assert found.hosts == {"gpu2": Host("gpu2", ("ssh", "-p", "2222", "gpu2"), "~/tf/bin/python")}

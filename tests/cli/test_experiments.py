@@ -1,13 +1,9 @@
 """`tfmon crossover` and `tfmon tune`, from the words to the answer."""
 
-from __future__ import annotations
-
 import json
-import signal
 import sys
 
 import pytest
-from support.hosts import FakeSsh
 
 from tfmon.recordings.player import play_all
 
@@ -23,39 +19,6 @@ def test_a_crossover_is_told_in_text_and_recorded(tfmon, scripted, tmp_path, mon
     assert "all is measured" in done.out and f"recorded in {tmp_path / 'curve.jsonl'}" in done.out
     _, end = play_all(tmp_path / "curve.jsonl")
     assert end.experiment.over and end.experiment.values == (8, 16)
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monkeypatch):
-    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": "prefetch=auto:3", "STOPPED": "1e9"})
-    config = tmp_path / "config.toml"
-    config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
-    monkeypatch.setenv("TFMON_CONFIG", str(config))
-    lanes = ("--lane", "cpu,prefetch=off", "--lane", "gpu2/cpu,prefetch=auto")
-    words = (*lanes, "--slice", "0.2", "--to", "2", "--no-record", "--json")
-    done = tfmon("crossover", "small-dense", *words)
-    assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert [(lane["host"], lane["device"]) for lane in told["lanes"]] == [("", "cpu"), ("gpu2", "cpu")]
-    assert all(value["ratio_ci95"][1] < 0.6 for value in told["values"])
-    assert "gpu2/cpu" in told["text"]
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypatch):
-    def interrupt(told: str) -> None:
-        if "measuring 8" in told:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr("tfmon.api.run.show_progress", interrupt)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
-    done = tfmon("crossover", "small-dense", *lanes, "--slice", "0.2", "--no-record")
-    assert done.code == 130
-    assert "stopped; these are the values it had" in done.out
-    assert "; stopped before 8 to 512 were measured" in done.out or "; stopped before 16 to 512" in done.out
 
 
 LOOP = """

@@ -1,22 +1,17 @@
 """`tfmon hosts` and `tfmon doctor --host`, over a stand-in for ssh that runs its command on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from support.hosts import put_fake_ssh
-from support.processes import gone
 from support.waiting import wait_for
 
 import tfmon
@@ -67,28 +62,6 @@ def test_every_host_has_its_row_or_its_line(run):
     assert [line.split()[0] for line in lines[:4]] == ["host", "gpu2", "a100", "gpu9"]
     assert "No route to host" in lines[3] and "ssh gpu9" in lines[4]
     assert "gpu2 and a100: this machine; lanes here and there take turns" in lines
-
-
-@pytest.mark.process
-def test_ctrl_c_waits_for_no_host(run, tmp_path):
-    with (tmp_path / "config.toml").open("a") as file:
-        file.write('[hosts.slow]\nrun = ["sh", "-c", "sleep 600"]\n')
-    with run("hosts", "gpu2", "slow", start=True, log=str(tmp_path / "log")) as process:
-        wait_for(lambda: (tmp_path / "log").exists() and sleeping(process.pid), what="the slow launcher alone")
-        launched = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 130
-    wait_for(lambda: all(gone(one.pid) for one in launched), what="no launcher is left")
-
-
-def sleeping(pid: int) -> bool:
-    """Return whether nothing runs but the launcher that sleeps: the host that answers was asked before."""
-    try:
-        words = ["".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return False
-    return bool(words) and all("600" in one for one in words)
 
 
 @pytest.mark.process

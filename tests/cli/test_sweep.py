@@ -1,7 +1,5 @@
 """`tfmon sweep`, from the words to the answer."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
@@ -50,7 +48,7 @@ def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_
     assert done.code == 1
     (row,) = [line for line in done.out.splitlines() if line.startswith("16 ")]
     assert "failed: " in row and "SIGKILL" in row
-    died, lived = sweeps.read(tmp_path / "x.sweep").combinations
+    died, lived = sweeps.read(tmp_path / "x.sweep").attempts
     assert len(died.deaths) == 3 and lived.figures.examples_per_s > 0
     told = [line.partition(": ")[2] for line in done.err.splitlines() if line.startswith("tfmon: batch")]
     lost = [line.endswith("it is tried again") for line in told if line.startswith("batch 16")]

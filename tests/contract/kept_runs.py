@@ -1,13 +1,14 @@
 """The kept recordings, and the commands whose output on each of them is pinned."""
 
-from __future__ import annotations
-
+import os
 from pathlib import Path
 
 KEPT = Path(__file__).with_name("kept")
 """Recordings of real runs, written by `record.py`."""
 EXPECTED = Path(__file__).with_name("expected")
-"""What the commands print; `TFMON_UPDATE=1` in the environment writes it again."""
+"""The pinned output of the commands and the pinned rows of the screen."""
+UPDATE = "TFMON_UPDATE" in os.environ
+"""Whether the tests write the pinned output instead of comparing with it."""
 
 RACES = ("race", "repeat", "three", "failed", "remote", "watch", "tune", "crossover")
 """Recordings of races; `repeat` is the race of `race` a second time, with another prefetch."""

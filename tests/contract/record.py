@@ -1,9 +1,7 @@
-"""Record the kept runs anew: `python tests/contract/record.py [NAME…]`. Each trains for half a minute on the CPU.
+"""Record the kept runs again: `python tests/contract/record.py [NAME…]`. Each trains for half a minute on the CPU.
 
 Paths of the machine that records are replaced. Run `TFMON_UPDATE=1 pytest tests/contract` afterwards.
 """
-
-from __future__ import annotations
 
 import gzip
 import os

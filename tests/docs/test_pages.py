@@ -1,6 +1,4 @@
-"""What the pages say exists: files, modules, links, commands, claims; and the pictures show today's screen."""
-
-from __future__ import annotations
+"""The pages refer to existing files, modules, links, commands and claims; the pictures show today's screen."""
 
 import importlib
 import importlib.util
@@ -97,7 +95,7 @@ STANDS_FOR_ANOTHER = re.compile(r"[A-Z]{2}|~/")
 
 
 def parse(words: list[str], where: str) -> None:
-    """Let the command read its words; a command may be named without the arguments that it needs."""
+    """Parse the words with a command; a command may be named without its required arguments."""
     command = cli.get_command(click.Context(cli), words[0])
     assert command is not None, where
     try:
@@ -212,13 +210,3 @@ def test_the_picture_that_moves_is_small_and_of_the_same_recording():
     groups = [group.get("id") for group in root.iter(f"{SVG}g") if group.get("id")]
     assert len(groups) > 100 and all(f"#{name}{{" in style for name in groups)
     assert "prefers-reduced-motion" in style and "script" not in text.lower()
-
-
-async def test_the_last_frame_of_the_picture_that_moves_is_of_the_screen_as_it_is():
-    moving = load(PATH.with_name("moving.py"))
-    *_, last = await moving.frames_of_example()
-    words = moving.picture.text_of(last).split()
-    shown = moving.MOVING.read_text("utf-8")
-    assert "faster" in words
-    missing = [word for word in words if word.isalpha() and word not in shown]
-    assert missing == [], "the screen has changed: make picture, and look at it"

@@ -1,7 +1,5 @@
 """The recipe for continuous integration, as it stands on the page, finds a change that makes a package slower."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -23,11 +21,11 @@ shift
 export STOPPED=1e9 FASTER=batch_size=8:FACTOR
 exec "{sys.executable}" "{ROOT / "tests" / "lanes" / "children" / "trainer.py"}" "$@"
 """
-"""The interpreter of a side: its lanes train nothing, at a speed of their own."""
+"""The interpreter of a side: its lanes train nothing, at a fixed speed."""
 
 
 def step(name: str) -> str:
-    """Return what a step of the recipe runs."""
+    """Return the script of a step of the recipe."""
     page = (ROOT / "docs" / "python.md").read_text()
     lines = page.partition(f"- name: {name}\n")[2].partition("run: |\n")[2].splitlines()
     most = len(lines[0]) - len(lines[0].lstrip())

@@ -1,6 +1,4 @@
-"""A faked environment on a faked machine, and what the checks find there."""
-
-from __future__ import annotations
+"""A faked environment on a faked machine, and the findings of the checks there."""
 
 import os
 import platform
@@ -15,13 +13,15 @@ import pytest
 from support.events import reread
 from support.waiting import PATIENCE_S
 
-from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFiles, Facts, Finding, HostFacts, Library, OthersLoad
-from tfmon.doctor.gather import Roots, gather
+from tfmon.doctor.checks import Finding
+from tfmon.doctor.facts import Facts
+from tfmon.doctor.gather import Roots, gather_facts
 from tfmon.doctor.report import CHECKS
 from tfmon.model.gpu import GpuSample
 from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
+from tfmon.probes.surroundings import HostFacts, OthersLoad
 
 REQUIRES = (
     "keras>=3.12.0",
@@ -115,30 +115,30 @@ class Bench:
         self.install(name, version, *lines)
 
     def describe(self, python: str | Path, *, environ: Mapping[str, str]) -> Interpreter:
-        """Return what an interpreter is; of `BARE` without starting it."""
+        """Describe an interpreter, `BARE` without starting it."""
         if str(python) != BARE.executable:
             return describe_interpreter(python, environ=environ, timeout_s=PATIENCE_S)
         return replace(BARE, path=(*environ["PYTHONPATH"].split(":"), *BARE.path))
 
     def open(self, python: str, *details: object, environ: Mapping[str, str]) -> tuple[Library, ...]:
-        """Open the libraries of TensorFlow; none for `BARE`, which cannot be started."""
+        """Open the libraries of TensorFlow. `BARE` cannot be started and has none."""
         if python == BARE.executable:
             return ()
         return open_libraries(python, *details, environ=environ, timeout_s=PATIENCE_S)
 
     def facts(self, **changes: object) -> Facts:
-        """Gather the facts of this environment and machine; without the import."""
+        """Gather the facts of this environment and machine without an import of TensorFlow."""
         roots = Roots(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
-        return replace(gather(self.python, imports=False, roots=roots), **changes)
+        return replace(gather_facts(self.python, imports=False, roots=roots), **changes)
 
     def find(self, id: str, **changes: object) -> Finding:
-        """Return what a check finds here."""
+        """Return the finding of a check in this environment."""
         return find(id, self.facts(**changes))
 
 
 def find(id: str, facts: Facts) -> Finding:
-    """Return what a check finds in facts."""
-    return next(one for one in CHECKS if one.id == id)(facts)
+    """Return the finding of a check in these facts."""
+    return next(one for one in CHECKS if one.id == id).judge(facts)
 
 
 def sample_of(gpu: Gpu, **readings: object) -> GpuSample:
@@ -168,7 +168,7 @@ def with_gpu(
 
 
 def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:
-    """Compile a shared library of that name; skips the test where there is no compiler."""
+    """Compile a shared library of that name, or skip the test without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler to build a library with")

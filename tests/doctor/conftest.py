@@ -1,7 +1,5 @@
 """Fixtures of the doctor's tests."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import venv
@@ -12,6 +10,7 @@ from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor import gather
+from tfmon.probes import surroundings
 
 from .bench import Bench
 
@@ -31,7 +30,7 @@ def bench(tmp_path, monkeypatch) -> Bench:
     """Return an environment and a machine for a test to change: no GPU, TensorFlow 2.21 with all it needs."""
     if sys.platform != "linux":
         pytest.skip("the faked machine is one with Linux")
-    monkeypatch.setattr(gather, "WATCH_S", 0.0)
+    monkeypatch.setattr(surroundings, "WATCH_S", 0.0)
     bench = Bench(tmp_path)
     monkeypatch.setattr(gather, "describe_interpreter", bench.describe)
     monkeypatch.setattr(gather, "open_libraries", bench.open)

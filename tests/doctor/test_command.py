@@ -1,6 +1,4 @@
-"""`tfmon doctor` as a user runs it: in a process of its own, and with the real TensorFlow."""
-
-from __future__ import annotations
+"""`tfmon doctor` as a user runs it: in a separate process, and with the real TensorFlow."""
 
 import functools
 import json

@@ -1,16 +1,15 @@
 """Checks of the CUDA libraries, with libraries that are really opened."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tfmon.doctor.children import wanted_libraries
-from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, Platform
+from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.probes.cuda import wanted_libraries
 from tfmon.probes.interpreter import Build
+from tfmon.probes.surroundings import Platform
 
 from .bench import build_library, find, with_gpu
 
@@ -24,7 +23,7 @@ CUDNN = "unsigned long cudnnGetVersion(void) { return %d; }"
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """Every CUDA library in a package of its own."""
+    """Every CUDA library in a separate package."""
     folder = tmp_path_factory.mktemp("toolkit")
     for name in SONAMES:
         code = CUDNN % 90300 if "cudnn" in name else "int x;"
@@ -69,16 +68,6 @@ def test_missing_and_broken_ones_are_named(toolkit):
     assert "-c conda-forge 'tensorflow=*=cuda*'" in find("cuda-libraries", conda).fix
 
 
-def test_one_that_needs_another(toolkit):
-    """As cuSOLVER needs nvJitLink: the one that is missing is named, not only the one that fails."""
-    other = build_library(toolkit.site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "int z(void) { return 1; }")
-    target = library(toolkit, "libcusolver.so.11")
-    target.unlink()
-    build_library(target, "int z(void); int w(void) { return z(); }", str(other))
-    finding = toolkit.find("cuda-libraries")
-    assert finding.found == "libcusolver.so.11 cannot be opened (libnvJitLink.so.12 is missing)"
-
-
 @pytest.mark.parametrize(
     ("version", "status"),
     [("9.3.0", OK), ("9.10.2", OK), ("9.1.0", BROKEN), ("8.9.7", BROKEN), ("10.0.0", BROKEN)],
@@ -90,16 +79,6 @@ def test_cudnn_of_another_version(bench, version, status):
     assert finding.status == status, finding
     if status == BROKEN:
         assert "'nvidia-cudnn-cu12<10.0,>=9.3.0.75'" in finding.fix
-
-
-def test_other_libraries_first(toolkit, tmp_path):
-    build_library(tmp_path / "old" / "libcudnn.so.9", CUDNN % 8907)
-    toolkit.environ["LD_LIBRARY_PATH"] = str(tmp_path / "old")
-    facts = toolkit.facts()
-    finding = find("library-path", facts)
-    assert (finding.status, finding.fix) == (WARNING, "unset LD_LIBRARY_PATH")
-    assert "libcudnn.so.9" in finding.found
-    assert (find("cudnn", facts).status, find("cudnn", facts).found) == (BROKEN, "cuDNN 8.9.7")
 
 
 def test_driver_library(toolkit, tmp_path):
@@ -114,18 +93,39 @@ def test_driver_library(toolkit, tmp_path):
     assert toolkit.find("cuda-driver-library").status == OK
 
 
-def test_process_that_breaks_down(toolkit):
-    code = "#include <stdlib.h>\n__attribute__((constructor)) static void go(void) { abort(); }"
-    library(toolkit, "libcudart.so.12").unlink()
-    build_library(library(toolkit, "libcudart.so.12"), code)
-    facts = toolkit.facts()
-    assert find("cuda-libraries", facts).status == WARNING
-    assert "failed" in find("cuda-driver-library", facts).evidence[0]
+def test_files_that_xla_needs_to_compile_a_step(toolkit):
+    toolkit.environ["PATH"] = ""
+    toolkit.tensorflow(requires=('nvidia-cuda-nvcc-cu12<13.0,>=12.5.82; extra == "and-cuda"',))
+    finding = toolkit.find("xla-files", platform=Platform())
+    assert (finding.status, "libdevice.10.bc and ptxas not found" in finding.found) == (WARNING, True)
+    assert finding.fix.endswith("pip install 'nvidia-cuda-nvcc-cu12<13.0,>=12.5.82'")
+    assert f"searched: {toolkit.site}/nvidia/cuda_nvcc" in finding.evidence
+
+    libdevice = Path("nvvm/libdevice/libdevice.10.bc")
+    make(toolkit.site / "nvidia/cuda_nvcc" / libdevice)
+    finding = toolkit.find("xla-files")
+    assert (finding.status, finding.found.startswith("ptxas not found")) == (WARNING, True)
+    make(toolkit.site / "nvidia/cuda_nvcc/bin/ptxas").chmod(0o755)
+    finding = toolkit.find("xla-files")
+    assert finding.status == OK
+    assert finding.evidence == tuple(
+        f"{toolkit.site}/nvidia/cuda_nvcc/{name}" for name in (libdevice, "bin/ptxas")
+    )
+
+    chosen = make(toolkit.root / "opt/cuda" / libdevice)
+    toolkit.environ["XLA_FLAGS"] = f"--xla_dump_to=/tmp --xla_gpu_cuda_data_dir={toolkit.root}/opt/cuda"
+    assert toolkit.find("xla-files").evidence[0] == str(chosen), "the folder that XLA_FLAGS names comes first"
+
+
+def make(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("")
+    return file
 
 
 def test_packages_that_another_framework_changed(bench):
     assert bench.facts().libraries is None, "nothing is opened without a sign of a GPU"
-    ids = ("cuda-packages", "cuda-libraries", "cuda-driver-library", "cudnn")
+    ids = ("cuda-packages", "cuda-libraries", "cuda-driver-library", "xla-files", "cudnn")
     assert {bench.find(id).status for id in ids} == {NOT_APPLICABLE}
     bench.write("proc/driver/nvidia/version", "NVRM\n")
     bench.tensorflow(cuda=False)

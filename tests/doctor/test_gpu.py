@@ -1,19 +1,18 @@
 """Checks of the system, the build and the driver that a GPU needs, each with the fault and without."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 from support.nvml import TWO_GPUS
 
-from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, DriverFiles, Platform
-from tfmon.doctor.report import no_gpu_reason
+from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.report import Diagnosis
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import conclude, read_visibility
+from tfmon.probes.cuda import DriverFiles
 from tfmon.probes.interpreter import Wheel
-from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NO_PERMISSION, NvmlFailure
+from tfmon.probes.nvidia.nvml import NO_PERMISSION, NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
+from tfmon.probes.surroundings import Platform
 
 from .bench import H200, find, with_gpu
 
@@ -45,14 +44,14 @@ def test_nothing_is_wrong_with_a_server(server, mac):
     for id in SERVER:
         finding = find(id, server)
         assert (finding.status, finding.fix) == (OK, ""), finding
-    assert no_gpu_reason(server) is None
+    assert Diagnosis(server).no_gpu is None
     assert {find(id, mac).status for id in ("driver", "visible-devices", "gpu-build")} == {NOT_APPLICABLE}
     assert find("metal", server).status == NOT_APPLICABLE
 
 
 class TestSupport:
     def test_cpu_only_wheel_and_others(self, bench):
-        elsewhere = no_gpu_reason(bench.facts(visibility=GpuVisibility("FreeBSD", "x86_64")))
+        elsewhere = Diagnosis(bench.facts(visibility=GpuVisibility("FreeBSD", "x86_64"))).no_gpu
         assert elsewhere is not None and "FreeBSD" in elsewhere.reason
         (bench.site / "tensorflow/python/platform/build_info.py").unlink()
         assert bench.find("gpu-build").status == WARNING
@@ -156,38 +155,20 @@ class TestDriver:
             assert "update the NVIDIA driver" in finding.fix
 
 
-class TestVisible:
-    @pytest.mark.parametrize("value", ["", "-1", "7", "MIG-12"])
-    def test_hidden_or_one_of_two(self, server, value):
-        hidden = with_gpu(server, visible=value)
-        finding = find("visible-devices", hidden)
-        assert (finding.status, "CUDA_VISIBLE_DEVICES" in finding.fix) == (BROKEN, True)
-        reason = no_gpu_reason(hidden)
-        assert reason is not None and reason.reason == finding.found, "the screen says the same"
-        finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="GPU-bb"))
-        assert (finding.status, finding.found) == (OK, "1 of 2: NVIDIA GeForce RTX 5090")
-        finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="1"))
-        assert (finding.status, finding.fix) == (WARNING, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
+@pytest.mark.parametrize("value", ["", "-1", "7", "MIG-12"])
+def test_a_variable_hides_every_gpu_or_one_of_two(server, value):
+    hidden = with_gpu(server, visible=value)
+    finding = find("visible-devices", hidden)
+    assert (finding.status, "CUDA_VISIBLE_DEVICES" in finding.fix) == (BROKEN, True)
+    reason = Diagnosis(hidden).no_gpu
+    assert reason is not None and reason.reason == finding.found, "the screen says the same"
+    finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="GPU-bb"))
+    assert (finding.status, finding.found) == (OK, "1 of 2: NVIDIA GeForce RTX 5090")
+    finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="1"))
+    assert (finding.status, finding.fix) == (WARNING, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
 
 
 class TestCapability:
-    @pytest.mark.parametrize(
-        ("capability", "status"),
-        [
-            ((9, 0), OK),
-            ((8, 6), OK),
-            ((8, 9), OK),
-            ((7, 5), OK),
-            ((12, 0), BROKEN),
-            ((10, 0), BROKEN),
-            ((3, 7), BROKEN),
-            (None, NOT_APPLICABLE),
-        ],
-    )
-    def test_in_the_wheel(self, server, capability, status):
-        device = replace(H200, capability=capability)
-        assert find("compute-capability", with_gpu(server, device)).status == status
-
     def test_says_which(self, server):
         finding = find("compute-capability", with_gpu(server, H200, RTX5090))
         assert "RTX 5090 has compute capability 12.0" in finding.found
@@ -220,20 +201,6 @@ class TestCapability:
 class TestOneSource:
     """The screen and the doctor give the same reason."""
 
-    def test_without_a_driver(self, bench):
-        facts = bench.facts()
-        assert facts.visibility.failure == NvmlFailure(LIBRARY_NOT_FOUND)
-        library = "libno-such-driver.so.1"
-        visibility = read_visibility(environ={}, root=bench.root, library=library, system="Linux")
-        screen = conclude(visibility, lambda: facts.wheel)
-        assert screen.reason == facts.obstacle.reason == find("driver", facts).found == no_gpu_reason(facts).reason
-
-    def test_a_library_that_is_there_and_cannot_be_loaded(self, bench, tmp_path):
-        library = tmp_path / "libnvidia-ml.so.1"
-        library.write_text("no library")
-        bench.more["library"] = str(library)
-        assert "is there, but cannot be loaded" in find("driver", bench.facts()).found
-
     @pytest.mark.process
     def test_with_the_fake_driver(self, bench, driver):
         bench.more["library"] = str(driver.library)
@@ -253,7 +220,7 @@ class TestOneSource:
         bench.tensorflow(cuda=False)
         facts = bench.facts()
         cpu_only = "CPU-only TensorFlow (tensorflow 2.21.0)"
-        assert no_gpu_reason(facts).reason == find("gpu-build", facts).found == cpu_only
+        assert Diagnosis(facts).no_gpu.reason == find("gpu-build", facts).found == cpu_only
         driver.play("ret InitWithFlags 18\n")
         assert "updated while it ran" in bench.find("driver").found
 
@@ -263,4 +230,4 @@ class TestOneSource:
         )
         broken = replace(server, libraries=lacking)
         assert broken.obstacle is None
-        assert no_gpu_reason(broken).reason == "CUDA libraries: libcudnn.so.9 cannot be opened"
+        assert Diagnosis(broken).no_gpu.reason == "CUDA libraries: libcudnn.so.9 cannot be opened"

@@ -1,38 +1,19 @@
-"""Checks of what makes a race unfair, each with the fault and without."""
+"""Checks of the causes of an unfair race, each with the fault and without."""
 
-from __future__ import annotations
-
-import os
 from dataclasses import replace
 
 import pytest
 
-from tfmon.doctor import gather
-from tfmon.doctor.facts import NOT_APPLICABLE, OK, WARNING, HostFacts, OthersLoad
-from tfmon.model.readings import Missing
+from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
-from tfmon.probes.host import unknown_host
 from tfmon.probes.nvidia.power import explain
+from tfmon.probes.surroundings import HostFacts, OthersLoad
 
 from .bench import H200, QUIET, find, sample_of, with_gpu
 
 OTHER = replace(H200, index=1, uuid="GPU-bb")
 UNKNOWN = absent_gpu(H200, 1, "not supported by this driver")
-GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-clocks")
-HOST_CHECKS = ("cores", "memory", "load", "environment")
-
-
-def test_nothing_is_wrong_with_a_quiet_machine(bench):
-    facts = with_gpu(bench.facts(host=QUIET))
-    for id in (*GPU_CHECKS, *HOST_CHECKS):
-        finding = find(id, facts)
-        assert (finding.status, finding.fix) == (OK, ""), finding
-        if id in GPU_CHECKS:
-            assert bench.find(id).status == NOT_APPLICABLE
-    silent = with_gpu(facts, replace(H200, power_default_w=None), samples=(UNKNOWN,))
-    for id in GPU_CHECKS[1:]:
-        assert find(id, silent).found == "not reported by the driver"
 
 
 class TestGpu:
@@ -118,55 +99,6 @@ class TestHost:
         bench.environ |= {"OMP_NUM_THREADS": "8", "TF_ENABLE_ONEDNN_OPTS": "1", "CUDA_LAUNCH_BLOCKING": "0"}
         bench.environ["TF_XLA_FLAGS"] = ""
         assert bench.find("environment", host=QUIET).status == OK
-
-
-class TestRead:
-    """The same faults, read from the files of a machine."""
-
-    def test_governor_and_battery(self, bench):
-        for core in range(2):
-            bench.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor", "powersave\n")
-        bench.write("sys/class/power_supply/AC/type", "Mains\n")
-        bench.write("sys/class/power_supply/AC/online", "0\n")
-        host = bench.facts().host
-        assert (host.governors, host.on_battery) == (("powersave",), True)
-        bench.write("sys/class/power_supply/AC/online", "1\n")
-        assert bench.facts().host.on_battery is False
-
-    def test_quota(self, bench):
-        bench.write("proc/self/cgroup", "0::/\n")
-        bench.write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
-        bench.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
-        assert bench.find("cores").found.startswith("a quota of 0.5 cores")
-        bench.write("sys/fs/cgroup/cpu.max", "max 100000\n")
-        assert bench.facts().host.quota_cores is None
-
-    def test_memory(self, bench):
-        assert bench.find("memory").status == OK
-        bench.memory(available_mib=900)
-        assert bench.find("memory").status == WARNING
-        (bench.root / "proc/meminfo").unlink()
-        host = bench.facts().host
-        assert host.total_bytes > host.available_bytes > 0, "the machine's own is read instead"
-
-    def test_memory_of_a_container(self, bench):
-        bench.write("proc/self/cgroup", "0::/\n")
-        bench.write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
-        bench.write("sys/fs/cgroup/memory.max", f"{4 * 1024**3}\n")
-        bench.write("sys/fs/cgroup/memory.current", f"{3 * 1024**3}\n")
-        assert bench.find("memory").found == "1.0 GiB of 4.0 GiB available"
-
-    def test_load_and_stolen_time(self, monkeypatch):
-        samples = iter(
-            (
-                [unknown_host(10**9, Missing("first sample"))],
-                [replace(unknown_host(3 * 10**9, Missing("")), others_cpu_pct=130.0, steal_pct=25.0)],
-            )
-        )
-        monkeypatch.setattr(gather.HostProbe, "sample", lambda _probe: next(samples))
-        others = gather.LoadWatch().finish()
-        assert (others.cores, others.source) == (1.3, "over 2.0 s")
-        assert others.stolen_share == pytest.approx(0.25 / os.cpu_count())
 
 
 @pytest.mark.parametrize(("kind", "found"), [(COPY, "each lane gets a copy"), (IN_PLACE, "the folder itself")])

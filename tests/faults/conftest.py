@@ -1,18 +1,17 @@
 """Groups of faulty children with a watchdog, and the whole program in a terminal with such children."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.lanes import RacingGroup, group, patient
+from support.lanes import RacingGroup
+from support.nvml import build_fake_nvml
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes import process
 from tfmon.lanes.watchdog import Watchdog
 
-__all__ = ["group", "patient"]
+__all__ = ["build_fake_nvml"]
 
 FAULTY = Path(__file__).parent / "children" / "faulty.py"
 STALL_S = 0.6
@@ -26,9 +25,9 @@ class FaultyGroup(RacingGroup):
 
     def __init__(self, logs: Path) -> None:
         super().__init__(logs, FAULTY)
-        note_gap = self.running.suspension.record
-        self.watchdog = Watchdog(self.session.snapshot, self.running, note_gap, slice_s=0.1, least_s=STALL_S)
-        self.watchdog.start(self.running.thread_failed)
+        note_gap = self.suspension.record
+        self.watchdog = Watchdog(self.session.snapshot, self, note_gap, slice_s=0.1, least_s=STALL_S)
+        self.watchdog.start(self.thread_failed)
 
     def race_with(self, fault: str, *, mode: str, **environment: str) -> None:
         """Race a sound lane against one with a fault."""

@@ -1,6 +1,4 @@
-"""A child that says too much, or rubbish: bounded memory, counted, said, and the other lane is heard."""
-
-from __future__ import annotations
+"""A child that sends too many or unreadable lines: bounded memory, a count, a message, and no harm to others."""
 
 import tracemalloc
 
@@ -40,7 +38,7 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     monkeypatch.setattr("tfmon.lanes.watchdog.STARTING_S", 1.0)
     script = tmp_path / "mute.py"
     script.write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setattr(faulty_group._children, "_script", script)
+    monkeypatch.setattr(faulty_group, "_script", script)
     faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
     wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, what="a stall")
     faulty_group.kill("cpu")

@@ -1,7 +1,6 @@
 """Whatever lanes say, in whatever order: the session takes it, and every page can be drawn."""
 
-from __future__ import annotations
-
+import itertools
 import json
 from dataclasses import fields
 from typing import get_args
@@ -9,16 +8,17 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.gpu_profile import gpu_profile
+from support.results import to_json
 from support.ui import START, Demo
 
 from tfmon.analysis.analysis import analyse
+from tfmon.model.account import TimePart
 from tfmon.model.codec import CodecError, decode_event, plain
 from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.readings import SliceLoad
 from tfmon.reports.profile import to_text as profile_text
 from tfmon.reports.race import to_text
-from tfmon.reports.race_json import to_json
 from tfmon.ui.render.race import draw
 from tfmon.ui.screens.lane import lane_rows
 from tfmon.ui.source import Display
@@ -62,6 +62,7 @@ VALUES["Profile"] = st.fixed_dictionaries({}, optional={name: FLOATS | INTS for 
     PROFILE.__or__
 )
 VALUES["SliceLoad"] = st.fixed_dictionaries(parts_of(SliceLoad))
+VALUES["tuple[TimePart, ...]"] = st.lists(st.fixed_dictionaries(parts_of(TimePart)), max_size=3)
 
 
 def lines_of(kind) -> st.SearchStrategy[bytes]:
@@ -106,7 +107,8 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
             assert "\x1b" not in profile_text(event.profile)
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
-        for row in draw(analyse(snapshot), Display(), width, height).rows:
+        frame = draw(analyse(snapshot), Display(), width, height)
+        for row in itertools.chain(*frame.parts.values(), *frame.panes.values()):
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(analyse(snapshot), lane, 100)

@@ -1,7 +1,5 @@
 """The whole tfmon with a GPU lane: the real pynvml behind a scripted driver, a child that claims the GPU."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,16 +7,14 @@ from pathlib import Path
 
 import pytest
 from support.mig import LOADS, SPLIT
-from support.nvml import TWO_GPUS, FakeDriver, build_fake_nvml
+from support.nvml import TWO_GPUS, FakeDriver
 from support.processes import run_python
-from support.terminal import Terminal, racing
+from support.terminal import Terminal
 
 import tfmon
 from tfmon.errors import EXIT_DEVICE_ABSENT
 
 pytestmark = pytest.mark.pty
-
-__all__ = ["build_fake_nvml"]
 
 PROGRAM = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 LANES = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu:0")
@@ -96,12 +92,3 @@ def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
     machine.driver.play(TWO_GPUS + "lost 0\n")
     seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
     screen.wait_for(lambda shown: all(words in shown for words in seen))
-
-
-@pytest.mark.slow
-def test_a_driver_that_hangs_holds_up_neither_the_screen_nor_the_end(machine, screen):
-    screen.wait_for(lambda shown: "87 % busy" in shown)
-    machine.driver.play(TWO_GPUS + "hang DeviceGetUtilizationRates\nhang DeviceGetMemoryInfo_v2\n")
-    shown = screen.wait_for(lambda shown: "stale: read" in shown and "87 % busy" not in shown and racing(shown))
-    screen.wait_for(lambda later: later.split("stale: read")[-1][:6] != shown.split("stale: read")[-1][:6])
-    screen.leave(0)

@@ -4,22 +4,20 @@ It needs a limit that somebody else has set, for this process and all that it st
 group are killed together (`memory.oom.group`), as some containers are set up, it would take the tests along.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest
 from support.waiting import wait_for
 
 from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
-from tfmon.model.limits import GROUP_KILLS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.system.limits import GROUP_KILLS, MemoryKills
 
 MOST_BYTES = 2 * 2**30
 
 
 def limit_bytes() -> int | None:
-    """Return the memory limit of this process's control group, None where there is none."""
+    """Return the memory limit of this process's control group, or `None`."""
     events = MemoryKills()._group
     if events is None:
         return None

@@ -1,14 +1,12 @@
 """A real process that hangs: the stall is reported, the others go on, it reports its stacks, it can be ended."""
 
-from __future__ import annotations
-
 import pytest
 from support.processes import gone
 from support.slow import slow_except
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes import children
-from tfmon.model.heartbeat import STALL, SUSPENDED
+from tfmon.lanes import reader
+from tfmon.model.lane_events import STALL, SUSPENDED
 from tfmon.model.lane_state import FAILED, RACING
 from tfmon.model.race import CONCURRENT, TURNS
 
@@ -79,7 +77,7 @@ def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(
 )
 def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, how, monkeypatch):
     if how != "SIGKILL":
-        monkeypatch.setattr(children, "ASK_S", PATIENCE_S)  # it ends by itself, however busy the machine is
+        monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     pid = faulty_group.pid("gpu:0")

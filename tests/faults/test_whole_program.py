@@ -1,15 +1,10 @@
 """The whole program in a terminal, with lanes in which something goes wrong."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import psutil
 import pytest
-
-pytest.importorskip("pexpect")
-
 from support.processes import run_python
 from support.terminal import RESTORED, gone, racing
 

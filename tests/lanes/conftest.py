@@ -1,6 +1,4 @@
-"""Real children over real pipes, without TensorFlow; and processes that only write down what they are told."""
-
-from __future__ import annotations
+"""Real children over real pipes, without TensorFlow; and processes that only log their requests."""
 
 import signal
 import sys
@@ -8,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.lanes import CHILDREN, Heard, group, patient
+from support.lanes import CHILDREN, Heard
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
@@ -16,11 +14,11 @@ from tfmon.lanes.process import LocalProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import Event, LaneEnded
 
-__all__ = ["begin", "group", "patient", "race"]
+__all__ = ["begin", "race"]
 
 
 class Child(Heard, LocalProcess):
-    """A child that says what SAYS names, and all that was heard of it."""
+    """A child that runs the function SAYS of `speaker.py`, with all its events."""
 
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:
         self.events: list[Event] = []
@@ -58,7 +56,7 @@ def reader() -> Iterator[PipeReader]:
 
 @pytest.fixture
 def start(reader) -> Iterator[Callable[..., Child]]:
-    """Start a child that says what is named, and read it."""
+    """Start a child by the name of its function, and read it."""
     children: list[Child] = []
 
     def speak(says: str, lane: str = "cpu", **environment: str | None) -> Child:

@@ -1,7 +1,5 @@
 """The lanes of a race, as real children: one start signal, requests, restarts, and an end that leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -11,7 +9,6 @@ from support.lanes import RacingGroup
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.errors import UsageError
 from tfmon.model.events import UserRequested
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import FAILED, PAUSED, RACING, READY
@@ -22,18 +19,12 @@ pytestmark = pytest.mark.process
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
 
 
-# ---------------------------------------------------------------- the start signal
-
-
 def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(group):
     group.begin(group.plan("cpu", "gpu", python="/nowhere/python"))
-    assert group.running.all_over
+    assert group.all_over
     for lane in group.session.snapshot().lanes:
         assert lane.phase == FAILED
         assert lane.trouble.message == "/nowhere/python did not start: No such file or directory"
-
-
-# ---------------------------------------------------------------- slices
 
 
 def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group):
@@ -45,19 +36,6 @@ def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group
     assert group.lane(second).totals.steps == 0
     os.kill(group.pid(first), signal.SIGKILL)
     group.wait_for_steps(second)
-
-
-def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    group.wait_for_steps("gpu:0")
-    group.set_exclusive("cpu")
-    group.wait_for_steps("cpu", 20)
-    os.kill(group.pid("cpu"), signal.SIGKILL)
-    group.wait_for_steps("gpu:0", 20)
-    assert group.session.snapshot().race.exclusive == ""
-
-
-# ---------------------------------------------------------------- requests
 
 
 @BOTH_MODES
@@ -91,17 +69,6 @@ def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(g
     assert group.lane("gpu:0").settings["batch_size"] == 32
 
 
-def test_a_request_waits_for_a_suspended_child(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    trains, waits = group.order_of_two()
-    group.set_knob(waits, "batch_size", 64)
-    assert group.lane(waits).changes.requested["batch_size"].value == 64
-    assert group.lane(waits).settings["batch_size"] == 32
-    group.pause([trains])
-    wait_for(lambda: group.lane(waits).settings["batch_size"] == 64, what="in effect in its slice")
-    assert not group.lane(waits).changes.requested
-
-
 def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(group):
     group.begin(group.plan("cpu"))
     group.wait_for(RACING, "cpu")
@@ -119,16 +86,13 @@ def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(g
 def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
     group.wait_for_steps("cpu")
-    before = group.running.processes()
+    before = group.pids()
     group.set_knob("cpu", "width", 256)
     wait_for(lambda: group.lane("cpu").settings["width"] == 256, what="width 256")
     group.wait_for_steps("cpu")
     assert group.pid("cpu") != before["cpu"]
     assert group.pid("gpu:0") == before["gpu:0"]
     assert gone(before["cpu"])
-
-
-# ---------------------------------------------------------------- restarts and other races
 
 
 def test_what_is_meant_for_a_dead_lane_does_not_reach_another_and_it_can_be_started_again(group):
@@ -139,8 +103,8 @@ def test_what_is_meant_for_a_dead_lane_does_not_reach_another_and_it_can_be_star
     group.wait_for(FAILED, "cpu")
     assert group.lane("cpu").trouble.message == "the lane was ended by SIGKILL"
     before = group.pid("gpu:0")
-    group.restart(["gpu:0"])  # Its pipes get the numbers that those of cpu had.
-    wait_for(lambda: group.running.processes().get("gpu:0", before) != before, what="a new child")
+    group.restart(["gpu:0"])  # Its pipes get the numbers that the pipes of cpu had.
+    wait_for(lambda: group.pids().get("gpu:0", before) != before, what="a new child")
     group.wait_for_steps("gpu:0")
     group.set_knob("cpu", "batch_size", 64)
     # It would come before this one, on the same pipe.
@@ -163,7 +127,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
         assert group.about_to_hear.wait(PATIENCE_S)
         gate.unlink()
         group.restart(["cpu"])
-        wait_for(lambda: "cpu" not in group.running.processes(), what="the lane is taken from its child")
+        wait_for(lambda: "cpu" not in group.pids(), what="the lane is taken from its child")
         group.go_on.set()
         wait_for(lambda: len(group.requests("cpu")) == 2, what="the new process is told what to train")
         assert group.session.snapshot().race.started_ns is None
@@ -182,37 +146,22 @@ class SlowToHear(RacingGroup):
         self.about_to_hear, self.go_on = threading.Event(), threading.Event()
         super().__init__(logs)
 
-        hear, children = self._children._sink, self._children
-
-        def held_up(process, event) -> None:
-            if event.lane == "cpu" and isinstance(event, PhaseEntered) and event.phase == READY:
-                self.about_to_hear.set()
-                self.go_on.wait(PATIENCE_S)
-            hear(process, event)
-
-        children._sink = held_up
+    def _accept(self, process, event) -> None:
+        if event.lane == "cpu" and isinstance(event, PhaseEntered) and event.phase == READY:
+            self.about_to_hear.set()
+            self.go_on.wait(PATIENCE_S)
+        super()._accept(process, event)
 
 
 def test_another_race_takes_the_place_of_this_one(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for_steps("cpu")
-    before = list(group.running.processes().values())
+    before = list(group.pids().values())
     group.race("another")
     wait_for(lambda: group.session.snapshot().race.scenario == "another", what="the other race")
     assert all(gone(pid) for pid in before)
     group.wait_for_steps("cpu")
-    assert list(group.running.processes()) == ["cpu"]
-
-
-def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch):
-    def refuse(scenario: str):
-        raise UsageError(f"there is no scenario {scenario}")
-
-    monkeypatch.setattr(group, "_plan_race", refuse)
-    group.begin(group.plan("cpu"))
-    with pytest.raises(UsageError, match="nothing"):
-        group.race("nothing")
-    group.wait_for_steps("cpu")
+    assert list(group.pids()) == ["cpu"]
 
 
 def test_what_a_user_requests_is_an_event(group):

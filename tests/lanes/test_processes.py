@@ -1,6 +1,4 @@
-"""A lane's process: what it says, that it is heard, and how it ends."""
-
-from __future__ import annotations
+"""A lane's process: its events arrive, and how it ends."""
 
 import os
 import queue
@@ -8,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
-from tfmon.lanes.pipes import MAX_LINE_BYTES, TAIL_BYTES, TAIL_LINES
+from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
 from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.events import Event, LaneEnded, LanePrinted
 from tfmon.model.lane_events import PhaseEntered
@@ -34,7 +31,7 @@ Begin = Callable[..., Heard]
 
 @pytest.fixture(params=slow_except("here", ["here", "there"]))
 def begin(request, tmp_path, monkeypatch) -> Iterator[Begin]:
-    """Start a child that says what is named."""
+    """Start a child by the name of its function."""
     if request.param == "here":
         yield request.getfixturevalue("start")
         return
@@ -76,12 +73,6 @@ def test_noise_does_not_block_the_child_and_its_end_is_kept_clean(begin):
     told = [event for event in child.events if isinstance(event, LanePrinted)]
     assert told[-1].lines[-1] == "the last line" and child.events.index(told[-1]) < child.events.index(end)
     assert not any("\x1b" in line for line in [*end.output_tail, *child.printed])
-
-
-def test_what_a_child_prints_is_told_while_it_lives(begin):
-    child = begin("a_word_and_then_nothing")
-    wait_for(lambda: child.printed, what="the child has spoken")
-    assert not child.process.ended
 
 
 def test_the_environment_is_the_monitors_with_what_the_plan_adds_and_takes_away(begin, monkeypatch):
@@ -126,7 +117,15 @@ def test_a_suspended_child_does_not_run_until_it_is_continued(begin):
     assert child.end.exit_code == 0
 
 
-# ---------------- how a child ends: nothing is left of it
+def test_a_child_that_somebody_else_has_stopped_stays_stopped_until_it_is_to_end(begin):
+    child = begin("a_listener")
+    child.said_pid()
+    os.kill(child.pid, signal.SIGSTOP)
+    wait_for(lambda: suspended(child.pid), what="stopped")
+    child.process.continue_()
+    assert suspended(child.pid)
+    child.process.request_end()
+    assert child.end.exit_code == 0
 
 
 def test_a_child_has_not_ended_before_its_end_is_told(reader):
@@ -152,15 +151,6 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
     assert ends == [(3, None, False)]
 
 
-def test_a_child_without_pipes_is_still_seen_to_end(start):
-    child = start("closed_pipes")
-    child.wait_for_phase("closing")
-    wait_for(lambda: not child.open, what="closed pipes")
-    assert not child.ended
-    child.kill(signal.SIGTERM)
-    assert child.end.signal == "SIGTERM"
-
-
 @pytest.mark.parametrize("state", ["awake", "suspended"])
 def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
     monitor = subprocess.Popen(
@@ -184,13 +174,13 @@ def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
     before = psutil.Process().num_fds()
     with pytest.raises(FileNotFoundError):
         LocalProcess("cpu", Path("/nowhere/python"), {}, lambda *_: None)
-    assert psutil.Process().num_fds() == before
+    assert psutil.Process().num_fds() <= before, "open files of earlier tests may be closed meanwhile"
 
 
 def test_a_request_to_an_ended_child_does_not_reach_whoever_got_its_descriptors(start):
     ended = start("an_exit_code")
     assert ended.end
-    reading, writing = os.pipe()  # The lowest free numbers: those that the child's pipes had.
+    reading, writing = os.pipe()  # The lowest free numbers, which the child's pipes had.
     spares = [os.dup(writing) for _ in range(8)]
     os.set_blocking(reading, False)
     try:
@@ -200,22 +190,6 @@ def test_a_request_to_an_ended_child_does_not_reach_whoever_got_its_descriptors(
     finally:
         for fd in (reading, writing, *spares):
             os.close(fd)
-
-
-# ---------------------------------------------------------------- what a child says until then
-
-
-def test_an_endless_line_is_dropped_without_being_kept(start):
-    tracemalloc.start()
-    try:
-        child = start("an_endless_line")
-        assert child.end
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert child.problems == [f"a line longer than {MAX_LINE_BYTES} bytes"]
-    assert child.phases == ["after"]
-    assert most < 5_000_000
 
 
 def test_a_flood_does_not_keep_another_lane_from_being_heard(start):

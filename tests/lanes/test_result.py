@@ -1,11 +1,7 @@
 """The end of a race: no child is left, no request changes its result, and a new race leaves it recorded."""
 
-from __future__ import annotations
-
 import json
-import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -13,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.lanes import CHILDREN, RacingGroup
 from support.processes import gone
+from support.results import to_json
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
@@ -20,9 +17,6 @@ from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S
 from tfmon.model.lane_state import DONE, READY
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Session
-from tfmon.recordings.player import play_all
-from tfmon.recordings.recorder import Recorder
-from tfmon.reports.race_json import to_json
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +41,7 @@ def raced(group: RacingGroup, mode: str) -> str:
     """Race to the end, and return the result."""
     group.begin(group.plan("cpu,batch_size=16", "cpu,batch_size=64", mode=mode, steps=600))
     group.wait_for(DONE, *LANES)
-    wait_for(lambda: group.running.all_over, what="every process has ended")
+    wait_for(lambda: group.all_over, what="every process has ended")
     told = result(group.session)
     assert all(lane["examples_per_s"] for lane in json.loads(told)["lanes"])
     assert mode == CONCURRENT or json.loads(told)["verdict"]["ratio"]
@@ -67,7 +61,7 @@ def test_no_request_after_the_end_changes_a_byte_of_the_result(tmp_path_factory,
                 getattr(group, name)(*arguments)
             group.finish()
             assert result(group.session) == told
-            assert group.running.all_over
+            assert group.all_over
 
         unchanged()
     finally:
@@ -75,30 +69,9 @@ def test_no_request_after_the_end_changes_a_byte_of_the_result(tmp_path_factory,
     assert result(group.session) == told
 
 
-def test_racing_again_begins_a_new_race_with_the_same_settings_and_the_result_stays_recorded(group, tmp_path):
-    recorder = Recorder(group.session, Path(sys.executable), tmp_path / "race.jsonl")
-    try:
-        told = json.loads(raced(group, TURNS))
-        group.restart([LANES[0]])
-        wait_for(lambda: group.session.snapshot().race.number == 2, what="a new race begins")
-        group.wait_for(DONE, *LANES)
-        again = group.session.snapshot()
-        assert [lane.settings["batch_size"] for lane in again.lanes] == [16, 64]
-        assert again.race.mode == TURNS and all(lane.steady.windows for lane in again.lanes)
-    finally:
-        group.stop()
-        recorder.close()
-    kept = to_json(analyse(play_all(tmp_path / "race.jsonl")[1]))
-    assert (kept["verdict"], kept["lanes"]) == (told["verdict"], told["lanes"])
-    assert (tmp_path / "race-2.jsonl").is_file()
-
-
-# ---------------------------------------------------------------- the end
-
-
 def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(group, gate, monkeypatch):
     timers = []
-    monkeypatch.setattr(group.running.suspension, "call_after", lambda *timer: timers.append(timer))
+    monkeypatch.setattr(group.suspension, "call_after", lambda *timer: timers.append(timer))
     environment = {"cpu": {"GATE": str(gate)}}
     group.begin(group.plan("cpu", "gpu", mode=TURNS, seconds=0.5, environment=environment))
     group.wait_for(READY, "gpu:0")
@@ -110,7 +83,7 @@ def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(
     ((seconds, end),) = timers
     assert seconds == 0.5
     end()
-    wait_for(lambda: group.running.all_over, what="both are over")
+    wait_for(lambda: group.all_over, what="both are over")
     for lane in group.session.snapshot().lanes:
         assert (lane.phase, lane.end.event.requested, lane.trouble) == (DONE, True, None)
         assert lane.totals.steps > 0
@@ -120,32 +93,23 @@ def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(
 def test_stop_leaves_no_child(group, mode):
     group.begin(group.plan("cpu", "gpu", "cpu,batch_size=64", mode=mode))
     group.wait_for_steps("gpu:0")
-    pids = list(group.running.processes().values())
+    pids = list(group.pids().values())
     began = time.monotonic()
     group.stop()
     assert time.monotonic() - began < PATIENCE_S / 2, "it waited longer than they needed to end by themselves"
     assert len(pids) == 3
     assert all(gone(pid) for pid in pids)
-    assert group.running.all_over
+    assert group.all_over
     assert [lane.end.event.exit_code for lane in group.session.snapshot().lanes] == [0, 0, 0]
 
 
 def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for_steps("cpu")
-    pids = list(group.running.processes().values())
+    pids = list(group.pids().values())
     group.restart(["cpu", "gpu:0"])
     group.stop()
     wait_for(lambda: all(gone(pid) for pid in pids), what="both are gone")
-    assert not psutil.Process().children()
-
-
-def test_stop_may_come_twice_and_before_any_race_and_nothing_starts_afterwards(group):
-    group.stop()
-    group.stop()
-    assert group.running.all_over
-    group.begin(group.plan("cpu"))
-    assert group.running.processes() == {}
     assert not psutil.Process().children()
 
 
@@ -154,7 +118,7 @@ def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_
     group = RacingGroup(tmp_path, CHILDREN / "speaker.py")
     group.begin(group.plan("cpu"))
     child = group.pid("cpu")
-    # Its hello tells of its grandchild, which holds on too.
+    # Its hello has the pid of its grandchild, which ignores the signals, too.
     wait_for(lambda: group.lane("cpu").process.pid != child, what="a hello")
     grandchild = group.lane("cpu").process.pid
     assert ASK_S + TERM_S + KILL_S <= 3

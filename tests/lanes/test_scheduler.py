@@ -1,6 +1,4 @@
-"""Who trains when: scripts of what happens to a race, and what the scheduler sends and does for it."""
-
-from __future__ import annotations
+"""Who trains when: scripts of events in a race, with the expected requests of the scheduler."""
 
 import pytest
 from support.scheduling import play
@@ -142,24 +140,6 @@ AB at once: afterwards all go on as the mode says
 A: a race of one lane goes over to slices and back
     set_exclusive A, idle A -> pause A, A1
     set_exclusive -, idle A -> run A; suspended -
-
-AB: an experiment is not interrupted by fresh processes
-    renewals 1, set_exclusive A, idle A, idle A, idle A -> A2, A3, A4; renewals 1.0
-
-AB: nor by a spare worker
-    spare_loads 1, set_exclusive A, idle A, idle A -> A2, A3
-
-AB: it is told when nothing is measured, turns
-    -> ; quiet True
-    pause AB, idle A, idle B -> *; quiet False
-    resume A -> *; quiet True
-    ended A -> *; quiet False
-
-AB at once: it is told when nothing is measured, concurrent
-    -> ; quiet True
-    pause AB, idle A, idle B -> *; quiet False
-    resume A -> *; quiet True
-    ended A -> *; quiet False
 """
 MACHINES = """
 AB+C: lanes of one machine take turns, and those of others train meanwhile
@@ -176,9 +156,6 @@ AB+C: a machine whose lanes are over keeps the others waiting no longer
 AB+C: a lane that has the race for itself trains alone on all machines
     set_exclusive C 2.0, idle A, idle C -> C2; slice C; beside -
     set_exclusive -, idle C -> A3, C3
-
-A+B: on another machine nobody waits for one that computes
-    idle B, after 60 -> ; suspended B
 """
 HANGS = """
 A: without others one that hangs is waited for
@@ -210,23 +187,6 @@ AB: it is ended and in the race again
 AB: it is restarting and in the race again
     skip A, restarting A -> *
     ready A, idle B, idle B -> B2, A2
-
-AB: one that is ended in the middle of a long step has no slice to end
-    after 2.0, ended A, ready A -> *
-    idle B -> A1
-
-AB: one that is restarting in the middle of a long step has no slice to end
-    after 2.0, restarting A, ready A -> *
-    idle B -> A1
-
-AB: where nobody else may train a long step goes on
-    pause B, after 60 -> ; slice A; suspended B
-
-AB at once: lanes that train at once are not suspended in a step
-    after 60 -> ; suspended -
-
-AB: nor is one that trains exclusively
-    set_exclusive A, after 60 -> ; suspended B
 """
 
 

@@ -1,14 +1,12 @@
 """Lanes that are stopped along with tfmon: real children of a group."""
 
-from __future__ import annotations
-
 import pytest
 from support.processes import suspended
 from support.waiting import wait_for
 
 from tfmon.lanes import suspend
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.heartbeat import SUSPENDED
+from tfmon.model.lane_events import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process
@@ -18,9 +16,9 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.begin(group.plan("cpu", "gpu", mode=CONCURRENT))
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
-    group.running.suspension.suspend_lanes()
-    wait_for(lambda: all(map(suspended, group.running.processes().values())), what="both are stopped")
-    group.running.suspension.continue_lanes()
+    group.suspension.suspend_lanes()
+    wait_for(lambda: all(map(suspended, group.pids().values())), what="both are stopped")
+    group.suspension.continue_lanes()
     wait_for(lambda: len(group.lane("gpu:0").heartbeat.suspensions) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
@@ -35,9 +33,9 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
 def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
     trains, waits = group.order_of_two()
-    group.running.suspension.suspend_lanes()
+    group.suspension.suspend_lanes()
     wait_for(lambda: suspended(group.pid(trains)), what="stopped")
-    group.running.suspension.continue_lanes()
+    group.suspension.continue_lanes()
     group.wait_for_steps(trains)
     assert suspended(group.pid(waits))
 

@@ -1,6 +1,4 @@
-"""A command in a view is the process that it would have been, and one whose view cannot be made does not run."""
-
-from __future__ import annotations
+"""A command in a view is the same process as without it, and does not run if its view cannot be made."""
 
 import json
 import os
@@ -13,6 +11,7 @@ import pytest
 from tfmon.lanes.launch import Command, Launched, launch
 from tfmon.model.views import COPY, OVERLAY, View
 from tfmon.probes.views import find_view
+from tfmon.system.view_files import new_store
 
 pytestmark = pytest.mark.process
 
@@ -66,7 +65,7 @@ def test_a_command_is_the_same_process_in_a_view(folder, tmp_path):
     found = find_view(str(folder), tmp_path / "store")
     if found.kind != OVERLAY:
         pytest.skip(found.reason)
-    views = [None, found.of_race(1).of_lane("A", 1)]
+    views = [None, new_store(found, 1).of_lane("A", 1)]
     told = []
     for view in views:
         command = Command((sys.executable, "-c", TELLS, "ä b"), "cpu", {}, 1.0, view)
@@ -99,12 +98,3 @@ def test_a_command_whose_view_cannot_be_made_does_not_run(folder, tmp_path):
     assert launched.popen.returncode == 1
     assert reason.startswith(f"the lane's view of {view.folder} could not be made: ") and "--in-place" in reason
     assert not (folder / "ran").exists()
-
-
-def test_a_program_that_is_not_there_is_told_in_one_line(folder, tmp_path):
-    view = find_view(str(folder), tmp_path / "store").of_race(1).of_lane("A", 1)
-    launched = launch(
-        Path(sys.executable), {}, Path("no.py"), Command(("./no-such-program",), "cpu", {}, 1.0, view)
-    )
-    assert said(launched) == "./no-such-program did not start: No such file or directory\n"
-    end(launched)

@@ -1,6 +1,4 @@
-"""What a measured ratio says about a claim, and what its interval excludes."""
-
-from __future__ import annotations
+"""Claims are judged by the interval of a measured ratio."""
 
 import pytest
 

@@ -1,14 +1,12 @@
 """Which lanes are in each other's way, from what each uses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import LaneEnd, LaneState, ScriptFacts, Trouble
-from tfmon.model.lanes_together import collision_lines, collisions, explained
+from tfmon.model.lanes_together import collision_lines, collisions, explain_collision
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import IN_PLACE, OVERLAY, View
 
@@ -63,9 +61,14 @@ def test_other_machines_and_views_of_their_own_are_no_collision():
 
 def test_a_few_of_many_are_told():
     many = {f"/tmp/{number}": "w" for number in range(9)}
-    assert (
-        collision_lines(lanes(many, many), {"": View(IN_PLACE, FOLDER)})[-1] == "4 more are used by several lanes"
-    )
+    shared = collisions(lanes(many, many), {"": View(IN_PLACE, FOLDER)})
+    assert collision_lines(shared)[-1] == "4 more are used by several lanes"
+
+
+def explained(lane: LaneState, lanes, views) -> LaneState:
+    result = lane.copy()
+    explain_collision(result, lanes, views)
+    return result
 
 
 def test_a_failure_that_names_it_is_explained_by_it_once():

@@ -1,12 +1,8 @@
-"""Knobs: what each takes, where a key press leads, and errors that say what is allowed."""
-
-from __future__ import annotations
+"""Knobs: allowed values, the value after a key press, and errors with the allowed values."""
 
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfmon.model.knobs import (
     BATCH_SIZE,
@@ -27,30 +23,6 @@ LAYERS = Knob("layers", default=2, help="", choices=(1, 2, 4))
 WIDTH = Knob("width", default=64, help="", low=8, high=256)
 UP_TO = Knob("up_to", default=1, help="", high=10)
 KNOBS = (*COMMON, AUGMENT, RATE, OPTIMIZER, LAYERS, WIDTH)
-
-
-@pytest.mark.parametrize(
-    ("knob", "text", "value"),
-    [
-        (BATCH_SIZE, "256", 256),
-        (BATCH_SIZE, " 256 ", 256),
-        (PREFETCH, "OFF", "off"),
-        (PREFETCH, "auto", "auto"),
-        (PREFETCH, "2", 2),
-        (PREFETCH, "1024", 1024),
-        (AUGMENT, "on", True),
-        (AUGMENT, "Yes", True),
-        (AUGMENT, "1", True),
-        (AUGMENT, "false", False),
-        (RATE, "0.25", 0.25),
-        (RATE, "1", 1),
-        (OPTIMIZER, "SGD", "sgd"),
-        (LAYERS, "4", 4),
-    ],
-)
-def test_a_typed_value_is_read(knob, text, value):
-    read = knob.parse(text)
-    assert read == value and type(read) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +76,6 @@ def test_a_default_is_allowed_and_can_be_typed_as_it_is_shown(knob):
     assert knob.parse(show(knob.default)) == knob.default
 
 
-def test_prefetch_goes_round_off_1_2_auto():
-    ring = ["off", 1, 2, "auto", "off"]
-    assert [PREFETCH.next(value, 1) for value in ring[:-1]] == ring[1:]
-    assert [PREFETCH.next(value, -1) for value in ring[:0:-1]] == ring[-2::-1]
-
-
 @pytest.mark.parametrize(
     ("knob", "value", "up", "down"),
     [
@@ -121,22 +87,6 @@ def test_prefetch_goes_round_off_1_2_auto():
 )
 def test_a_key_leads_to_the_next_choice_or_power_of_two_within_the_range(knob, value, up, down):
     assert (knob.next(value, 1), knob.next(value, -1)) == (up, down)
-
-
-def test_a_number_stays_below_the_lower_of_two_limits():
-    assert BATCH_SIZE.next(32, 1, high=60) == 32
-    assert BATCH_SIZE.next(32, 1, high=64) == 64
-    assert WIDTH.next(256, 1, high=1024) == 256
-
-
-@given(st.sampled_from(KNOBS), st.text(max_size=8) | st.integers().map(str) | st.floats().map(str))
-def test_any_text_is_read_or_refused(knob, text):
-    try:
-        value = knob.parse(text)
-    except KnobError as error:
-        assert knob.allowed() in str(error)
-    else:
-        assert knob.check(value) == value
 
 
 def test_a_knob_is_found_by_name_or_the_names_are_listed():
@@ -165,7 +115,3 @@ def test_the_words_of_a_script_are_read_by_the_knob_that_they_name_or_by_their_l
     read = {"prefetch": "off", "batch_size": 64, "flag": False, "rate": 0.5, "name": "x"}
     assert guess_settings(words) == read
     assert guess_settings(["prefetch=few"]) == {"prefetch": "few"}, "the script may have another knob of that name"
-
-
-def test_values_are_shown_as_they_are_typed():
-    assert [show(value) for value in (True, False, 32, 0.5, "auto")] == ["on", "off", "32", "0.5", "auto"]

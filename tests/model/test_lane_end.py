@@ -1,18 +1,15 @@
-"""How a lane ends: as requested, well, or with the reason that is told; and its log."""
-
-from __future__ import annotations
+"""How a lane ends: as requested, well, or with a reason; and its log."""
 
 from dataclasses import replace
 
 import pytest
-from support.events import SECOND, ended, lane, phase, requested, started, tree_sample, window
+from support.events import SECOND, advance, ended, lane, phase, started, tree_sample, window
 from support.shared_gpu import shared_demo
 
 from tfmon.model.events import EndRequested, LaneEnded, LanePrinted, LaneStalled
-from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_reducer import advance
+from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import DONE, FAILED, LOWER_THE_BATCH, OUT_OF_MEMORY, RACING
-from tfmon.model.lane_texts import LOG_LINES, fragments_in, last_line, reason_in, trouble_of, without_chatter
+from tfmon.model.lane_texts import fragments_in, last_line, reason_in, trouble_of, without_chatter
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
@@ -47,11 +44,6 @@ class TestEnd:
         trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), lane("cpu", phase(RACING)))
         assert trouble.kind == OUT_OF_MEMORY
         assert trouble.hint.startswith("b lowers the batch size")
-
-    @pytest.mark.parametrize("kills", ["", KILLED])
-    def test_a_requested_end_is_no_failure_and_drops_open_requests(self, kills):
-        state = lane("cpu", phase(RACING), requested(1), ended(signal="SIGKILL", requested=True, kills=kills))
-        assert (state.phase, state.trouble, state.changes.requested) == (DONE, None, {})
 
     @pytest.mark.parametrize(
         ("event", "how"),
@@ -137,9 +129,6 @@ class TestReason:
         assert reason_in(output) == reason
 
 
-# ---------------- out of memory on a GPU that others fill is told as that, with who
-
-
 SAID = "out of memory: net.py:9: ResourceExhaustedError: OOM when allocating tensor with shape[4096,4096]"
 
 
@@ -165,11 +154,6 @@ def test_a_lane_that_fills_the_gpu_itself_is_told_as_before():
     assert (trouble.message, trouble.hint) == (SAID, LOWER_THE_BATCH)
 
 
-def test_other_failures_and_lanes_on_the_cpu_are_left_alone():
-    assert failed(shared_demo([0]), message="ValueError: no", kind="scenario").message == "ValueError: no"
-    assert failed(shared_demo([0]), lane="cpu").message == SAID
-
-
 @pytest.mark.parametrize("said", ["ResourceExhaustedError: x", "CUDA_ERROR_OUT_OF_MEMORY: out of memory"])
 def test_the_last_words_of_a_script_are_enough(said):
     demo = shared_demo([0])
@@ -185,45 +169,15 @@ def test_the_last_words_of_a_script_are_enough(said):
     assert message.count("another process holds 60.0 of the 80.0 GiB") == 1
 
 
-# ---------------- the log of a lane: what it printed, and in words what happened to it
-
-
 def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
     return LanePrinted(lane="cpu", at_ns=at_ns, lines=lines, dropped_bytes=dropped_bytes)
 
 
-class TestLog:
-    def test_printed_lines_and_events_are_in_their_order(self):
-        log = lane(
-            "cpu",
-            started(1),
-            printed("hello", "world", at_ns=2),
-            phase("racing", 3),
-            KnobApplied(at_ns=4, request=1, knob="prefetch", value="auto", step=1_200, gap_ns=4_000_000),
-            LaneFailed(at_ns=5, kind="error", message="no memory", hint="use less"),
-            ended(1),
-            started(6),
-        ).log
-        assert [(line.kind, line.text) for line in log] == [
-            ("event", "started, process 43; prefetch=2"),
-            ("printed", "hello"),
-            ("printed", "world"),
-            ("event", "racing"),
-            ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
-            ("trouble", "no memory · use less"),
-            ("trouble", "process exited with code 1"),
-            ("event", "started, process 43; prefetch=2"),
-        ]
-
-    def test_it_keeps_the_newest_lines(self):
-        log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
-        assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
-
-    def test_dropped_output_is_counted_in_one_line(self):
-        *_, line = lane("cpu", *(printed(str(n), at_ns=n, dropped_bytes=1_000) for n in range(1, 600))).log
-        assert line.text == "dropped 599,000 bytes in all, printed faster than they are shown"
-        log = lane("cpu", *(printed("a", at_ns=n, dropped_bytes=9) for n in range(9))).log
-        assert [one.kind for one in log] == ["printed"] * 9 + ["trouble"]
+def test_dropped_output_is_counted_in_one_line():
+    *_, line = lane("cpu", *(printed(str(n), at_ns=n, dropped_bytes=1_000) for n in range(1, 600))).log
+    assert line.text == "dropped 599,000 bytes in all, printed faster than they are shown"
+    log = lane("cpu", *(printed("a", at_ns=n, dropped_bytes=9) for n in range(9))).log
+    assert [one.kind for one in log] == ["printed"] * 9 + ["trouble"]
 
 
 def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():

@@ -1,114 +1,126 @@
 """The half hour behind the charts, the same in a replay; and the signs of life of a lane."""
 
-from __future__ import annotations
-
-import itertools
-
 import pytest
-from support.events import MS, SECOND, gpu_sample, lane, phase, requested, started, tree_sample, window
+from support.events import MS, SECOND, advance, gpu_sample, lane, phase, requested, started, tree_sample, window
 from support.recordings import record, small_race
 
 from tfmon.model.events import LaneStalled, LaneStarted, Suspended
-from tfmon.model.heartbeat import IN_A_STEP, MOST_SUSPENSIONS, STALL, SUSPENDED
-from tfmon.model.hosts import take_gpu_sample
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_reducer import advance
+from tfmon.model.histogram import add, quantile_ns
+from tfmon.model.lane import MOST_SUSPENSIONS, Lane
+from tfmon.model.lane_events import IN_A_STEP, SLICE_START, STALL, SUSPENDED, SliceEnded
 from tfmon.model.readings import Missing
 from tfmon.model.script_events import StackReported
-from tfmon.model.window_sums import COARSE_NS, FINE_NS, MOST_COARSE, MOST_FINE, History, add, quantile_ns
+from tfmon.model.windows import MOST_OLD, OLD_SHARE, RECENT_NS, LaneWindow, Measurements, shortened
 from tfmon.recordings.player import play_all
 
 
-def filled(seconds: float, per_second: int = 5, **changes) -> History:
-    history = History()
-    for place in range(round(seconds * per_second)):
-        at_ns = 1_000 * SECOND + (place + 1) * SECOND // per_second
-        history = history.with_window(window(at_ns, SECOND // per_second, **changes))
-    return history
-
-
-def test_a_second_adds_up_its_windows_exactly():
+def test_an_old_window_adds_up_its_windows_exactly():
     fast, slow = {1_500: 90}, {1_700: 10}
-    history = History()
+    measured = Measurements()
     for place, (bins, waited_ms, loss) in enumerate(((fast, 20, 0.5), (slow, 60, None), ({}, 0, 0.4))):
-        one = window(
-            7 * SECOND + (place + 1) * 250 * MS, 250 * MS, examples=100 * (place + 1), histogram=bins,
-            input_ns=waited_ms * MS, loss=loss, round=3,
+        measured.add(
+            window(
+                6 * SECOND + (place + 1) * 250 * MS, 250 * MS, steps=sum(bins.values()),
+                examples=100 * (place + 1), histogram=bins, input_ns=waited_ms * MS, loss=loss, round=3,
+            )
         )  # fmt: skip
-        history = history.with_window(one)
-    (found,) = history.with_window(window(8 * SECOND + 1)).fine
-    assert (found.start_ns, found.length_ns, found.in_slice) == (7 * SECOND, FINE_NS, True)
-    assert (found.since_ns, found.until_ns) == (7 * SECOND, 7 * SECOND + 750 * MS)
+    measured.add(window(10 * SECOND))
+    measured.add(window(10 * SECOND + RECENT_NS))
+    assert [one.at_ns for one in measured.recent] == [10 * SECOND, 10 * SECOND + RECENT_NS]
+    (found,) = measured.old
+    assert (found.since_ns, found.at_ns, found.in_slice) == (6 * SECOND, 6 * SECOND + 750 * MS, True)
     assert found.examples_per_s == pytest.approx(600 / 0.75)
     assert found.input_pct == pytest.approx(100 * 80 / 750)
-    assert found.loss == 0.4
+    assert (found.windows, found.loss, found.histogram) == (3, 0.4, {})
     both = add(fast, slow)
     assert found.p50_ms == quantile_ns(both, 0.5) / 1e6
     assert found.p95_ms == quantile_ns(both, 0.95) / 1e6 > 2 * found.p50_ms
-    assert found.cpu_pct is None, "no sample is no load of 0"
 
 
-def test_five_seconds_come_from_all_their_windows_and_not_from_means_of_seconds():
-    history = History()
-    for at_s, count, bins in ((0, 90, {1_500: 90}), (3, 10, {1_700: 10}), (5, 1, {1_600: 1}), (10, 1, {})):
-        history = history.with_window(window(100 * SECOND + at_s * SECOND, steps=count, histogram=bins))
-    first = history.coarse[0]
-    assert (first.start_ns, first.length_ns) == (100 * SECOND, COARSE_NS)
-    assert first.p50_ms == quantile_ns({1_500: 90, 1_700: 10}, 0.5) / 1e6
-    assert first.p95_ms == quantile_ns({1_500: 90, 1_700: 10}, 0.95) / 1e6
+@pytest.mark.parametrize(
+    ("first", "second", "marks"),
+    [
+        ({}, {}, [()]),
+        ({"marks": (SLICE_START,)}, {}, [()]),
+        ({"marks": (SLICE_START,)}, {"marks": (SLICE_START,)}, [(SLICE_START,)]),
+        ({"marks": ("warm-up",)}, {}, [("warm-up",), ()]),
+        ({"round": 1}, {}, [(), ()]),
+    ],
+)
+def test_only_windows_of_one_kind_are_added_up(first, second, marks):
+    measured = Measurements()
+    measured.add(window(2 * SECOND + 1, 1, **first))
+    measured.add(window(2 * SECOND + 2, 1, **second))
+    measured.add(window(4 * SECOND + RECENT_NS))
+    measured.add(window(5 * SECOND + RECENT_NS))
+    assert [one.marks for one in measured.old] == marks
+
+
+def test_windows_before_and_after_a_change_stay_two():
+    measured = Measurements()
+    measured.add(window(2 * SECOND + 1, 1))
+    measured.restart()
+    measured.add(window(2 * SECOND + 2, 1))
+    measured.add(window(2 * SECOND + 3, 1), process=2)
+    measured.add(window(4 * SECOND + RECENT_NS))
+    assert [(one.period, one.process) for one in measured.old] == [(0, 0), (1, 0), (1, 2)]
+
+
+def test_a_week_takes_a_limited_number_of_windows_and_nothing_is_lost():
+    items, now_ns = list[LaneWindow](), 0
+    for second in range(0, 7 * 86_400, 8):
+        now_ns = second * SECOND
+        one = LaneWindow(
+            windows=1, steps=10, examples=320, span_ns=SECOND, since_ns=now_ns - 8 * SECOND, at_ns=now_ns
+        )
+        items.append(one)
+        if len(items) > MOST_OLD:
+            items = list(shortened(tuple(items), now_ns))
+            assert len(items) <= 0.8 * MOST_OLD
+    assert sum(one.windows for one in items) == 7 * 86_400 // 8
+    assert items[-1].at_ns - items[-2].at_ns == 8 * SECOND
+    longest_ns = max(one.at_ns - one.since_ns for one in items)
+    assert longest_ns <= 2 * now_ns / OLD_SHARE
 
 
 def test_stamps_from_before_this_machine_was_started_are_kept():
-    history = History()
-    for at_s in range(-3_600, -3_580):
-        history = history.with_window(window(at_s * SECOND))
-    assert len(history.fine) == 19 and history.fine[0].start_ns == -3_600 * SECOND
-    assert len(history.coarse) == 3
-
-
-def test_half_an_hour_is_kept_and_no_more():
-    history = filled(40 * 60, per_second=1)
-    assert (len(history.fine), len(history.coarse)) == (MOST_FINE, MOST_COARSE)
-    end_ns = history.second.start_ns
-    assert history.fine[0].start_ns <= end_ns - 300 * SECOND
-    assert history.coarse[0].start_ns <= end_ns - 1_795 * SECOND
-    starts = [one.start_ns for one in history.coarse]
-    assert all(after - before == COARSE_NS for before, after in itertools.pairwise(starts))
+    measured = Measurements()
+    for at_s in range(-3_600, -2_990):
+        measured.add(window(at_s * SECOND, SECOND))
+    assert measured.old[0].since_ns == -3_601 * SECOND
+    assert len(measured.old) + len(measured.recent) < 610
 
 
 def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
-    history = History()
+    measured = Measurements()
     for cpu_pct in (100.0, 300.0, Missing("gone")):
-        history = history.with_sample(5 * SECOND + 1, cpu_pct=cpu_pct, private_bytes=2e6)
-    history = history.with_sample(5 * SECOND + 2, gpu_busy_pct=40.0).with_sample(6 * SECOND)
-    (found,) = history.fine
-    assert (found.cpu_pct, found.private_bytes, found.gpu_busy_pct) == (200.0, 2e6, 40.0)
-    assert (found.examples_per_s, found.p50_ms, found.input_pct, found.until_ns) == (None, None, None, 0)
+        measured.sample(4 * SECOND + 1, cpu_pct=cpu_pct, private_bytes=2e6)
+    measured.sample(5 * SECOND, gpu_busy_pct=40.0)
+    measured.sample(6 * SECOND)
+    measured.sample(6 * SECOND + RECENT_NS)
+    (found,) = measured.old_samples
+    assert (found.cpu_pct.value, found.private_bytes.value, found.gpu_busy_pct.value) == (200.0, 2e6, 40.0)
 
 
-def test_a_lane_keeps_its_history_over_a_restart_and_takes_all_kinds_of_samples():
+def test_a_lane_keeps_its_windows_over_a_restart_and_takes_all_kinds_of_samples():
     state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
-    state = take_gpu_sample(state, gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
-    again = advance(state, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
-    now = advance(again, window(9 * SECOND + 1)).measurements.history.fine[0]
-    assert (now.cpu_pct, now.gpu_busy_pct, now.examples_per_s) == (150.0, 60.0, pytest.approx(1_600))
+    sampled = Lane.from_state(state)
+    sampled.on_gpu_sample(gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
+    again = advance(sampled, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
+    assert not again.points
+    measured = advance(again, window(9 * SECOND + 1)).measurements
+    assert [(one.at_ns, one.examples_per_s) for one in measured.old] == [(SECOND, pytest.approx(1_600))]
+    assert [one.at_ns for one in measured.recent] == [9 * SECOND + 1]
+    assert [one.cpu_pct.value for one in measured.samples] == [150.0, None]
+    assert [one.gpu_busy_pct.value for one in measured.samples] == [None, 60.0]
 
 
-def test_a_replay_fills_the_same_history(tmp_path):
+def test_a_replay_fills_the_same_list(tmp_path):
     _, known = record(tmp_path / "race.jsonl", small_race)
     replayed = play_all(tmp_path / "race.jsonl")[1]
     for before, after in zip(known.lanes, replayed.lanes, strict=True):
-        assert after.measurements.history == before.measurements.history
-        assert len(after.measurements.history.fine) >= 10
-
-
-def test_what_comes_late_counts_for_the_second_under_way():
-    history = filled(3).with_sample(1_000 * SECOND, cpu_pct=50.0)
-    assert history.second.cpu_pct.value == 50.0
-    assert history.second.start_ns == filled(3).second.start_ns
-
-
-# ---------------------------------------------------------------- signs of life
+        assert after.measurements == before.measurements
+        assert len(after.points) >= 10
 
 
 def stall(at_s: float, since_s: float) -> LaneStalled:

@@ -1,7 +1,5 @@
 """The session: events in from any thread, immutable snapshots out."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from dataclasses import FrozenInstanceError, replace
@@ -10,19 +8,18 @@ import pytest
 from support.events import SECOND, gpu_sample, reread, window
 from support.ui import Demo
 
+from tfmon.analysis.crossover import crossover_of
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.gpu import ClockReason, GpuSample
-from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
+from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, host_disturbances
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING, STARTING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import HostSample
 from tfmon.model.script_events import KnobOffered
-from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.model.window_sums import WindowSums
 
 
 @pytest.fixture
@@ -38,15 +35,6 @@ def gpu(index: int, at_ns: int = 1, busy_pct: float = 50.0) -> GpuSample:
 
 def bad_line(lane: str = "cpu") -> BadLine:
     return BadLine(lane=lane, at_ns=1, problem="not JSON")
-
-
-def test_an_event_for_an_unknown_lane_changes_nothing_and_reaches_no_listener(session):
-    heard = []
-    session.listen(heard.append)
-    before = session.snapshot().lanes
-    session.accept(bad_line("gpu:0"))
-    assert session.snapshot().lanes == before
-    assert heard == []
 
 
 def test_a_knob_that_a_script_offers_is_one_of_the_race_once(session):
@@ -93,49 +81,6 @@ def test_nothing_is_lost_with_several_writers_and_a_reader(session):
     assert len(heard) == writers * each
 
 
-def test_listeners_hear_every_event_after_it_counts(session):
-    heard = []
-    session.listen(lambda event: heard.append((event, session.snapshot().lane("cpu").process.bad_lines)))
-    session.listen(lambda event: heard.append("second"))
-    session.accept(bad_line())
-    assert heard == [(bad_line(), 1), "second"]
-
-
-def test_a_change_of_mode_ends_a_slice(session):
-    session.grant_slice("gpu:1")
-    assert session.snapshot().race.training == ("gpu:1",)
-    session.set_mode(CONCURRENT)
-    race = session.snapshot().race
-    assert (race.mode, race.training, race.scenario) == (CONCURRENT, (), "dense")
-
-
-def test_steady_state_begins_anew_in_another_mode(session):
-    session.accept(window(round=1))
-    session.set_mode(TURNS)
-    assert [lane.steady.windows for lane in session.snapshot().lanes] == [1, 0]
-    session.set_mode(CONCURRENT)
-    cpu = session.snapshot().lane("cpu")
-    assert (cpu.steady, cpu.slices) == (WindowSums(), ())
-    assert (cpu.totals.steps, cpu.totals.examples, len(cpu.points)) == (10, 320, 1)
-
-
-def test_a_new_race_drops_the_lanes_and_keeps_the_machine(session):
-    session.accept(bad_line())
-    session.accept(gpu(0))
-    session.start_clock(42)
-    session.begin(Race(scenario="other"), name_lanes([LaneSpec("cpu")]))
-    snapshot = session.snapshot()
-    assert [(lane.spec.name, lane.process.bad_lines) for lane in snapshot.lanes] == [("cpu", 0)]
-    assert snapshot.race == Race(scenario="other", number=2)
-    assert [gpu.index for gpu in snapshot.gpus] == [0]
-
-
-def test_the_latest_sample_of_each_gpu_is_kept_in_the_order_of_the_driver(session):
-    for sample in (gpu(1), gpu(0), gpu(1, at_ns=2, busy_pct=70.0)):
-        session.accept(sample)
-    assert [(gpu.index, gpu.load.busy_pct) for gpu in session.snapshot().gpus] == [(0, 50.0), (1, 70.0)]
-
-
 def test_the_name_of_a_device_is_from_the_machine_the_driver_or_tensorflow(session):
     def device_names():
         snapshot = session.snapshot()
@@ -162,7 +107,7 @@ def test_everything_known_follows_from_the_events_in_their_order(session):
     session.accept(window(round=1))
     session.accept(bad_line("gone"))
     session.accept(gpu(1))
-    session.set_experiment(CrossoverState("batch_size", ("cpu", "gpu:1"), (8, 16)))
+    session.advance_series(crossover_of("batch_size", ("cpu", "gpu:1"), (8, 16)))
     session.set_mode(CONCURRENT)
     session.accept(Interrupted(at_ns=9, reason="interrupted by SIGINT"))
     for event, _ in journal:
@@ -176,13 +121,6 @@ def test_everything_known_follows_from_the_events_in_their_order(session):
     assert bad_line("gone") in [event for event, _ in journal], "also what changes nothing"
 
 
-def test_a_replay_can_go_back(session):
-    early = session.snapshot()
-    session.accept(bad_line())
-    session.restore(early)
-    assert session.snapshot().lanes == early.lanes
-
-
 def test_an_exclusive_lane_begins_steady_state_anew_only_where_lanes_train_concurrently(session):
     for mode, windows in ((TURNS, 1), (CONCURRENT, 0)):
         session.set_mode(mode)
@@ -194,13 +132,6 @@ def test_an_exclusive_lane_begins_steady_state_anew_only_where_lanes_train_concu
         assert session.snapshot().lane("cpu").steady.windows == windows + 1, "nothing changed"
         session.set_exclusive("")
         session.accept(bad_line())
-
-
-def test_a_new_race_forgets_the_experiment(session):
-    session.set_experiment(TuneState("cpu"))
-    assert session.snapshot().experiment == session.snapshot().tuned == TuneState("cpu")
-    session.begin(Race(), ())
-    assert (session.snapshot().experiment, session.snapshot().tuned) == (None, None)
 
 
 def test_a_sample_that_others_should_have_followed_is_stale(session):
@@ -228,11 +159,6 @@ def host(at_ns: int = 0, **readings) -> HostSample:
 )
 def test_a_sample_of_the_machine_names_what_disturbs_every_lane(readings, reasons):
     assert host_disturbances(host(**readings)) == reasons
-
-
-def test_a_gpu_that_is_too_hot_is_disturbed_and_one_at_its_power_cap_is_not():
-    for level, reasons in (("alarm", (GPU_THROTTLED,)), ("warning", ())):
-        assert gpu_disturbances(reread(gpu(0), reasons=(ClockReason("why", level),))) == reasons
 
 
 def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(session):

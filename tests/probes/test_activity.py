@@ -1,6 +1,4 @@
-"""What the parts of a GPU do, read through the fake driver with what a real H100 told under nine loads."""
-
-from __future__ import annotations
+"""The activity of a GPU's parts, through the fake driver with readings of a real H100 under nine loads."""
 
 import ctypes
 import json
@@ -8,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nvml import BUSY, IDLE, TWO_GPUS, FakeDriver, take
+from support.nvml import TWO_GPUS, FakeDriver, take
 
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.model.gpu import GpuActivity, GpuSample
@@ -25,7 +23,7 @@ WITHOUT_LOAD = TWO_GPUS.replace("util 0 87 41\n", "")
 
 
 def script_of(load: str, *, parts: bool = True) -> str:
-    """Return what the driver answers for GPU 0 at the end of a load."""
+    """Return the driver's answers for GPU 0 at the end of a load."""
     told = H100[load]
     lines = [f"part 0 {number} {value}" for number, value in told["gpm"].items() if parts]
     lines += [
@@ -63,9 +61,8 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
     assert isinstance(sample.activity, GpuActivity)
     use = GpuUse()
     for _ in range(3):
-        use = use.with_part(sample.key, GpuPart(sample.load.busy_pct), 1, racing=True).with_activity(
-            sample.activity
-        )
+        use.add_part(sample.key, GpuPart(sample.load.busy_pct), 1, racing=True)
+        use.add_activity(sample.activity)
     assert activity_text(use).startswith(text)
     assert bool(activity_text(use)) == bool(text)
     if load == "tiny":
@@ -75,7 +72,7 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
 
 
 def test_traffic_that_a_counter_of_32_bits_would_hide(probe, driver, clock):
-    """The counters of an H100 begin anew after 4.3 GB, and say 0.9 GB/s of what were 59."""
+    """The counters of an H100 start again at 0 after 4.3 GB, and show 0.9 GB/s instead of 59."""
     sample = sampled(probe, driver, clock, script_of("h2d"))
     assert (sample.traffic.pcie_received_bytes_per_s, sample.traffic.source) == (
         pytest.approx(56326.6 * 2**20),
@@ -104,23 +101,3 @@ def test_a_gpu_without_gpm_a_refusal_and_a_reset(probe, driver, clock):
     assert take(probe)[0].activity == Missing("the driver has no data"), "after a reset two samples do not fit"
     probe.close()
     assert ctypes.CDLL(str(driver.library)).fakeGpmSamples() == 0, "every sample is released"
-
-
-def test_a_slow_call_is_made_seldom_and_nothing_else_waits_for_it(driver, clock, monkeypatch):
-    import pynvml
-
-    real = pynvml.nvmlGpmSampleGet
-
-    def slow(*arguments: object) -> object:
-        clock.pass_s(0.08)
-        return real(*arguments)
-
-    monkeypatch.setattr(pynvml, "nvmlGpmSampleGet", slow)
-    driver.play(script_of("tensor"))
-    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
-    for _ in range(3):
-        busy, _ = take(probe)
-        clock.pass_s(1)
-    assert [one.name for one in busy.slow] == ["activity"]
-    assert busy.load.busy_pct == 99
-    probe.close()

@@ -1,7 +1,5 @@
 """The Apple probe against a scripted `ioreg`, with answers as the real one gives them."""
 
-from __future__ import annotations
-
 import plistlib
 from pathlib import Path
 
@@ -28,7 +26,7 @@ cat "$(dirname "$0")/$last" 2>/dev/null
 
 
 class Registry:
-    """A folder with a fake `ioreg` and what it answers."""
+    """A folder with a fake `ioreg` and its answers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,41 +97,6 @@ def test_a_slow_ioreg_is_run_less_often(registry):
     assert list(probe.sample()) == []
     clock.pass_s(2)
     assert take(probe).every_s == 5
-
-
-def test_older_names_and_forms(probe, registry, clock):
-    statistics = registry.device[0]["PerformanceStatistics"]
-    del statistics["Device Utilization %"], statistics["In use system memory"]
-    registry.device[0]["model"] = b"Apple M1\0"
-    registry.set(**{"GPU Activity(%)": 12})
-    sample = take(probe)
-    assert (sample.load.busy_pct, sample.name) == (12, "Apple M1")
-    # neither the driver's part nor the address space is what the GPU uses
-    assert sample.memory.used_bytes == Missing("not reported by this macOS")
-    del statistics["GPU Activity(%)"]
-    registry.write()
-    clock.pass_s(2)
-    sample = take(probe)
-    assert (sample.load.busy_pct, sample.load.source) == (Missing("not reported by this macOS"), "")
-
-
-def test_a_gpu_that_was_reset(probe, registry, clock):
-    registry.set(recoveryCount=3)
-    assert take(probe).faults == ()
-    registry.set(recoveryCount=4)
-    clock.pass_s(2)
-    (fault,) = take(probe).faults
-    assert (fault.at_ns, fault.text) == (clock(), "the GPU hung and was reset by the system")
-    clock.pass_s(2)
-    assert take(probe).faults == (fault,)
-
-
-def test_an_answer_that_cannot_be_read(probe, registry, clock):
-    (registry.folder / "IOAccelerator").write_bytes(b"<plist><array><dict></array>")
-    assert take(probe).memory.used_bytes.reason.startswith("ioreg's answer cannot be read")
-    (registry.folder / "IOAccelerator").write_bytes(b"\n")
-    clock.pass_s(2)
-    assert take(probe).load.busy_pct == Missing("ioreg lists no GPU")
 
 
 def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypatch):

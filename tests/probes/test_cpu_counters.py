@@ -1,6 +1,4 @@
-"""The processor's counters by `perf`: what its answers mean, with programs of that name that give them."""
-
-from __future__ import annotations
+"""The processor's counters by `perf`: the meaning of its answers, which fake programs of that name give."""
 
 import os
 import shutil
@@ -10,10 +8,10 @@ from dataclasses import replace
 import pytest
 from support.profiles import profile
 
+from tfmon.analysis.profile_json import counted
 from tfmon.model.profile import NOT_COUNTED, CpuCounters
 from tfmon.model.readings import Missing
 from tfmon.probes import cpu_counters
-from tfmon.reports.profile import counted
 
 REFUSED = """\
 Error:
@@ -63,23 +61,6 @@ def test_counts_become_shares_of_the_cycles_of_the_process_that_is_asked_for(per
 
 
 @pytest.mark.process
-def test_the_lines_of_two_kinds_of_cores_are_added_up(perf):
-    perf(
-        "100;;cpu_core/instructions:u/;1;50.00;;",
-        "300;;cpu_atom/instructions:u/;1;50.00;;",
-        "200;;cpu_core/cycles:u/;1;50.00;;",
-        "<not counted>;;cpu_atom/cycles:u/;0;0.00;;",
-        "<not supported>;;stalled-cycles-backend:u;0;100.00;;",
-    )
-    counters = cpu_counters.count(1)
-    assert counters == CpuCounters(2.0, Missing(cpu_counters.NOT_BY_THIS))
-    assert said_of(counters) == [
-        "instructions per cycle: 2.00",
-        f"cycles that waited for a result, as a rule for memory: n/a ({cpu_counters.NOT_BY_THIS})",
-    ]
-
-
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("lines", "code", "reason"),
     [
@@ -104,14 +85,3 @@ def test_where_nothing_is_counted_it_says_why_once_and_at_once(perf, lines, code
 def test_a_machine_without_perf_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert cpu_counters.count(1) == Missing(cpu_counters.NO_PERF)
-
-
-@pytest.mark.process
-@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
-def test_the_real_program_counts_or_says_why_not():
-    counters = cpu_counters.count(os.getpid())
-    if isinstance(counters, Missing):
-        reasons = (cpu_counters.NOT_SUPPORTED, cpu_counters.NOT_ALLOWED, cpu_counters.DID_NOT_RUN)
-        assert counters.reason in reasons
-    else:
-        assert 0 < counters.instructions_per_cycle < 16

@@ -1,6 +1,4 @@
-"""The search for GPUs: every reason why there is none, and what is read of an interpreter's TensorFlow."""
-
-from __future__ import annotations
+"""The search for GPUs: every reason for finding none, and the facts about an interpreter's TensorFlow."""
 
 import json
 import platform
@@ -108,7 +106,7 @@ class TestFound:
         (tmp_path / "site/tensorflow/python/platform/build_info.py").unlink()
         site(cuda=cuda)
         assert len(search().gpus) == 2
-        monkeypatch.setattr(sys, "path", [])  # a lane will report that there is no TensorFlow
+        monkeypatch.setattr(sys, "path", [])  # a lane reports the missing TensorFlow
         assert len(search().gpus) == 2
 
 
@@ -179,16 +177,15 @@ def is_searching() -> bool:
     return any(thread.name == "tfmon-driver" and thread.daemon for thread in threading.enumerate())
 
 
-class TestApple:
-    def test_metal_is_needed_and_no_intel(self, search, site):
-        found = search(system="Darwin", machine="arm64")
-        assert (found.gpus, found.reason) == ((), "tensorflow-metal is not installed")
-        assert "tensorflow-metal==1.2.0" in found.hint
-        site("tensorflow_metal-1.2.0")
-        assert "Intel" in search(system="Darwin", machine="x86_64").reason
-        assert search(system="Windows").reason == "TensorFlow has no GPU support on Windows"
-        found = search(system="Darwin", machine="arm64")
-        assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "Apple GPU")]
+def test_metal_is_needed_and_no_intel(search, site):
+    found = search(system="Darwin", machine="arm64")
+    assert (found.gpus, found.reason) == ((), "tensorflow-metal is not installed")
+    assert "tensorflow-metal==1.2.0" in found.hint
+    site("tensorflow_metal-1.2.0")
+    assert "Intel" in search(system="Darwin", machine="x86_64").reason
+    assert search(system="Windows").reason == "TensorFlow has no GPU support on Windows"
+    found = search(system="Darwin", machine="arm64")
+    assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "Apple GPU")]
 
 
 class TestVisible:
@@ -262,7 +259,7 @@ class TestWheel:
 
 
 def test_a_machine_without_a_driver_does_not_pay_for_one():
-    """Neither pynvml nor TensorFlow is imported."""
+    """It imports no pynvml and no TensorFlow."""
     code = (
         "import sys; from tfmon.probes.gpus import find_gpus, read_visibility\n"
         "found = find_gpus(None, read_visibility(library='libno-such.so.1', system='Linux'))\n"

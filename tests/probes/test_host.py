@@ -1,7 +1,5 @@
 """The host probe: a /proc of our own, arithmetic, real children, and the memory of a process on macOS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -91,59 +89,26 @@ def trees(probe) -> dict[str, TreeSample]:
     return {event.lane: event for event in probe.sample() if isinstance(event, TreeSample)}
 
 
-class TestMachine:
-    def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(self, build, proc, clock):
-        loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 8, 9, 5.25)], [10.0, 10.05]
-        probe = build(lambda: loads.pop(0), lambda: own.pop(0))
-        proc.put(100, own_s=40)
-        proc.put(101, parent=100, own_s=7)
-        first = next(iter(probe.sample()))
-        assert first.others_cpu_pct == first.monitor_cpu_pct == first.steal_pct == Missing("first sample")
-        assert (first.at_ns, first.cpu_pct) == (clock.now_ns, Missing("first sample"))
-        assert (first.memory_used_bytes, first.memory_total_bytes) == (7, 9)
-        clock.pass_s(1)
-        proc.put(100, own_s=41)
-        proc.put(101, parent=100, own_s=7.5)
-        second = next(iter(probe.sample()))
-        assert (second.cpu_pct, second.memory_used_bytes) == (pytest.approx(300), 8)
-        assert second.monitor_cpu_pct == pytest.approx(5)
-        assert second.others_cpu_pct == pytest.approx(300 - 5 - 150)
-        assert second.steal_pct == pytest.approx(25)
-
-    def test_a_lane_that_ended_in_between_leaves_the_load_of_others_unknown(self, probe, proc, clock):
-        proc.put(100, own_s=1)
-        list(probe.sample())
-        proc.put(100, own_s=1.01)
-        clock.pass_s(1)
-        host, tree = probe.sample()
-        assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1)), "more than the machine's is rounding"
-        proc.drop(100)
-        clock.pass_s(1)
-        (host,) = probe.sample()
-        assert host.others_cpu_pct == Missing("a lane has ended")
-        assert host.cpu_pct == 0
-        assert host.steal_pct == Missing("this system does not report stolen time")
-
-    def test_an_error_of_the_system_leaves_the_lanes_alone(self, build, proc):
-        def refuse():
-            raise PermissionError("/proc/stat")
-
-        proc.put(100)
-        host, tree = build(refuse).sample()
-        assert host.cpu_pct == host.memory_total_bytes == Missing("the system reports none: PermissionError")
-        assert tree.processes == 1
+def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(build, proc, clock):
+    loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 8, 9, 5.25)], [10.0, 10.05]
+    probe = build(lambda: loads.pop(0), lambda: own.pop(0))
+    proc.put(100, own_s=40)
+    proc.put(101, parent=100, own_s=7)
+    first = next(iter(probe.sample()))
+    assert first.others_cpu_pct == first.monitor_cpu_pct == first.steal_pct == Missing("first sample")
+    assert (first.at_ns, first.cpu_pct) == (clock.now_ns, Missing("first sample"))
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (7, 9)
+    clock.pass_s(1)
+    proc.put(100, own_s=41)
+    proc.put(101, parent=100, own_s=7.5)
+    second = next(iter(probe.sample()))
+    assert (second.cpu_pct, second.memory_used_bytes) == (pytest.approx(300), 8)
+    assert second.monitor_cpu_pct == pytest.approx(5)
+    assert second.others_cpu_pct == pytest.approx(300 - 5 - 150)
+    assert second.steal_pct == pytest.approx(25)
 
 
 class TestFixtureTrees:
-    def test_first_reading_has_no_cpu_and_the_second_has(self, probe, proc, clock):
-        proc.put(100, own_s=40, name="a) S 7 (b c")
-        first = trees(probe)["cpu"]
-        assert first.cpu_pct == Missing("first sample")
-        assert first.private_bytes == 200 * 4096
-        clock.pass_s(2)
-        proc.put(100, own_s=41, name="a) S 7 (b c")
-        assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
-
     def test_the_time_in_which_its_threads_waited_for_a_core_is_summed_over_them(self, probe, proc, clock):
         proc.put(100)
         assert isinstance(trees(probe)["cpu"].waited_pct, Missing)
@@ -163,23 +128,6 @@ class TestFixtureTrees:
         assert sample.private_bytes == (600 + 50 + 40) * 4096
         assert sample.processes == 3
 
-    def test_a_lane_that_ended_gives_no_sample(self, probe, proc, clock):
-        proc.put(100)
-        proc.put(101, 100, state="Z", pages=(0, 0, 0))
-        sample = trees(probe)["cpu"]
-        assert (sample.processes, sample.private_bytes) == (1, 200 * 4096), "a zombie has no memory"
-        proc.put(101, 100, state="Z", pages=(0, 0, 0), signal=9)
-        assert trees(probe)["cpu"].killed == {101: 9}
-        host, tree = probe.missing("broken")
-        assert host.cpu_pct == host.memory_used_bytes == tree.cpu_pct == tree.private_bytes == Missing("broken")
-        proc.drop(101)
-        proc.put(100, state="Z", pages=(0, 0, 0))
-        clock.pass_s(1)
-        assert trees(probe) == {}
-        proc.drop(100)
-        clock.pass_s(1)
-        assert trees(probe) == {}
-
     def test_a_pid_that_is_now_someone_else_is_not_the_lane(self, probe, proc, clock):
         proc.put(100, started_s=1)
         trees(probe)
@@ -188,49 +136,6 @@ class TestFixtureTrees:
         assert trees(probe) == {}
         clock.pass_s(5)  # past the next look at the table
         assert trees(probe) == {}
-
-    def test_a_lane_that_was_restarted_begins_anew(self, probe, proc, lanes, clock):
-        proc.put(100, own_s=30)
-        trees(probe)
-        lanes["cpu"] = 300
-        proc.put(300, own_s=1)
-        clock.pass_s(1)
-        sample = trees(probe)["cpu"]
-        assert (sample.cpu_pct, sample.processes) == (Missing("first sample"), 1)
-
-    def test_children_are_looked_for_every_3_s_and_for_each_new_lane(self, probe, proc, lanes, clock):
-        scans = []
-        processes = probe._processes
-        rows = processes.rows
-        processes.rows = lambda: (scans.append(clock.now_s() - 1000), rows())[1]
-        pid = lanes.pop("cpu")
-        assert (len(list(probe.sample())), scans) == (1, []), "nothing to look for without lanes"
-        lanes["cpu"] = pid
-        proc.put(100)
-        for _ in range(9):
-            trees(probe)
-            clock.pass_s(1)
-        assert scans == [0, 3, 6]
-        lanes["other"] = 200
-        trees(probe)
-        assert scans == [0, 3, 6, 9]
-
-    def test_a_slow_table_is_read_less_often(self, probe, proc, clock):
-        scans = []
-        processes = probe._processes
-
-        def rows():
-            scans.append(clock.now_s() - 1000)
-            clock.pass_s(0.1)
-            return LinuxProcesses.rows(processes)
-
-        processes.rows = rows
-        proc.put(100)
-        for _ in range(40):
-            trees(probe)
-            clock.pass_s(1)
-        assert len(scans) == 2
-        assert scans[1] >= 29
 
     def test_a_reaped_child_leaves_no_dip_and_no_peak(self, probe, proc, clock):
         proc.put(100, own_s=10)
@@ -264,8 +169,8 @@ class TestWhoBelongs:
             (1, 0, 1, 1),
             (10, 1, 10, 10),  # the lane, leading a session
             (11, 10, 10, 10),
-            (12, 11, 12, 10),  # a group of its own
-            (13, 12, 13, 13),  # a session of its own, yet a descendant
+            (12, 11, 12, 10),  # in another group
+            (13, 12, 13, 13),  # in another session, but a descendant
             (14, 1, 10, 10),  # its parent has ended
             (15, 14, 15, 15),  # a child of that one
             (16, 1, 16, 10),  # parent ended and another group, still in the session
@@ -281,34 +186,31 @@ class TestWhoBelongs:
         assert sorted(find_trees(in_our_group, [10])[10]) == [10, 11], "the monitor is not in it"
 
 
-class TestCpuSeconds:
-    """CPU time between two samples of a tree: by pid the own and reaped seconds, the parent and the start."""
+@pytest.mark.parametrize(
+    ("before", "now", "spent"),
+    [
+        pytest.param(
+            {1: (5, 2), 2: (3, 0, 1), 3: (4, 0, 2)}, {1: (5.5, 2 + 3.25 + 4.25)}, 1.0, id="reaped in turn"
+        ),
+        pytest.param({1: (5, 0), 2: (300, 0, 1)}, {1: (6, 0)}, 1.0, id="child without a wait"),
+        pytest.param({1: (5, 1), 2: (300, 0, 999)}, {1: (5.5, 2)}, 1.5, id="orphan adopted by init"),
+        pytest.param(
+            {1: (5, 0)}, {1: (5, 0), 2: (0.5, 0.1, 1, 100.2), 3: (90, 0, 1, 99.0)}, 0.6, id="newborn and older"
+        ),
+        pytest.param(
+            {1: (5, 0), 2: (50, 0, 1)}, {1: (5, 50.25), 2: (0.5, 0, 1, 100.5)}, 0.75, id="pid given to another"
+        ),
+        pytest.param({1: (5, 3)}, {1: (4, 2)}, 0, id="never negative"),
+    ],
+)
+def test_cpu_seconds_between_two_samples_of_a_tree(before, now, spent):
+    def usages(table) -> dict[int, Usage]:
+        def usage(own, reaped, parent=1, started=1.0) -> Usage:
+            return Usage(parent, started, own, reaped, 0.0, ended=False)
 
-    @pytest.mark.parametrize(
-        ("before", "now", "spent"),
-        [
-            pytest.param(
-                {1: (5, 2), 2: (3, 0, 1), 3: (4, 0, 2)}, {1: (5.5, 2 + 3.25 + 4.25)}, 1.0, id="reaped in turn"
-            ),
-            pytest.param({1: (5, 0), 2: (300, 0, 1)}, {1: (6, 0)}, 1.0, id="child without a wait"),
-            pytest.param({1: (5, 1), 2: (300, 0, 999)}, {1: (5.5, 2)}, 1.5, id="orphan adopted by init"),
-            pytest.param(
-                {1: (5, 0)}, {1: (5, 0), 2: (0.5, 0.1, 1, 100.2), 3: (90, 0, 1, 99.0)}, 0.6, id="newborn and older"
-            ),
-            pytest.param(
-                {1: (5, 0), 2: (50, 0, 1)}, {1: (5, 50.25), 2: (0.5, 0, 1, 100.5)}, 0.75, id="pid given to another"
-            ),
-            pytest.param({1: (5, 3)}, {1: (4, 2)}, 0, id="never negative"),
-        ],
-    )
-    def test_between_two_samples(self, before, now, spent):
-        def usages(table) -> dict[int, Usage]:
-            def usage(own, reaped, parent=1, started=1.0) -> Usage:
-                return Usage(parent, started, own, reaped, 0.0, ended=False)
+        return {pid: usage(*row) for pid, row in table.items()}
 
-            return {pid: usage(*row) for pid, row in table.items()}
-
-        assert cpu_seconds(usages(before), usages(now), newborn_s=100) == pytest.approx(spent)
+    assert cpu_seconds(usages(before), usages(now), newborn_s=100) == pytest.approx(spent)
 
 
 BUSY_FAMILY = """
@@ -328,7 +230,7 @@ time.sleep(600)
 
 @pytest.fixture
 def lane():
-    """A lane with a busy family, leading a session and a group of its own."""
+    """A lane with busy descendants, the leader of a session and a group."""
     program = [sys.executable, "-S", "-c", BUSY_FAMILY]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None
@@ -345,7 +247,7 @@ class TestRealChildren:
     def test_busy_grandchildren_and_a_double_fork_count_until_killed(self, lane):
         probe = HostProbe(lambda: {"lane": lane.pid})
         alone = HostProbe(lambda: {"lane": lane.pid})
-        alone._processes.rows = lambda: {  # what a look at the lane's own process alone would find
+        alone._processes.rows = lambda: {  # the result of looking at the lane's own process alone
             pid: row for pid, row in process_table().rows().items() if pid == lane.pid
         }
         wait_for(lambda: busy_below(lane.pid) >= 2 and len(living(lane.pid)) == 4, what="two busy grandchildren")

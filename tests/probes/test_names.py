@@ -1,12 +1,7 @@
 """Who runs a process, from a made /proc."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 
-import psutil
 import pytest
 
 from tfmon.model.gpu import ProcessName
@@ -55,11 +50,6 @@ def test_a_command_line_of_others_cannot_steer_the_terminal(proc, names):
     assert one_line("\x1b[2Ja\tb\x00c", 80) == "a bc"
 
 
-def test_a_process_without_a_command_line_has_the_name_that_the_kernel_gives_it(proc, names):
-    proc(70, "", name="a (b) c")
-    assert names.of([70])[70].command == "a (b) c"
-
-
 def test_a_name_is_read_again_after_a_while_and_forgotten_with_its_process(proc, names, now, tmp_path):
     proc(70, "")
     assert names.of([70])[70].command == "python"  # it is starting
@@ -73,15 +63,3 @@ def test_a_name_is_read_again_after_a_while_and_forgotten_with_its_process(proc,
         (tmp_path / "proc/70" / file).unlink()
     (tmp_path / "proc/70").rmdir()
     assert names.of([70]) == {}
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
-def test_a_real_child_is_ours_and_the_first_process_is_not():
-    command = [sys.executable, "-c", "print(flush=True); input()", "--word"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        child.stdout.readline()
-        found = ProcessNames().of([child.pid, 1])
-        child.communicate(b"\n")
-    assert found[child.pid].ours and "--word" in found[child.pid].command
-    assert (found[1].user, found[1].ours) == (psutil.Process(1).username(), os.getpid() == 1)

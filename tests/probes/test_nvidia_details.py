@@ -1,7 +1,5 @@
 """The NVIDIA probe beside load, memory and power: clocks, link, shares of processes, faults."""
 
-from __future__ import annotations
-
 import pynvml
 import pytest
 from support.nvml import BUSY, TWO_GPUS, take

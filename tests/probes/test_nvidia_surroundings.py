@@ -1,6 +1,4 @@
-"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2 and without memory of their own."""
-
-from __future__ import annotations
+"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2, and without separate memory."""
 
 import sys
 

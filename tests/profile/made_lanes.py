@@ -1,8 +1,6 @@
 """Synthetic traces of lanes, built as TensorFlow's profiler records them. Times are in microseconds."""
 
-# This folder is no package: one named `profile` would hide the standard library's, which cProfile loads.
-
-from __future__ import annotations
+# This folder is not a package: a package named `profile` would hide the standard library's, which cProfile loads.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.profile.trace import Plane, Space, TraceEvent, TraceLine
 
 PERIOD = 1000
-"""From the beginning of a step to that of the next."""
+"""Time between the beginnings of two steps, in µs."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ Marks = list[Mark]
 
 
 def us(value: Reading) -> float:
-    """Return a time in microseconds; one that is missing has none."""
+    """Return a time in microseconds; fail if it is missing."""
     assert not isinstance(value, Missing), value.reason
     return round(value / 1000, 6)
 

@@ -1,13 +1,11 @@
 """Synthetic traces with the events of TensorFlow's allocators."""
 
-from __future__ import annotations
-
 from made_lanes import Mark, calling, each_step, gpu, mark, marker, trace, waiting
 
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, Space
 
 MIB = 1 << 20
-GPU_POOL, CPU_POOL = "GPU_0_bfc", "mklcpu"
+GPU_POOL = "GPU_0_bfc"
 
 
 class Allocator:

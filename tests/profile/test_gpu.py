@@ -1,6 +1,4 @@
-"""Lanes on a GPU: what it did, and what the host did while it did nothing."""
-
-from __future__ import annotations
+"""Lanes on a GPU: the work of the GPU, and the host's work during its idle time."""
 
 import pytest
 from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, mark, marker, single, trace, us, waiting
@@ -108,18 +106,6 @@ def test_an_idle_gap_is_blamed_on_what_the_loop_did_meanwhile():
     assert (us(one.kernels_ns), us(one.idle_ns), one.name) == (200, 800, "GPU:0")
 
 
-def test_a_gap_while_the_function_is_traced_is_told_apart():
-    def loop(n, at):
-        return [
-            marker(n, at),
-            *calling(at, 800, n + 1, "traced-nonXla"),
-            mark("tf.function-graph_building", at, 500),
-        ]
-
-    one = device(gpu_lane(loop, {COMPUTE: kernel(700, 100)}))
-    assert (us(one.idle_tracing_ns), us(one.idle_launch_ns), us(one.idle_other_ns)) == (700, 0, 200)
-
-
 def test_a_copy_behind_a_kernel_is_hidden():
     lane = gpu_lane(
         launching(50, 300),
@@ -153,15 +139,6 @@ def test_what_is_a_copy_from_or_to_the_host(name, details, way):
     assert {kind: us(time_ns) for kind, time_ns in found.items() if time_ns} == {way: 70}
 
 
-def test_what_a_gpu_did_before_the_capture_does_not_count():
-    # One copy and one kernel before the first step, one of each in each of the two steps.
-    copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1000, 2100)]
-    loop = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 500, n)])
-    kernels = [mark("sgemm", start, 10) for start in (200, 1200, 2200)]
-    profile = profile_of(trace({"python": loop}, gpu({TO_DEVICE: copies, COMPUTE: kernels})))
-    assert (profile.devices[0].h2d_bytes, profile.ops.runs) == (512, 2)
-
-
 def test_lines_that_the_profiler_derives_are_not_counted():
     names = ("Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules", "XLA Ops")
     derived = {name: kernel(0, 1000) for name in names}
@@ -175,7 +152,7 @@ def test_the_capture_lasts_until_the_gpu_has_done_its_work():
     assert us(profile.step_ns) == (6 * PERIOD + 100) / 2
     assert us(profile.devices[0].kernels_ns) == 3 * PERIOD
     assert us(profile.drain_ns) == (4 * PERIOD + 100) / 2
-    # What the loop did in its own time is not mixed up with the wait for the last work.
+    # The loop's work outside the steps is not mixed up with the wait for the last work.
     assert us(profile.sync_ns) + us(profile.other_ns) == 890
 
 
@@ -202,28 +179,6 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
     ]
 
 
-def test_what_jax_calls_is_the_call_of_a_lane_on_a_gpu():
-    def loop(n, at):
-        compiled = [mark("HLO Transforms: jit_train", at + 150, 600)] if n == 2 else []
-        return [marker(n, at), mark("PjitFunction(train)", at + 100, 700), *compiled]
-
-    profile = profile_of(gpu_lane(loop, {COMPUTE: kernel(300, 100)}), parts=True)
-    assert (profile.mode, us(profile.call.total_ns), us(profile.call.dispatch_ns)) == ("xla", 700, 525)
-    assert [(one.function, us(one.cost_ns)) for one in profile.compiles] == [("train", 600)]
-    assert {part.name: us(part.step_ns) for part in profile.parts if not part.device} == {
-        "dispatch": 450, "compiling with XLA": 150, "outside of input and step": 300
-    }  # fmt: skip
-
-
-def test_the_call_only_launches_and_the_loop_waits_outside_of_it():
-    profile = profile_of(LANES["dispatch"])
-    assert isinstance(profile.call.compute_ns, Missing)
-    assert us(profile.call.dispatch_ns) == 900
-    waits = profile_of(LANES["sync"])
-    assert (us(waits.sync_ns), us(waits.other_ns)) == (550, 100)
-    assert isinstance(profile_of(LANES["eager"]).sync_ns, Missing), "eager steps do not tell it"
-
-
 def test_of_several_gpus_the_busiest_is_judged_and_named_first():
     loop = each_step(4, launching(50, 100))
     busy, lazy = (
@@ -236,7 +191,7 @@ def test_of_several_gpus_the_busiest_is_judged_and_named_first():
 
 
 class TestHostOnly:
-    """What a Mac's Metal plugin leaves: a host plane without any of the GPU."""
+    """A trace as of a Mac's Metal plugin: a host plane without events of the GPU."""
 
     def lane(self, kind: str = "notTraced-nonXla"):
         loop = each_step(4, lambda n, at: [marker(n, at), *waiting(at, 500), *calling(at + 500, 400, n + 1, kind)])
@@ -251,10 +206,3 @@ class TestHostOnly:
         assert (us(profile.input.wait_ns), us(profile.call.total_ns)) == (500, 400)
         on_cpu = profile_of(self.lane())
         assert not on_cpu.host_only and on_cpu.notes == ()
-
-    def test_retracing_is_seen_on_the_host(self):
-        assert profile_of(self.lane("traced-nonXla"), on_gpu=True).bottleneck.kind == "retracing"
-
-    def test_a_gpu_plane_without_work_is_as_good_as_none(self):
-        loop = each_step(2, launching(50, 100))
-        assert profile_of(trace({"python": loop}, gpu({COMPUTE: []})), on_gpu=True).host_only

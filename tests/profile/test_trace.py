@@ -1,11 +1,8 @@
 """Sets of time, held against sets of whole numbers; a trace as JSON for viewers; and any trace at all."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +12,9 @@ from made_lanes import Mark, mark, plane, space
 from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
-from tfmon.profile.trace import TraceError, both, read_space, total, unite, without, write_chrome
+from tfmon.profile.trace import TraceError, both, total, unite, without, write_chrome
 from tfmon.reports.profile import WIDTH, to_json, to_text
 
-DATA = Path(__file__).parent / "data"
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
 
 
@@ -61,12 +57,6 @@ def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
     assert event == {"ph": "X", "name": "step", **where, "args": {"step_num": 3, "how": "xla"}}
 
 
-def test_planes_do_not_share_threads_and_empty_ones_are_skipped(tmp_path):
-    lines = {"l": [mark("e", 0, 1)]}
-    events = exported(space(plane("a", lines), plane("b", {}), plane("c", lines)), tmp_path)
-    assert {(one["pid"], one["tid"]) for one in events if one["ph"] == "X"} == {(1, 1), (3, 1)}
-
-
 def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
     stats = {"id": -(1 << 60), "ratio": math.inf, "nothing": math.nan, "small": 7}
     (event,) = (
@@ -75,22 +65,11 @@ def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
     assert event["args"] == {"id": str(-(1 << 60)), "ratio": "inf", "nothing": "nan", "small": 7}
 
 
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.xplane.pb")), ids=lambda path: path.name)
-def test_a_real_trace_is_exported_whole(path, tmp_path):
-    trace = read_space(path)
-    complete = [one for one in exported(trace, tmp_path) if one["ph"] == "X"]
-    assert len(complete) == sum(len(line.events) for part in trace.planes for line in part.lines)
-    assert [one["name"] for one in complete].count("train") == 5
-
-
 def test_nothing_is_an_empty_list_and_a_file_that_cannot_be_written_is_told(tmp_path):
     assert exported(space(), tmp_path) == []
     with pytest.raises(TraceError, match="cannot be written"):
         write_chrome(space(), tmp_path)
 
-
-# ---------------------------------------------------------------- any trace
 
 NAMES = [
     "train", "step", "TFE_Py_ExecuteCancelable", "TFE_Py_FastPathExecute_C", "EagerExecute",

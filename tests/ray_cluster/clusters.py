@@ -1,6 +1,4 @@
-"""Clusters whose nodes are this machine, at addresses of their own on its loopback interface."""
-
-from __future__ import annotations
+"""Clusters whose nodes are this machine, at different addresses of its loopback interface."""
 
 import contextlib
 import itertools
@@ -93,7 +91,7 @@ class Nodes:
     # ---------------------------------------------------------------- what dies
 
     def processes(self, address: str) -> list[psutil.Process]:
-        """All processes of a node, with what they have started."""
+        """Return all processes of a node and their children."""
         roots = [one.process.pid for kind in self._nodes[address].all_processes.values() for one in kind]
         found = []
         for pid in roots:
@@ -121,7 +119,7 @@ class Nodes:
         self._nodes[self.head].kill_gcs_server()
 
     def forget(self, address: str) -> None:
-        """Remove what is left of a node."""
+        """Remove the remains of a node."""
         self._left += self.processes(address)
         self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
 

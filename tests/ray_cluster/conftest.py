@@ -3,8 +3,6 @@
 Nothing here runs where Ray is not installed; `make test-ray` installs it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import secrets
@@ -32,7 +30,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory, build_fake_nvml) -> I
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.delenv("RAY_ADDRESS", raising=False)
         patch.setenv("FASTER", "batch_size=16:1.2 batch_size=64:1.6 batch_size=128:1.4")  # of trainers there
-        # Ray notes there which cluster was started last: that of a user must not be forgotten for one of a test.
+        # Ray keeps the address of the last cluster there. A test must not replace the address of a user's cluster.
         # The paths of its sockets may not be long.
         patch.setenv("RAY_TMPDIR", folder := tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         script = tmp_path_factory.mktemp("driver") / "script.txt"
@@ -61,6 +59,6 @@ def no_breakpoint(cluster) -> None:
 
 @pytest.fixture(autouse=True)
 def links(cluster) -> Iterator[None]:
-    """Close what a test has connected."""
+    """Close the connections of a test."""
     yield
     cluster.close_links()

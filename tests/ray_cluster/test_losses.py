@@ -1,7 +1,5 @@
 """What dies in a Ray cluster, and what dies with it: children that listen, that defy signals, suspended ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -25,7 +23,7 @@ from .clusters import Nodes
 pytestmark = [pytest.mark.ray, pytest.mark.process]
 
 LATE_S = 30.0
-"""What a busy machine may add; Ray itself notices what is silent after 65 s."""
+"""Additional time on a busy machine. Ray itself notices a silent node after 65 s."""
 TOLD_S = 6.0
 GONE_S = 12.0 + LATE_S
 

@@ -1,7 +1,5 @@
 """Sweeps on the nodes of a Ray cluster: a worker for each that is free, and what goes on when a node dies."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line in the test's own process, and the header of a recording."""
 
-from __future__ import annotations
-
 import pytest
 from cli.conftest import folder, no_settings_and_no_gpu, run, tfmon
 from support.recordings import RECORDED

@@ -1,7 +1,5 @@
 """`replay`, `runs`, `diff` and `export` as a user meets them; what interrupted and killed races leave."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from support.recordings import RECORDED, record
-from support.terminal import Terminal
 from support.ui import Demo
 from support.waiting import wait_for
 
@@ -39,7 +36,7 @@ def fails(done, problem: str) -> None:
 
 @contextlib.contextmanager
 def started(*words: str, program: tuple[str, ...] = (str(SCRIPTED),), before: tuple[str, ...] = ()):
-    """Run a command in a process of its own."""
+    """Run a command in a separate process."""
     own = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     command = [*before, sys.executable, *program, *words]
     with subprocess.Popen(command, env={**os.environ, **own}, stdout=-1, stderr=-1, text=True) as process:
@@ -50,7 +47,7 @@ def started(*words: str, program: tuple[str, ...] = (str(SCRIPTED),), before: tu
 
 
 def finished(*words: str, **how) -> str:
-    """Run a command to its end and return what it printed."""
+    """Run a command to its end and return its output."""
     with started(*words, **how) as process:
         out, err = process.communicate()
     assert process.returncode == 0, err
@@ -97,26 +94,6 @@ class TestRaces:
 
 
 class TestReplay:
-    @pytest.mark.pty
-    def test_the_screen_replays_a_race_and_its_keys_move_through_it_also_after_a_resize(self, folder):
-        terminal = Terminal("replay", str(RECORDED), **os.environ)
-        try:
-            terminal.wait_for(lambda shown: "replay ×1" in shown and "small-dense" in shown)
-            terminal.process.send("+++++++")
-            terminal.wait_for(lambda shown: " end " in shown and "5.5×" in shown)
-            terminal.screen.reset()  # as a terminal that was smaller for a moment
-            terminal.process.kill(signal.SIGWINCH)
-            terminal.wait_for(lambda shown: " end " in shown and "5.5×" in shown)
-            terminal.process.send("q")
-            assert terminal.wait_for_exit() == 0
-        finally:
-            with contextlib.suppress(OSError):
-                terminal.process.close(force=True)
-
-    def test_without_a_terminal_it_says_what_does_without(self, run):
-        fails(run("replay", RECORDED), "a replay needs the screen")
-        assert "cpu batch_size=64 is 5.5× faster than cpu" in run("replay", RECORDED, "--headless").out
-
     def test_a_torn_recording_is_replayed_and_the_user_told(self, run, tmp_path):
         torn = tmp_path / "torn.jsonl"
         torn.write_bytes(RECORDED.read_bytes()[:-1_000])
@@ -173,29 +150,6 @@ class TestLists:
         shown = run("runs").out
         assert "is not a recording of tfmon" in shown
         assert "5.5×" in shown
-
-    @pytest.mark.parametrize("command", ["replay --json", "diff --json"])
-    def test_a_bad_recording_gets_one_line(self, run, tmp_path, command):
-        word, *options = command.split()
-        bad, lines = tmp_path / "bad.jsonl", RECORDED.read_bytes()
-        bad.write_bytes(lines[:3_000] + b"nonsense\n" + lines[3_000:])
-        done = run(word, bad, *([RECORDED] if word == "diff" else []), *options)
-        assert done.code == 2
-        assert "bad.jsonl, line" in done.err and done.err.count("\n") <= 2
-
-    @pytest.mark.parametrize(
-        ("words", "problem"),
-        [
-            (("export", RECORDED), "needs one of --html FILE, --markdown, --text and --json"),
-            (("export", RECORDED, "--text", "--json"), "needs one of"),
-            (("export", RECORDED, "--html", "d", "-o", "f"), "--output does not go with --html"),
-            (("export", RECORDED, "--json", "-o", RECORDED), "is there already"),
-            (("export", RECORDED, "--json", "-o", "none/out.json"), "there is no folder none"),
-            (("diff", RECORDED, "nothing"), "there is no recording nothing"),
-        ],
-    )
-    def test_wrong_words_are_refused(self, run, words, problem):
-        fails(run(*words), problem)
 
 
 def raced(prefetch: int) -> Demo:

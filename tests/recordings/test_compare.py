@@ -1,6 +1,4 @@
-"""Two races side by side: ratios with intervals, and what was different."""
-
-from __future__ import annotations
+"""Two races side by side: ratios with intervals, and differences."""
 
 import math
 from dataclasses import replace
@@ -8,11 +6,13 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo
 
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.compare import compare
+from tfmon.analysis.result import RaceResult
 from tfmon.analysis.statistics import between_processes
+from tfmon.analysis.summarise import summarise
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.compare import compare
-from tfmon.recordings.figures import RaceFigures
 from tfmon.reports.diff import to_text
 
 DEVICES = LaneSpec("cpu"), LaneSpec("gpu:0")
@@ -23,8 +23,8 @@ def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
     return demo
 
 
-def side(header, demo: Demo, name: str = "one", **changes) -> RaceFigures:
-    return RaceFigures.of(name, replace(header, **changes), demo.session.snapshot())
+def side(header, demo: Demo, name: str = "one", **changes) -> RaceResult:
+    return summarise(analyse(demo.session.snapshot()), replace(header, **changes), name)
 
 
 def test_the_interval_of_a_faster_lane_includes_the_truth(header):
@@ -58,7 +58,7 @@ def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(
     for name, size in zip(other.names, (20, 10), strict=True):
         other.apply(name, "batch_size", size)
     found = compare(side(header, one), side(header, other))
-    assert [(pair.first.title, pair.second.title) for pair in found.lanes] == [
+    assert [(pair.first.name, pair.second.name) for pair in found.lanes] == [
         ("cpu batch_size=10", "cpu batch_size=20"), ("cpu batch_size=20", "cpu batch_size=10"),
     ]  # fmt: skip
     assert ("A: batch_size", "10", "20") in [(one.what, one.first, one.second) for one in found.differences]
@@ -73,7 +73,7 @@ def test_a_lone_cpu_lane_is_not_paired_with_a_lone_gpu_lane(header):
 
 
 def test_races_of_two_scenarios_are_said_to_be_no_comparison(header):
-    found = compare(side(header, raced()), side(header, raced(), scenario="conv"))
+    found = compare(side(header, raced()), replace(side(header, raced()), scenario="conv"))
     assert found.notes == (
         "these races are of different scenarios, small-dense and conv: no ratio between them says what is faster",
     )
@@ -110,7 +110,7 @@ def test_a_gpu_that_was_not_requested_makes_no_other_machine(header, why, named)
 def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):
     failed = Demo()
     failed.fail("gpu:0")
-    found = compare(side(header, raced()), RaceFigures.of("two", header, failed.session.snapshot()))
+    found = compare(side(header, raced()), side(header, failed, "two"))
     assert [pair.change for pair in found.lanes] == [None, None]
     assert "two: G gpu:0: no module named 'keras_hub'" in found.notes
     assert "n/a" in to_text(found)

@@ -1,65 +1,10 @@
-"""A recording for other programs: the numbers are those of the events."""
+"""A recording for other programs: it has the numbers of the events."""
 
-from __future__ import annotations
-
-import io
-import json
-from datetime import datetime
-from typing import Any
-
-import pytest
 from support.events import gpu_sample
-from support.recordings import RECORDED
 
-from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model.lane_events import KnobApplied
 from tfmon.model.readings import HostSample, Missing
-from tfmon.recordings.reader import Recording
-from tfmon.reports.gather import samples_of, write_json
-
-
-@pytest.fixture
-def opened():
-    with Recording(RECORDED) as recording:
-        yield recording
-
-
-def windows(opened: Recording, lane: str) -> list[Window]:
-    return [event for event in opened.events() if isinstance(event, Window) and event.lane == lane]
-
-
-def rows_of(opened: Recording) -> list[dict[str, Any]]:
-    target = io.StringIO()
-    write_json(opened, {}, target)
-    return json.loads(target.getvalue())["samples"]
-
-
-def test_there_is_a_row_for_each_number(opened):
-    rows = [row for row in rows_of(opened) if (row["subject"], row["name"]) == ("cpu", "examples_per_s")]
-    expected = windows(opened, "cpu")
-    assert [row["value"] for row in rows] == [one.examples / one.span_ns * 1e9 for one in expected]
-    assert [row["step"] for row in rows] == [one.step for one in expected]
-    assert [row["note"] for row in rows] == ["; ".join(one.marks) for one in expected]
-    first_ns = opened.times_ns[0]
-    assert [row["seconds"] for row in rows] == [round((one.at_ns - first_ns) / 1e9, 6) for one in expected]
-    times = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
-    assert times == pytest.approx([opened.header.wall_s(one.at_ns) for one in expected])
-
-
-def test_what_was_not_measured_is_left_out_and_never_0(opened):
-    rows = rows_of(opened)
-    names = {row["name"] for row in rows if row["subject"] == "machine"}
-    assert {"cpu_pct", "memory_used_bytes"} <= names
-    assert "gpu_memory_allocated_bytes" not in {row["name"] for row in rows}
-
-
-def test_json_is_one_object_with_header_result_and_numbers(opened):
-    target = io.StringIO()
-    write_json(opened, {"schema": 1}, target)
-    body = json.loads(target.getvalue())
-    assert body["header"]["scenario"] == "small-dense"
-    assert body["result"] == {"schema": 1}
-    knobs = [one["value"] for one in body["samples"] if one["name"] == "knob/batch_size"]
-    assert knobs == [10, 64]
+from tfmon.reports.gather import samples_of
 
 
 def test_numbers_of_other_events():

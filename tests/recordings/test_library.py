@@ -1,7 +1,5 @@
 """Which recording a word means."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -20,30 +18,6 @@ def place(tmp_path, monkeypatch):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (age, age))
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        ("last", 2),
-        ("last~1", 1),
-        ("last~2", 0),
-        ("20260101-110000-dense", 1),
-        ("20260101-11", 1),
-        ("20260102", 2),
-        ("20260101-100000-conv.jsonl.gz", 0),
-    ],
-)
-def test_a_run_is_found_by_what_a_user_says(word, found, place):
-    assert find(word) == place / NAMES[found]
-
-
-def test_a_path_comes_first(place, tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.mktemp("elsewhere")
-    (folder / "last").touch()
-    assert find(str(folder / "last")) == folder / "last"
-    monkeypatch.chdir(folder)
-    assert find("last").name == "last"
 
 
 @pytest.mark.parametrize(
@@ -73,15 +47,6 @@ def test_names_of_scenarios_make_safe_names_of_files(place):
     os.close(fd)
     assert path.parent == place
     assert run_id(path).endswith("-evil-name-31m-" + "x" * 26)
-
-
-def test_two_races_in_one_second_have_two_names(place):
-    made = []
-    for _ in range(2):
-        path, fd = library.create("conv")
-        os.close(fd)
-        made.append(path)
-    assert made[0] != made[1]
 
 
 def test_a_named_pipe_is_no_recording(place):

@@ -1,6 +1,4 @@
-"""Playing: what is known at a moment of the race does not depend on how the player got there."""
-
-from __future__ import annotations
+"""Playing: the state at a moment of the race does not depend on how the player got there."""
 
 import random
 
@@ -8,10 +6,8 @@ import pytest
 from support.recordings import RECORDED, record
 
 from tfmon.recordings import player as playing
-from tfmon.recordings.player import SPEEDS, Player, play_all
+from tfmon.recordings.player import SPEEDS, Player
 from tfmon.recordings.reader import Recording
-
-SECOND = 1_000_000_000
 
 
 @pytest.fixture
@@ -32,19 +28,6 @@ def at(player: Player) -> float:
     return (state.at_ns - state.from_ns) / 1e9
 
 
-def test_it_plays_in_real_time_until_its_end(player, opened):
-    state = player.state()
-    assert (state.playing, state.speed, state.at_ns) == (True, 1, opened.times_ns[0])
-    player.tick(2.5)
-    assert at(player) == 2.5
-    assert player.session.snapshot().at_ns == opened.times_ns[0] + round(2.5e9)
-    assert player.state().event == opened.place_at(opened.times_ns[0] + round(2.5e9))
-    player.tick(1_000)
-    state = player.state()
-    assert (state.at_end, state.playing, state.at_ns) == (True, False, opened.times_ns[-1])
-    assert player.session.snapshot() == play_all(RECORDED)[1]
-
-
 def test_a_moment_is_the_same_from_wherever_the_player_comes(opened, player):
     known = {}
     straight = Player(opened)
@@ -59,22 +42,6 @@ def test_a_moment_is_the_same_from_wherever_the_player_comes(opened, player):
         now = player.session.snapshot()
         assert now.lanes == known[event].lanes
         assert (now.race, now.hosts) == (known[event].race, known[event].hosts)
-
-
-def test_steps_go_event_by_event_and_pause(player, opened):
-    player.tick(5)
-    before = player.state().event
-    player.step(1)
-    state = player.state()
-    assert (state.event, state.playing, state.at_ns) == (before + 1, False, opened.times_ns[before])
-    player.step(-1)
-    player.step(-1)
-    assert player.state().event == before - 1
-    for _ in range(3 * len(opened)):
-        player.step(-1)
-    assert player.state().event == 1
-    player.tick(5)
-    assert player.state().event == 1, "it is paused"
 
 
 def test_pause_and_play(player):

@@ -1,7 +1,5 @@
 """Recording: every event in its order, private to the user, and a disk that fails never stops the race."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import gzip
@@ -9,22 +7,19 @@ import json
 import os
 import stat
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import ui
-from support.recordings import record, small_race
+from support.recordings import record
 from support.ui import CPU_MACHINE, Demo, racing_demo
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import wait_for
 
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured, MachineKnown, RecordingChanged
 from tfmon.model.lane_events import Finished
 from tfmon.model.ports import NOT_CLOSED
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import header, library, recorder, writer
@@ -53,7 +48,7 @@ def session():
 
 @pytest.fixture
 def keep(session):
-    """Record the session; what is kept is closed at the end of the test."""
+    """Record the session. Recorders are closed at the end of the test."""
     kept: list[Recorder] = []
 
     def start(path: Path | None = None) -> Recorder:
@@ -112,32 +107,6 @@ def test_recordings_are_private_and_hold_only_the_listed_environment(place, monk
         assert set(opened.header.environment) <= set(header.ENVIRONMENT)
 
 
-def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
-    for name in ("plain.jsonl", "packed.jsonl.gz"):
-        _, end = record(tmp_path / name, Demo)
-        path = Path(end.recording.path)
-        assert path.read_bytes().startswith(b"\x1f\x8b" if name.endswith(".gz") else b'{"type":"Header"')
-        assert len(Recording(path)) == 3
-
-
-def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(place, session, keep):
-    one = keep()
-    session.begin(Race("first"), ())  # announced: its lanes are not known yet
-    session.begin(Race("first"), LANES)
-    sample = HostSample(at_ns=5, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0)
-    session.accept(sample)
-    finish(session, 1)
-    session.begin(Race("second"), LANES)
-    finish(session, 2)
-    one.close()
-    first, second = sorted(place.iterdir(), key=lambda path: "second" in path.name)
-    assert (steps_in(first), steps_in(second)) == ([1], [2])
-    with Recording(second) as opened:
-        assert opened.header.scenario == "second"
-        assert next(opened.events()) == sample
-    assert recording_of(session).path == str(second)
-
-
 def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_start(place, session, keep):
     one = keep()
     there = Machine(hostname="node", boot="b", cores=16)
@@ -161,28 +130,6 @@ def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_star
         assert (again.hosts["gpu2"].link.offset_ns, again.machine_of(again.lanes[0])) == (6, there)
 
 
-def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_shows_it(place, monkeypatch, keep):
-    monkeypatch.setattr(recorder, "SETTLED_S", 0.0)
-    kept: list[Recorder] = []
-
-    def recorded(*arguments) -> Session:
-        session = Session(*arguments)
-        kept.append(Recorder(session, Path(sys.executable)))
-        return session
-
-    monkeypatch.setattr(ui, "Session", recorded)
-    demo = small_race()
-    try:
-        wait_for(lambda: [run.running for run in library.runs()] == [False])
-        # The file is packed before the session is told its name.
-        wait_for(lambda: recording_of(demo.session) is not None)
-        wait_for(lambda: library.find("last") == Path(recording_of(demo.session).path), what="it is the last")
-        demo.session.begin(Race("second"), LANES)
-        wait_for(lambda: [run.running for run in library.runs()] == [False, True])
-    finally:
-        kept[0].close()
-
-
 class FullDisk:
     """Takes some bytes, then the disk is full, in the middle of a line."""
 
@@ -198,7 +145,7 @@ class FullDisk:
 
 
 class Os:
-    """The module, but for one function."""
+    """The module with another `write`."""
 
     def __init__(self, write) -> None:
         self.write = write
@@ -246,20 +193,6 @@ def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recor
     assert library.runs()[0].info().outcome == NOT_CLOSED
 
 
-def test_a_folder_that_cannot_be_made_is_reported_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path / "file" / "recordings"))
-    keep()
-    session.begin(Race("mine"), LANES)
-    wait_for(lambda: recording_of(session) is not None)
-    assert (recording_of(session).path, recording_of(session).reason) == (
-        "",
-        f"{tmp_path / 'file' / 'recordings'}: Not a directory",
-    )
-    finish(session, 1)
-    assert session.snapshot().lanes[0].phase == "done"
-
-
 def test_a_disk_without_any_room_is_reported_and_no_empty_file_is_left(place, session, keep, monkeypatch):
     monkeypatch.setattr(writer, "os", Os(FullDisk(0)))
     keep()
@@ -298,34 +231,6 @@ def test_a_slow_disk_costs_bounded_memory(place, session, monkeypatch, keep):
     monkeypatch.setattr(recorder, "FLUSH_S", 0.2)
     keep()
     assert reason_after(session, 1_000) == "the disk does not keep up"
-
-
-def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, session, monkeypatch, keep):
-    hangs, answers = threading.Event(), threading.Event()
-
-    def write(fd: int, data: memoryview) -> int:
-        hangs.set()
-        assert answers.wait(PATIENCE_S)
-        return os.write(fd, data)
-
-    monkeypatch.setattr(writer, "os", Os(write))
-    one = keep()
-    session.begin(Race("first"), LANES)
-    assert hangs.wait(PATIENCE_S)
-    for steps in range(1_000):
-        finish(session, steps)
-    session.begin(Race("second"), LANES)
-    for steps in range(1_000):
-        finish(session, steps)
-    waiting = list(one._entries)
-    answers.set()
-    assert sum(entry.known is not None for entry in waiting) <= 3, "the end of the first, the begin and the end"
-    assert len(waiting) >= 2_000
-    one.close()
-    for path in place.iterdir():
-        opened, end = play_all(path)
-        assert steps_in(path) == list(range(1_000))
-        assert (opened.closed.events, end.lanes[0].totals.steps) == (len(opened), 0)
 
 
 def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:

@@ -1,7 +1,5 @@
 """The list of runs: order, names, failures, deletion, and the port that the screen sees."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 
@@ -33,20 +31,6 @@ def place(tmp_path, monkeypatch):
         path.write_bytes(codec.encode(replace(header, started=started, scenario=scenario)) + b"".join(rest))
         os.utime(path, (age, age))
     return tmp_path
-
-
-def ids() -> list[str]:
-    return [run.id for run in RecordedRuns().list()]
-
-
-def test_runs_are_listed_by_their_start_with_what_a_page_shows():
-    first, _, third = RecordedRuns().list()
-    assert ids() == [FIRST, SECOND, THIRD]
-    assert (first.scenario, first.mode, first.running, first.failure) == ("conv", "turns", False, "")
-    assert first.lanes == ("cpu batch_size=10", "cpu batch_size=64")
-    assert first.outcome == first.verdict and "5.5×" in first.verdict
-    assert (first.seconds, first.bytes) == (pytest.approx(12), (third.bytes))
-    assert first.started < third.started
 
 
 def test_a_race_that_still_runs_is_listed_and_is_not_the_last(place):

@@ -1,6 +1,4 @@
-"""What a recording of the present schema holds can be read for as long as the schema stays."""
-
-from __future__ import annotations
+"""Recordings and JSON results of a schema can be read until the schema is raised."""
 
 import dataclasses
 import json
@@ -8,11 +6,21 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from support.ui import Demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.result import RaceResult
+from tfmon.analysis.summarise import summarise
+from tfmon.model import codec
 from tfmon.model.events import Event
-from tfmon.recordings.header import SCHEMA, Closed, Header, Known
+from tfmon.model.header import JSON_SCHEMA, SCHEMA, Header
+from tfmon.recordings.header import Closed, Known
 
 KEPT = Path(__file__).with_name("schema.json")
 """The fields of every recorded type, by the schema that they belong to."""
+JSON_KEPT = Path(__file__).with_name("json_schema.json")
+"""The same of every type in a JSON result."""
 
 
 def classes_in(kind: object) -> Iterator[type]:
@@ -22,10 +30,10 @@ def classes_in(kind: object) -> Iterator[type]:
         yield from classes_in(part)
 
 
-def recorded_fields() -> dict[str, dict[str, str]]:
-    """Return the types of the fields of all that a recording may hold, and whether each has a default."""
+def fields_of(*kinds: type) -> dict[str, dict[str, str]]:
+    """Return the types of the fields of some types, and of all types in them."""
     known: dict[str, dict[str, str]] = {}
-    waiting = [*classes_in(Event), Header, Known, Closed]
+    waiting = [*kinds]
     while waiting:
         kind = waiting.pop()
         if kind.__name__ in known:
@@ -36,10 +44,16 @@ def recorded_fields() -> dict[str, dict[str, str]]:
     return known
 
 
-def test_no_recorded_field_has_gone_or_changed_since_the_schema_was_raised():
-    """Else raise SCHEMA, and write the file again: `python tests/recordings/test_schema.py`."""
-    kept, now = json.loads(KEPT.read_text()), recorded_fields()
-    assert kept["schema"] == SCHEMA
+RECORDED = *classes_in(Event), Header, Known, Closed
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "kinds"), [(KEPT, SCHEMA, RECORDED), (JSON_KEPT, JSON_SCHEMA, [RaceResult])]
+)
+def test_no_field_has_gone_or_changed_since_the_schema_was_raised(path, schema, kinds):
+    """Else raise the schema, and write the files again: `python tests/recordings/test_schema.py`."""
+    kept, now = json.loads(path.read_text()), fields_of(*kinds)
+    assert kept["schema"] == schema
     lost = [
         f"{name}.{field}: {kind}"
         for name, fields in kept["types"].items()
@@ -49,5 +63,16 @@ def test_no_recorded_field_has_gone_or_changed_since_the_schema_was_raised():
     assert lost == []
 
 
+def test_a_json_object_has_the_fields_of_the_result(header):
+    """Every kind of value in it is read again as it was."""
+    result = summarise(analyse(Demo(mode="turns").go().race(20).session.snapshot()), header)
+    written = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert codec.to_json(codec.read(written, RaceResult)) == written
+    assert codec.read(written, RaceResult) == result
+
+
 if __name__ == "__main__":
-    KEPT.write_text(json.dumps({"schema": SCHEMA, "types": recorded_fields()}, indent=1, sort_keys=True) + "\n")
+    for path, schema, kinds in ((KEPT, SCHEMA, RECORDED), (JSON_KEPT, JSON_SCHEMA, [RaceResult])):
+        path.write_text(
+            json.dumps({"schema": schema, "types": fields_of(*kinds)}, indent=1, sort_keys=True) + "\n"
+        )

@@ -1,32 +1,33 @@
-"""Long recordings: small while they are written, thinned where they are old, true to the digit at their end."""
+"""Long recordings: with fewer samples once they are old, and true to the digit at their end."""
 
-from __future__ import annotations
-
-import errno
-import os
+import json
 import random
+import zlib
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support import long_race
 
+from tfmon.model import windows
+from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import Window
+from tfmon.model.readings import HostSample, TreeSample
+from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session
 from tfmon.recordings import library, writer
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player, play_all
-from tfmon.recordings.reader import Recording, peek
+from tfmon.recordings.reader import Recording
 
 SECONDS = 420
 
 
 def hurry(patch: pytest.MonkeyPatch) -> None:
-    """Make blocks of half a minute, thinned to seconds after as long, and to ten seconds after three minutes."""
-    patch.setattr(writer, "BLOCK_S", 30.0)
-    patch.setattr(writer, "STAGES", ((30.0, 1.0), (180.0, 10.0)))
-    patch.setattr(writer, "JOINED_S", 183.0)
+    """Write a snapshot every half minute, and a sample of ten seconds after three minutes."""
+    patch.setattr(writer, "SNAPSHOT_S", 30.0)
+    patch.setattr(writer, "RARE_S", 180.0)
+    patch.setattr(windows, "MOST_RECENT", 500)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def soon(monkeypatch):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return a long recording that tests only read, what was known at its end, and after each second."""
+    """Return a long recording that tests only read, the state at its end, and the state after each second."""
     path, known = tmp_path_factory.mktemp("long") / "race.jsonl.gz", {}
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
@@ -49,49 +50,45 @@ def path(tmp_path, soon) -> Path:
     return tmp_path / "race.jsonl.gz"
 
 
-def windows_of(path: Path) -> list[Window]:
+def test_an_old_recording_has_all_windows_and_fewer_samples(written, soon):
+    path, end, _ = written
+    every = list(long_race.events_of(SECONDS))
     with Recording(path) as opened:
-        return [event for event in opened.events() if isinstance(event, Window)]
-
-
-def test_a_long_recording_ends_with_the_figures_of_the_race_to_the_digit(written, soon):
-    path, end, _ = written
-    opened, again = play_all(path)
-    assert replace(again, at_ns=end.at_ns, recording=None) == end
-    assert (opened.torn, peek(path)[1]) == (False, opened.closed)
-    assert opened.closed is not None
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
-
-
-def test_old_windows_are_added_up_to_seconds_and_then_to_more_and_their_sums_stay(written, soon):
-    path, end, _ = written
-    windows, every = windows_of(path), [one for one in long_race.events_of(SECONDS) if isinstance(one, Window)]
-    times = Counter(one.at_ns // 30_000_000_000 for one in windows)
-    assert times[2] <= 5, "of ten seconds, and where blocks meet"
-    assert times[10] <= 32
-    assert times[13] == 30 * long_race.WINDOWS
-    for name in ("windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns"):
-        assert sum(getattr(one, name) for one in windows) == sum(getattr(one, name) for one in every)
-    assert max(one.longest_ns for one in windows) == max(one.longest_ns for one in every)
-    with Recording(path) as opened:  # without what was known on the way
+        kept = list(opened.events())
         session = Session(opened.header.machine, lambda: 0)
-        for event in opened.events():
+        for event in kept:  # without the states on the way
             session.accept(event)
+    assert [one for one in kept if isinstance(one, Window)] == [one for one in every if isinstance(one, Window)]
+    for kind in (HostSample, TreeSample, Progressed):
+        times = Counter(one.at_ns // 30_000_000_000 for one in kept if isinstance(one, kind))
+        assert (times[2], times[10]) == (30, 3), kind
     lane, raced = session.snapshot().lanes[0], end.lanes[0]
-    assert (lane.totals.steps, lane.totals.examples, lane.totals.trained_ns) == (
-        raced.totals.steps,
-        raced.totals.examples,
-        raced.totals.trained_ns,
-    )
-    assert lane.steady == raced.steady, "histograms, too"
-    assert lane.measurements.discarded == raced.measurements.discarded
+    for name in ("recent", "old", "steady", "discarded", "discarded_ns"):
+        assert getattr(lane.measurements, name) == getattr(raced.measurements, name)
+    assert lane.totals == raced.totals
+
+
+def test_an_old_recording_keeps_the_last_lines_that_a_lane_prints(path):
+    writer_ = writer.Writer(path, library.create_file(path))
+    for number in range(4):
+        printed = LanePrinted(lane="cpu", at_ns=200_000_000_000 + number, lines=("line",) * 20)
+        writer_.add(printed)
+    writer_.flush()
+    lines = [json.loads(line) for line in zlib.decompressobj(31).decompress(path.read_bytes()).splitlines()]
+    writer_.abandon()
+    assert [(len(one["lines"]), one.get("dropped_bytes", 0)) for one in lines] == [
+        (20, 0),
+        (20, 0),
+        (10, 50),
+        (0, 100),
+    ]
 
 
 def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written, soon):
     path, _, raced = written
     with Recording(path) as opened:
         player = Player(opened)
-        for second in (180, 390):  # the first is long ago
+        for second in (90, 390):
             block = opened.last_known(opened.place_at(second * 10**9 + 5))
             player.go_to(opened.times_ns[block - 1])
             known = player.session.snapshot()
@@ -105,35 +102,15 @@ def test_a_kill_at_any_time_loses_only_what_was_not_flushed(path, tmp_path):
         if chance.random() < 0.05:
             cut.write_bytes(path.read_bytes())
             opened, again = play_all(cut)
-            assert opened.torn
-            assert again.lanes == known.lanes
+            assert opened.closed is None
+            lost_ns = known.lanes[0].totals.trained_ns - again.lanes[0].totals.trained_ns
+            assert lost_ns == 0
 
     long_race.write(path, SECONDS, kill)
     whole = path.read_bytes()
     for _ in range(20):
         cut.write_bytes(whole[: chance.randrange(2_000, len(whole))])
         assert len(play_all(cut)[0])
-
-
-def test_a_disk_that_is_full_when_old_events_are_thinned_leaves_all_as_it_was(path, monkeypatch):
-    made = library.create_file
-
-    def full(path: Path) -> int:
-        if path.name.endswith(library.PART):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return made(path)
-
-    monkeypatch.setattr(library, "create_file", full)
-    end = long_race.write(path, SECONDS)
-    assert len(windows_of(path)) == SECONDS * long_race.WINDOWS
-    assert replace(play_all(path)[1], at_ns=end.at_ns, recording=None) == end
-
-
-def test_a_file_with_plain_lines_has_all_events_as_they_came(tmp_path, soon):
-    path = tmp_path / "race.jsonl"
-    end = long_race.write(path, 100)
-    assert len(windows_of(path)) == 100 * long_race.WINDOWS
-    assert replace(play_all(path)[1], at_ns=end.at_ns, recording=None) == end
 
 
 def test_what_cannot_have_been_known_makes_one_clear_error(path):

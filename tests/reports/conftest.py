@@ -1,7 +1,5 @@
 """The command line and reports, without the script that draws."""
 
-from __future__ import annotations
-
 import pytest
 from cli.conftest import folder, no_settings_and_no_gpu, run, tfmon
 

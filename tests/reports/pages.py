@@ -1,6 +1,4 @@
-"""Reports of files as pages, for tests of what is in them."""
-
-from __future__ import annotations
+"""Reports of files as pages, for tests of their content."""
 
 import json
 import re
@@ -9,8 +7,8 @@ from pathlib import Path
 from tfmon.api.repeat import command_of
 from tfmon.recordings.sweeps import is_sweep
 from tfmon.reports import Report, html
-from tfmon.reports.html import hides
 from tfmon.reports.recorded import of_race
+from tfmon.reports.secrets import hides
 from tfmon.reports.series import of_sweep
 
 NO_SCRIPT = "window.vegaEmbed = () => {};"

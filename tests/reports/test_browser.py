@@ -1,7 +1,5 @@
 """Reports in a real browser: headless Chromium, without a network."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -12,11 +10,11 @@ from support.recordings import record
 from support.ui import crossover_demo, racing_demo
 from support.waiting import PATIENCE_S
 
-from tfmon.recordings.compare import compare
-from tfmon.recordings.figures import read_recorded
+from tfmon.analysis.compare import compare
+from tfmon.recordings.results import read_recorded
 from tfmon.reports import html
 from tfmon.reports.diff import describe
-from tfmon.reports.html import keep
+from tfmon.reports.secrets import keep
 
 from .pages import page_of
 from .test_html import hostile_race
@@ -85,7 +83,7 @@ class Opened:
         return self.page.locator(f"#{chart} .mark-symbol path").count()
 
     def expected(self, chart: str, hidden: str = "") -> int:
-        """Return how many values the lines of a chart have; None for a chart without lines."""
+        """Return the number of values of a chart's lines, or None for a chart without lines."""
         layers = [layer for layer in self.specs[chart]["layer"] if "layer" in layer and "data" in layer]
         rows = [row for layer in layers for row in layer["data"]["values"]]
         return sum(row.get("v") is not None and row["s"] != hidden for row in rows)

@@ -1,20 +1,18 @@
-"""Other people's users and command lines stay out of what is handed on, and are in what its owner keeps."""
-
-from __future__ import annotations
+"""Other people's users and command lines are in the owner's files, and in no file for others."""
 
 import json
 
 import pytest
 from support.recordings import record
+from support.results import to_json
 from support.shared_gpu import ANA, shared_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
 from tfmon.reports import html
 from tfmon.reports.gather import samples_of
-from tfmon.reports.html import HIDDEN, hider, hides, other_processes
-from tfmon.reports.race_json import to_json
 from tfmon.reports.recorded import of_race
+from tfmon.reports.secrets import HIDDEN, hider, hides, other_processes
 
 
 def happened():

@@ -1,11 +1,7 @@
 """Each form writes each kind of block."""
 
-from __future__ import annotations
-
-import pytest
-
 from tfmon.reports import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table, html, text
-from tfmon.reports.html import HIDDEN, keep
+from tfmon.reports.secrets import HIDDEN
 
 from .pages import NO_SCRIPT, data_of, visible
 
@@ -76,19 +72,6 @@ def test_text_has_headings_and_all_columns():
     ]
 
 
-def test_brief_text_leaves_out_headings_long_sections_and_columns_and_may_end_with_the_answer():
-    lines = text.write(
-        REPORT, brief=True, last=True, paint=lambda label, status: f"[{status}]{label}"
-    ).splitlines()
-    assert lines[:3] == ["lane  rate", "a_b      7", "  c      8"]
-    assert "[broken]! bad  Driver  none found" in lines and "long story" not in lines
-    assert lines[-2:] == ["A is faster", "on secret"]
-
-
-def test_sentences_are_broken_at_the_width():
-    assert text.write(Report("", [Section("", (Note("one two three"),))]), width=8) == "one two\nthree"
-
-
 def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
     lines = text.to_markdown(REPORT, hide).splitlines()
     assert lines[:5] == ["**A is faster**", "", f"on {HIDDEN}", "", r"Two \<lanes\> · 2026-01-02"]
@@ -100,11 +83,6 @@ def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
     drawn = lines.index("|  A")
     assert lines[drawn - 3 : drawn] == ["Curve: what it shows", "", "```"]
     assert (lines[drawn + 2], lines[drawn + 4]) == ("```", "| knob | A |")
-
-
-def test_a_long_table_is_cut_in_markdown_and_says_so():
-    rows = [["n"], *([str(number)] for number in range(text.MOST_ROWS + 2))]
-    assert "… and 2 more rows" in text.to_markdown(Report("", [Section("", (Table(rows),))]), keep)
 
 
 def test_html_has_every_block_and_hides_in_all_of_it():
@@ -119,9 +97,3 @@ def test_html_has_every_block_and_hides_in_all_of_it():
     assert "<pre>a = `b`</pre>" in page and "<details><summary>as a table</summary>" in page
     assert '<div id="chart-1" class="chart"></div>' in page and 'data-series="A"' in page
     assert "A cpu" in visible(page)
-
-
-@pytest.mark.parametrize("form", ["keep", "hide"])
-def test_html_says_what_is_hidden_only_where_something_is(form):
-    page = visible(html.write(REPORT, {"keep": keep, "hide": hide}[form], NO_SCRIPT))
-    assert (f"{HIDDEN} stands for" in page) == (form == "hide")

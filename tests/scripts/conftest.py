@@ -1,7 +1,5 @@
 """Scripts that nobody wrote for tfmon, each in a real lane."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

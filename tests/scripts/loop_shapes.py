@@ -1,14 +1,11 @@
-"""Training loops of every shape, each with what it must be counted as; run by test_loops.py in a child process.
+"""Training loops of every shape with the expected counts; test_loops.py runs them in a child process.
 
     python loop_shapes.py [NAME ...]
 
-prints for each what is expected and what was counted, as a line of JSON.
+prints the expected and the found counts of each shape as a line of JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
-import gc
 import json
 import os
 import sys
@@ -22,30 +19,31 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
+from tfmon.hooks import install
+from tfmon.hooks.causes import causes
+from tfmon.hooks.counts import BOTH, NOTHING_READ, OTHER_ROWS
+from tfmon.hooks.process import process
+from tfmon.hooks.rounds import NO_ROUNDS
+from tfmon.hooks.step_machine import StepMachine
+from tfmon.hooks.tf_feed import the_feed
 from tfmon.model.script_events import StepDescribed
-from tfmon.script import watched, watching
-from tfmon.script.causes import causes
-from tfmon.script.rounds import NO_ROUNDS
-from tfmon.script.sources import BOTH, NO_ROWS, NOT_COUNTED, NOT_SEEN, NOTHING_READ, OTHER_ROWS
-from tfmon.script.steps import StepWatcher
-from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
-watching.loaded(tf)
+install.loaded(tf)
 
 import keras  # noqa: E402 - TensorFlow is watched before it is loaded
 
-watching.loaded(keras)
-watcher, hooks = watched.watcher, watching.hooks
+install.loaded(keras)
+watcher, hooks = process.steps, install.hooks
 
 BATCH = 32
 SHAPES: dict[str, tuple[Callable[[], None], dict[str, object]]] = {}
 
 
 class EveryFourth:
-    """Is true the fourth time, so that bundles of up to four steps are told."""
+    """True every fourth time, so that bundles of up to four steps are reported."""
 
     def __init__(self):
         self.asked = 0
@@ -56,7 +54,7 @@ class EveryFourth:
 
 
 class Lane:
-    """Adds up what the watcher reports."""
+    """Adds up the reports of the watcher."""
 
     def __init__(self) -> None:
         self.steps = self.updates = self.examples = self.cancelled = self.fed = self.waited = 0
@@ -114,6 +112,9 @@ class Lane:
         self.steps += watcher.confirm()
 
     def obey(self):
+        pass
+
+    def look(self):
         pass
 
     def report_progress(self, progress):
@@ -201,14 +202,6 @@ def an_update_that_raises_after_it_was_made():
             step(x, y)
 
 
-@shape(54, 54, 1920)
-def eager_with_gradients_that_are_let_go():
-    net, batches = Net(graph=False), data(30)
-    for _ in range(2):
-        for number, (x, y) in enumerate(batches):
-            (net.gradients if number % 10 == 5 else net.step)(x, y)
-
-
 @shape(40, 40, unknown=["examples"], why=OTHER_ROWS)
 def eager_with_half_a_batch_at_times():
     net, batches = Net(graph=False), data(20)
@@ -216,19 +209,6 @@ def eager_with_half_a_batch_at_times():
         for number, (x, y) in enumerate(batches):
             half = BATCH // 2 if number == 18 else BATCH
             net.step(x[:half], y[:half])
-
-
-@shape(39, 39, 1280)
-def eager_with_an_update_that_fails():
-    net, batches = Net(graph=False), data(20)
-    for _ in range(2):
-        for number, (x, y) in enumerate(batches):
-            _, gradients = net.gradients(x, y)
-            if number == 18 and net.optimizer.iterations > 20:
-                with contextlib.suppress(ValueError):
-                    net.optimizer.apply_gradients([])
-                continue
-            net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
 
 
 @shape(10, 10, 0, loss=True, unknown=["examples"], why=NOTHING_READ)
@@ -239,17 +219,6 @@ def nothing_is_read():
             loss = tf.square(weight - 3.0)
         optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
     assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
-
-
-@shape(40, 40, 1280, unknown=["updates by hand"])
-def eager_by_hand_after_an_optimizer():
-    net, batches = Net(graph=False), data(20)
-    for x, y in batches.repeat(2):
-        net.step(x, y)
-    for x, y in batches:
-        _, gradients = net.gradients(x, y)
-        for variable, gradient in zip(net.model.trainable_variables, gradients, strict=True):
-            variable.value.assign_sub(0.01 * gradient)
 
 
 @shape(38, 38, unknown=["examples", "loss", "steps", "updates by hand"], why=BOTH)
@@ -266,32 +235,6 @@ def eager_with_an_update_by_hand_at_times():
                 net.step(x, y)
 
 
-@shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)
-def tape_around_a_function():
-    net, batches = Net(graph=False), data()
-    net.test = tf.function(net.test)
-    for _ in range(2):
-        for x, y in batches:
-            with tf.GradientTape() as tape:
-                loss = net.test(x, y)
-            gradients = tape.gradient(loss, net.model.trainable_variables)
-            net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
-
-
-@shape(20, unknown=["examples", "loss"])
-def an_update_in_a_branch_by_an_optimizer_that_has_gone():
-    def train():
-        net = Net()
-        step = tf.function(lambda x, y, new: tf.cond(new, lambda: net.eager(x, y), lambda: tf.constant(0.0)))
-        for _ in range(2):
-            for x, y in data():
-                step(x, y, tf.constant(True))
-            step(x, y, tf.constant(False))
-
-    train()
-    gc.collect()
-
-
 @shape(20, 20, 640, validated=2)
 def validation_after_epochs():
     net, batches, held = Net(), data(), data(3)
@@ -300,19 +243,6 @@ def validation_after_epochs():
         train(net, batches)
         for x, y in held:
             test(x, y)
-
-
-@shape(20, 20, 640)
-def validation_within_an_epoch():
-    net, batches, held = Net(), data(), data(9)
-    for _ in range(2):
-        for number, (x, y) in enumerate(batches):
-            net.step(x, y)
-            if number % 4 == 0:
-                for place, (x, y) in enumerate(held):
-                    net.test(x, y)
-                    if place == 2:
-                        break
 
 
 @shape(10, 10, 320)
@@ -344,31 +274,6 @@ def an_iterator_for_each_step():
     net, batches = Net(), data()
     for _ in range(20):
         net.step(*first(batches))
-
-
-@shape(20, 20, 640, waited=19, anew=19)
-def a_pipeline_for_each_step():
-    net, batches = Net(), data()
-    for _ in range(20):
-        ((x, y),) = list(batches.shuffle(9).take(1))
-        net.step(x, y)
-
-
-@shape(20, 40, 640, waited=18)
-def two_iterators_for_each_round():
-    one, two, real, fake = Net(), Net(), data(), data()
-    for _ in range(20):
-        one.step(*first(real))
-        two.step(*first(fake))
-
-
-@shape(20, 20, 640, waited=19, anew=19)
-def an_iterator_for_each_step_and_each_validation():
-    net, (held, batches) = Net(), (data().take(2), data().skip(2))
-    for number in range(20):
-        net.step(*first(batches))
-        if number % 5 == 4:
-            net.test(*first(held))
 
 
 @shape(20, 20, 640)
@@ -415,34 +320,12 @@ def train_on_batch():
             net.model.test_on_batch(x, y)
 
 
-@shape(40, 40, unknown=["examples"], why=OTHER_ROWS)
-def train_on_batch_with_half_a_batch_at_times():
-    net, batches = Net(), data(20)
-    net.model.compile("sgd", "mse")
-    for _ in range(2):
-        for number, (x, y) in enumerate(batches):
-            half = BATCH // 2 if number == 18 else BATCH
-            net.model.train_on_batch(x[:half], y[:half])
-
-
 @shape(41, 41, 1296, loss=True)
 def train_on_batch_of_slices():
     net, x = Net(), np.ones((BATCH * 20 + BATCH // 2, 4), "float32")
     net.model.compile("sgd", "mse")
     for first in (*range(0, len(x), BATCH), *range(0, BATCH * 20, BATCH)):
         net.model.train_on_batch(x[first : first + BATCH], x[first : first + BATCH, :1])
-
-
-@shape(30, 30, 960)
-def slices_with_an_error_and_a_trace_at_times():
-    net, x = Net(), tf.ones((BATCH, 4))
-    for number in range(30):
-        if number == 20:
-            with contextlib.suppress(tf.errors.InvalidArgumentError, ValueError):
-                net.step(x, tf.ones((BATCH, 7, 3)))
-        if number == 25:
-            tf.function(lambda value: net.step(value, value[:, :1])).get_concrete_function(x)
-        net.step(x, x[:, :1])
 
 
 @shape(40, 40, 1280, loss=True)
@@ -452,15 +335,6 @@ def train_on_batch_eagerly():
     for _ in range(2):
         for x, y in batches:
             net.model.train_on_batch(x, y)
-
-
-@shape(10, 10, 320)
-def concrete_function():
-    net, batches = Net(), data()
-    x, y = next(iter(batches))
-    step = net.step.get_concrete_function(x, y)
-    for x, y in batches:
-        step(x, y)
 
 
 @shape(0)
@@ -483,25 +357,6 @@ def a_loop_after_fit_that_evaluates():
             net.model.evaluate(data(), verbose=0)
 
 
-@shape(10, 20, 320)
-def two_datasets_with_an_update_each():
-    one, two = Net(), Net()
-    others = iter(data(20))
-    for x, y in data():
-        one.step(x, y)
-        two.step(*next(others))
-
-
-@shape(10, 10, 320)
-def legacy_optimizer_of_tensorflow():
-    weights = tf.Variable(tf.ones((4, 1)))
-    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
-    for x, y in data():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(x @ weights - y))
-        optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
-
-
 @shape(10, 10, 320)
 def in_a_second_thread():
     next(iter(data()))
@@ -516,7 +371,7 @@ def in_a_second_thread():
 def tf_keras_loop():
     import tf_keras
 
-    watching.loaded(tf_keras)
+    install.loaded(tf_keras)
     for graph, optimizer in (
         (True, tf_keras.optimizers.Adam(0.01)),
         (False, tf_keras.optimizers.legacy.SGD(0.01)),
@@ -524,23 +379,9 @@ def tf_keras_loop():
         train(Net(optimizer, graph, tf_keras), data())
 
 
-@shape(10, 10, 320)
-def a_step_that_returns_its_predictions_too():
-    net = Net()
-
-    @tf.function
-    def step(x, y):
-        return net.model(x), net.eager(x, y)
-
-    for x, y in data():
-        step(x, y)
-        kept = watcher.bundle.loss
-        assert kept is None or kept.shape == (), "all but the loss is let go"
-
-
 @shape(60, 80, 1920, phases=3)
 def phases():
-    """Eager steps, those of a graph, and rounds of two optimizers, each in a line of its own."""
+    """Eager steps, graph steps, and rounds of two optimizers, each in another line."""
     train(Net(graph=False), data(20))
     train(Net(), data(20))
     one, two = Net(), Net()
@@ -551,7 +392,7 @@ def phases():
 
 @shape(40, 40, 0, unknown=["examples"], why=NOTHING_READ, phases=2)
 def a_function_of_one_state():
-    """The first dimension of a vector is no batch, nor is the one that a layer is given in a loop in the graph."""
+    """The first dimension of a vector is not a batch, and a layer's input in a loop in the graph is not one."""
     vector, looped = Net(graph=False), Net(graph=False)
 
     @tf.function
@@ -574,34 +415,6 @@ def a_function_of_one_state():
         episode(tf.ones((1, 4)))
 
 
-@shape(10, 10, 0, unknown=["examples"], why=NO_ROWS)
-def batches_that_are_transposed():
-    net = Net()
-    for x, y in data().map(lambda x, y: (tf.transpose(x), y)):
-        net.step(tf.transpose(x), y)
-
-
-@shape(None, unknown=["examples", "loss", "steps"], why=NOT_COUNTED)
-def a_loop_in_a_graph_whose_optimizer_does_not_count():
-    net = Net(tf.compat.v1.train.GradientDescentOptimizer(0.01), graph=False)
-    weights = [weight.value for weight in net.model.trainable_variables]
-
-    @tf.function
-    def step(x, y):
-        for _ in tf.range(4):
-            net.optimizer.apply_gradients(zip(net.gradients(x, y)[1], weights, strict=True))
-
-    for x, y in data():
-        step(x, y)
-
-
-@shape(20, 20, 20)
-def single_examples():
-    net = Net()
-    for x, y in data(1).unbatch().take(20):
-        net.step(x[None], y[None])
-
-
 def by_turns(*rounds):
     """Have two optimizers update by turns: each round has so many updates of the first, and of the second."""
     one, two = Net(), Net()
@@ -617,22 +430,25 @@ def rounds_of_five_and_one():
     by_turns(*[(5, 1)] * 8)
 
 
+@shape(24, 48, 768)
+def eager_rounds_with_target_networks():
+    """Assignments cost nothing more once it is known that the optimizers make all updates."""
+    process.tensorflow._assigns_hooked = None  # as in a script without a loop before it
+    actor, critic = Net(graph=False), Net(graph=False)
+    targets = [tf.Variable(weight) for weight in actor.model.trainable_variables]
+    for x, y in data(24):
+        actor.step(x, y)
+        critic.step(x, y)
+        for target, weight in zip(targets, actor.model.trainable_variables, strict=True):
+            target.assign(0.9 * target + 0.1 * weight)
+
+
 NO_ORDER = {"unknown": ["examples", "loss", "steps"], "why": NO_ROUNDS}
 
 
 @shape(None, **NO_ORDER)
 def rounds_whose_first_optimizer_stops_early():
     by_turns((1, 4), (3, 4), (2, 4), (4, 4))
-
-
-@shape(None, **NO_ORDER, phases=2)
-def rounds_that_become_shorter_after_long_ones():
-    by_turns((20, 1), (20, 1), (3, 1), (3, 1), (3, 1))
-
-
-@shape(None, **NO_ORDER, phases=2)
-def rounds_after_one_of_the_optimizers_has_trained_alone():
-    by_turns((20, 0), *[(3, 1)] * 4)
 
 
 @shape(None, **NO_ORDER)
@@ -672,20 +488,6 @@ def counters_assigned_between_rounds():
             two.optimizer.iterations.assign(0)
 
 
-@shape(40, unknown=["examples", "loss"])
-def a_counter_assigned_between_loops_in_a_graph():
-    net = Net(graph=False)
-
-    @tf.function
-    def epoch(batches):
-        for x, y in batches:
-            net.step(x, y)
-
-    for to in (0, 0, 100, 3):
-        epoch(data())
-        net.optimizer.iterations.assign(to)
-
-
 @shape(10, 10, 320)
 def forked_in_the_middle():
     os.register_at_fork(after_in_child=watcher.retire)
@@ -695,8 +497,8 @@ def forked_in_the_middle():
         if number == 4:
             child = os.fork()
             if not child:
-                watching._not_reported = lambda _reason: os._exit(2)
-                watching._unseen()
+                install._not_reported = lambda _reason: os._exit(2)
+                install._unseen()
                 os._exit(0 if watcher.off and watcher.pull_begins(iter(())) is None else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -722,7 +524,7 @@ def main() -> None:
         lane = Lane()
         causes.begin()
         lane.fed = the_feed().totals()[1]
-        StepWatcher.__init__(watcher, lambda lane=lane: lane)
+        StepMachine.__init__(watcher, lambda lane=lane: lane)
         run()
         watcher.finish()
         lane.take_feed()

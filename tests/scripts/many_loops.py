@@ -2,12 +2,10 @@
 
     python many_loops.py FIRST EVERY COUNT
 
-draws the same COUNT loops each time, runs those from FIRST on, EVERY one apart, each in a lane of its own, and
-prints for each what it trained and what the monitor would know of it, as a line of JSON. A step is one round of
-updates of all optimizers; its examples are those that gradients were computed of, its loss that of the last.
+draws the same COUNT loops each time, and runs every EVERYth of them from FIRST on, each in a separate lane. It
+prints the true counts and the monitor's figures of each as a line of JSON. A step is one round of updates of all
+optimizers; its examples are the rows of its gradients, and its loss is the last one.
 """
-
-from __future__ import annotations
 
 import gc
 import itertools
@@ -28,22 +26,23 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
-from tfmon.model import lane_clock
+from tfmon.hooks import install
+from tfmon.hooks.lane import Lane
+from tfmon.hooks.optimizers import LoopOptimizers
+from tfmon.hooks.process import process
+from tfmon.hooks.step_machine import StepMachine
 from tfmon.model.codec import decode_event
-from tfmon.model.lane_pipes import LanePipes
-from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import LaneState, ScriptFacts
+from tfmon.model.lane import Lane as LaneOfMonitor
+from tfmon.model.lane_state import ScriptFacts
 from tfmon.model.spec import LaneSpec
-from tfmon.script import process, watched, watching
-from tfmon.script.knobs import LoopOptimizers
-from tfmon.script.lane import Lane
-from tfmon.script.steps import StepWatcher
+from tfmon.system import lane_clock
+from tfmon.system.lane_pipes import LanePipes
 
-watching.loaded(tf)
+install.loaded(tf)
 
 import keras  # noqa: E402 - TensorFlow is watched before it is loaded
 
-watching.loaded(keras)
+install.loaded(keras)
 
 EPOCHS, BATCH, REPEATS = 2, 16, 20
 X = np.random.default_rng(0).random((70, 4)).astype("float32")
@@ -79,7 +78,7 @@ ALWAYS = (
     "dataset · even · graph · scaled · one · none",
     "take · even · graph · sgd · one · none",
 )
-"""Loops that every part runs: one that was once counted wrong, and the common ones."""
+"""Loops of every part: the common ones, and a loop that was once counted wrong."""
 
 
 def draw(choose: random.Random) -> dict[str, str]:
@@ -115,7 +114,7 @@ def possible(source, rows, function, optimizer, updates, validation) -> bool:
 
 
 class Truth:
-    """What the loop itself counts."""
+    """Counts kept by the loop itself."""
 
     steps = examples = 0
     loss: Any = None
@@ -174,9 +173,6 @@ class Net:
         loss, gradients = self.gradients(x, y)
         self.apply(gradients)
         return loss
-
-
-# ---------------------------------------------------------------- sources
 
 
 def dataset(rows: str) -> tf.data.Dataset:
@@ -242,9 +238,6 @@ def batches(source: str, rows: str) -> Iterator[Any]:
             yield from data
 
 
-# ---------------------------------------------------------------- functions
-
-
 def trainer(function: str, optimizer: str, validation: str, truth: Truth) -> tuple[Net, Callable[..., object]]:
     """Return a net, and a function that trains a batch once and counts it."""
     net, other = Net(optimizer), Net(optimizer)
@@ -307,7 +300,7 @@ def trainer(function: str, optimizer: str, validation: str, truth: Truth) -> tup
 
 
 def run(source, rows, function, optimizer, updates, validation) -> Truth:
-    """Train, and return what was trained."""
+    """Train, and return the true counts."""
     truth = Truth()
     net, step = trainer(function, optimizer, validation, truth)
     held = dataset("rest").shuffle(70, seed=3)
@@ -406,7 +399,7 @@ def unlabelled(net: Net, function: str, data: tf.data.Dataset, truth: Truth) -> 
 
 
 def accumulated(net: Net, function: str, read: Iterator[Any], truth: Truth) -> None:
-    """Apply the gradients of two batches together, and what is left over after the last."""
+    """Apply the gradients of two batches together, and the gradients left after the last batch."""
     gradients = net.gradients if function == "eager" else tf.function(net.gradients)
     apply = tf.function(net.apply) if function == "split" else net.apply
     total, rows, count, loss = None, 0, 0, None
@@ -423,11 +416,8 @@ def accumulated(net: Net, function: str, read: Iterator[Any], truth: Truth) -> N
         truth.count(rows, loss)
 
 
-# ---------------------------------------------------------------- a lane for each
-
-
-def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
-    """Do work in a lane of its own; return its count, and what the monitor knows afterwards."""
+def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneOfMonitor]:
+    """Run work in a separate lane; return its counts and the monitor's figures."""
     metrics, clock = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed below
     clock.truncate(lane_clock.SIZE)
     knobs, kept = os.pipe()
@@ -444,25 +434,25 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
 
     process.join, join_before = join, process.join
     gc.collect()
-    StepWatcher.__init__(watched.watcher, watched._join)
-    watched.tensorflow.optimizers = LoopOptimizers()
+    StepMachine.__init__(process.steps, process._join_loop)
+    process.tensorflow.optimizers = LoopOptimizers()
     try:
         truth = work()
     finally:
         process.join = join_before
     reasons: list[str] = []
-    watching._not_reported = reasons.append
-    watching._unseen()
+    install._not_reported = reasons.append
+    install._unseen()
     if lane is not None:
         os._exit = lane._exit
         lane._leave()
         lane.control.traces.close()
     process._lane = None
     os.close(kept)
-    state = LaneState(spec=LaneSpec("cpu", name="cpu"), script=ScriptFacts("python"))
+    state = LaneOfMonitor(spec=LaneSpec("cpu", name="cpu"), script=ScriptFacts("python"))
     metrics.seek(0)
     for line in metrics.read().splitlines():
-        state = advance(state, decode_event(line, "cpu"))
+        state.accept(decode_event(line, "cpu"))
     metrics.close()
     clock.close()
     assert state.measurements.unaccounted_ns < 1_000, "all time is in a window, or left out for a reason"
@@ -473,11 +463,11 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
 def failed(error: Exception) -> None:
     """Show an error of tfmon, and restore nothing, so that the next loop is watched, too."""
     traceback.print_exception(error)
-    watching.hooks.failures += 1
+    install.hooks.failures += 1
 
 
 def main() -> None:
-    watching.hooks.failure = failed
+    install.hooks.failure = failed
     first, every, count = map(int, sys.argv[1:])
     choose = random.Random(0)
     loops: dict[str, None] = {}
@@ -493,7 +483,7 @@ def main() -> None:
             "examples": truth.examples,
             "loss": None if loss is None or loop["function"] == "reduce" else float(loss),
         }
-        failures, watching.hooks.failures = watching.hooks.failures, 0
+        failures, install.hooks.failures = install.hooks.failures, 0
         print(json.dumps([name, true, known, state.script.not_measured, failures]), flush=True)
 
 

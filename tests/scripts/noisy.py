@@ -1,4 +1,4 @@
-"""Fails in every way that passes through a hook, and prints what a user would see of it; then trains and fails."""
+"""Fails in every way that passes through a hook and prints the visible errors; then trains and fails."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ trained = threading.Event()
 def waits():
     yield np.ones((2, 4), "float32")
     trained.wait()
-    # The loop shall be in TensorFlow, where it waits for what comes next.
+    # The loop must be in TensorFlow, waiting for the next batch.
     while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "iterator_get_next":
         time.sleep(0.01)
     time.sleep(0.2)

@@ -2,13 +2,11 @@
 
     python odd_script.py ODDITY,... SHAPE,...
 
-in a folder of its own: each shape writes its weights there, and prints what it has trained.
+in its working directory: each shape writes its weights there and prints a line after its training.
 """
 
-# As in the scripts of users:
-# ruff: noqa: PTH103, PTH107, PTH118, PTH123, PTH208
-
-from __future__ import annotations
+# Scripts of users call these functions of `os` and `open`, which tfmon observes:
+# ruff: noqa: PTH103, PTH107, PTH123, PTH208
 
 import atexit
 import faulthandler
@@ -34,7 +32,7 @@ ODDITIES: dict[str, Callable[[], object]] = {
     "exit_handler_fails": lambda: atexit.register(lambda: 1 / 0),
     "umask": lambda: os.umask(0o077),
 }
-"""What a process does before TensorFlow is loaded."""
+"""Changes of the process before TensorFlow is loaded."""
 AFTER_IMPORT: dict[str, Callable[[], object]] = {
     "deterministic": lambda: tf.config.experimental.enable_op_determinism(),
     "functions_run_eagerly": lambda: tf.config.run_functions_eagerly(True),
@@ -62,9 +60,6 @@ def shape(run):
 def oddity(run):
     ODDITIES[run.__name__] = run
     return run
-
-
-# ---------------------------------------------------------------- oddities of a process
 
 
 @oddity
@@ -141,9 +136,6 @@ def many_threads():
     atexit.register(stop.set)
 
 
-# ---------------------------------------------------------------- shapes of a training
-
-
 def arrays():
     x = np.random.default_rng(0).random((ROWS, 4), "float32")
     return x, x.sum(1, keepdims=True)
@@ -194,13 +186,6 @@ def fit_arrays():
 
 
 @shape
-def fit_progress_bar():
-    model = compiled()
-    model.fit(*arrays(), verbose=2)
-    return model
-
-
-@shape
 def fit_dataset():
     return fitted(data())
 
@@ -211,22 +196,8 @@ def fit_validated():
 
 
 @shape
-def fit_generator():
-    def batches():
-        while True:
-            yield arrays()
-
-    return fitted(batches(), steps_per_epoch=3)
-
-
-@shape
 def fit_several_steps_a_call():
     return fitted(data(), model=compiled(steps_per_execution=3))
-
-
-@shape
-def fit_compiled():
-    return fitted(data(drop_remainder=True), model=compiled(jit_compile=True))
 
 
 @shape
@@ -291,29 +262,11 @@ def fit_legacy():
 
 
 @shape
-def fit_evaluate_predict():
-    model = fitted(data())
-    print(model.evaluate(data(), verbose=0), float(model.predict(arrays()[0], verbose=0).sum()))
-    return model
-
-
-@shape
 def on_batches():
     model = compiled()
     for x, y in data():
         print([float(value) for value in model.train_on_batch(x, y)])
     return model
-
-
-@shape
-def copied_in_a_callback():
-    import copy
-
-    copies = []
-    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: copies.append(copy.deepcopy(model)))
-    model = compiled()
-    fitted(data(), model=model, callbacks=[callback])
-    return copies[-1]
 
 
 @shape
@@ -360,55 +313,6 @@ def loop_in_the_graph():
 
 
 @shape
-def optional_in_the_graph():
-    loop, batches = Loop(graph=False), iter(data())
-
-    @tf.function
-    def step():
-        batch = batches.get_next_as_optional()
-        if batch.has_value():
-            loop.step(*batch.get_value())
-        return batch.has_value()
-
-    while step():
-        pass
-    return loop.model
-
-
-@shape
-def unknown_ranks():
-    def rows():
-        x, y = arrays()
-        yield from (("file", x[at : at + BATCH], y[at : at + BATCH]) for at in range(0, ROWS, BATCH))
-
-    loop = Loop(graph=False)
-    made = tf.data.Dataset.from_generator(rows, output_types=(tf.string, tf.float32, tf.float32))
-    batches = iter(made)
-
-    @tf.function
-    def step():
-        _, x, y = next(batches)
-        return loop.step(tf.ensure_shape(x, (None, 4)), tf.ensure_shape(y, (None, 1)))
-
-    for _ in range(4):
-        step()
-    return loop.model
-
-
-@shape
-def windows():
-    loop, windows = Loop(graph=False), iter(data().window(2))
-
-    @tf.function
-    def step():
-        for x, y in tf.data.Dataset.zip(next(windows)):
-            loop.step(x, y)
-
-    step()
-    return loop.model
-
-
-@shape
 def strategy():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
@@ -445,35 +349,8 @@ def in_a_thread():
 
 
 @shape
-def compiled_loop():
-    loop = Loop(jit_compile=True)
-    for x, y in data(drop_remainder=True):
-        loop.step(x, y)
-    return loop.model
-
-
-@shape
 def wrong_shapes():
     Loop().step(np.ones((2, 5), "float32"), np.ones((2, 1), "float32"))
-
-
-@shape
-def infinite_loss():
-    loop = Loop()
-    for x, y in data():
-        loop.step(x * 1e38, y)
-    return loop.model
-
-
-@shape
-def names_in_a_graph():
-    """What a script sees of its graph: the names of operations where nothing is pulled."""
-    loop = Loop()
-    x, y = arrays()
-    concrete = loop.step.get_concrete_function(x, y)
-    print(len(concrete.graph.get_operations()), [tensor.name for tensor in concrete.outputs])
-    loop.step(x, y)
-    return loop.model
 
 
 @shape
@@ -507,25 +384,6 @@ def five_models_end():
         keras.backend.clear_session()
         gc.collect()
         print(train.__name__, "alive:", sum(ref() is not None for ref in refs))
-
-
-@shape
-def traced_for_tensorboard():
-    import shutil
-
-    loop, batches = Loop(graph=False), iter(data().repeat())
-    step = tf.function(lambda: loop.step(*next(batches)))
-    tf.summary.trace_on(graph=True)
-    step()
-    with tf.summary.create_file_writer("logs").as_default():
-        tf.summary.trace_export("step", step=0)
-    for name in os.listdir("logs"):
-        for event in tf.compat.v1.train.summary_iterator(os.path.join("logs", name)):
-            for value in event.summary.value:
-                graph = tf.compat.v1.GraphDef.FromString(value.tensor.string_val[0])
-                print(len(graph.node), [len(function.node_def) for function in graph.library.function])
-    shutil.rmtree("logs")
-    return loop.model
 
 
 @shape
@@ -569,9 +427,6 @@ def with_the_reports():
             report.step(examples=len(x), loss=loss)
     print(report.knob("width", 3, choices=(3, 4)))
     return loop.model
-
-
-# ---------------------------------------------------------------- the run
 
 
 def train(name):

@@ -1,35 +1,25 @@
 """A run on another machine, watched from here over a real sshd: whatever becomes of the connection, it goes on."""
 
-from __future__ import annotations
-
 import json
-import os
-import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from support.processes import run_python
 from support.slow import slow_except
-from support.sshd import Sshd, needs_sshd, sshd
+from support.sshd import Sshd, needs_sshd
 from support.waiting import wait_for
 
 pytest.importorskip("pexpect")
 from support.terminal import Terminal, gone, racing
 
 from tfmon.api import sockets
-from tfmon.api.remote_runs import RemoteRuns
 from tfmon.api.sockets import RunnerGreeting
-from tfmon.errors import TfmonError
 from tfmon.model import codec
-from tfmon.recordings.header import SCHEMA
-from tfmon.recordings.library import EXAMPLE
-from tfmon.recordings.reader import Recording
+from tfmon.model.header import SCHEMA
 
-__all__ = ["sshd"]
 pytestmark = [pytest.mark.pty, needs_sshd]
 
 CODE = 3
@@ -89,41 +79,6 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
     again.process.send("q")
     assert again.wait_for_exit() == CODE
     again.close()
-    wait_for(lambda: not sshd.sessions(), what="the connection is closed")
-
-
-@pytest.mark.slow
-def test_what_is_over_there_is_listed_as_here_and_its_recording_is_copied_and_shown(there, sshd, tmp_path):
-    store = Path(os.environ["TFMON_RECORDINGS"])
-    store.mkdir(parents=True)
-    shutil.copy(EXAMPLE, store / "20260101-000000-small.jsonl.gz")
-    (store / "20260102-000000-bad.jsonl").write_text("nonsense")
-    own = [line.removesuffix("\n") for line in tfmon(there, "runs").stdout.splitlines()[:2]]
-    here = {"TFMON_RUNTIME": str(there), "TFMON_RECORDINGS": str(tmp_path / "recordings")}
-    listed = run_python("-m", "tfmon", "runs", "gpu2", **here).stdout.splitlines()
-    assert listed[:2] == [f"gpu2/{line}" for line in own] and "faster than" in listed[0], listed
-    rows = json.loads(run_python("-m", "tfmon", "runs", "gpu2", "--json", **here).stdout)
-    assert [(row["id"], row["host"], row.get("pid")) for row in rows] == [
-        ("20260101-000000-small", "gpu2", None),
-        ("20260102-000000-bad", "gpu2", None),
-    ]
-    ended = run_python("-m", "tfmon", "attach", "gpu2/20260101", "--end", **here)
-    assert (ended.returncode, ended.stderr.splitlines()[0]) == (2, "tfmon: gpu2/20260101-000000-small is over")
-    terminal = Terminal("attach", "gpu2/20260101", **here)
-    with Recording(EXAMPLE) as recording:
-        whole = f"event {len(recording)} of {len(recording)}"
-    terminal.wait_for(lambda shown: whole in shown and "faster" in shown)
-    terminal.process.send("q")
-    assert terminal.wait_for_exit() == 0
-    copy = tmp_path / "copies" / "gpu2-20260101-000000-small.jsonl.gz"
-    assert copy.read_bytes() == EXAMPLE.read_bytes() and str(copy) in terminal.raw.replace("\r\n", "")
-    terminal.close()
-    (store / "20260102-000000-bad.jsonl").unlink()
-    remote = RemoteRuns("gpu2")
-    (run,) = remote.recorded()
-    with pytest.raises(TfmonError, match="the connection to gpu2 is lost: ssh said: FileNotFoundError"):
-        remote.fetch(replace(run, path=store / "gone.jsonl", size=7))
-    remote.close()
     wait_for(lambda: not sshd.sessions(), what="the connection is closed")
 
 

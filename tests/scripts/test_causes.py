@@ -1,16 +1,15 @@
-"""Scripts that are slow for reasons of their own: each is named, with its line and what mends it."""
-
-from __future__ import annotations
+"""Slow scripts: each cause is reported with its line and its remedy."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
+
+from tfmon.hooks.causes import causes as recorded
+from tfmon.hooks.epochs import BATCH, Epochs
 
 CAUSES = Path(__file__).parent / "causes"
 pytestmark = pytest.mark.tensorflow
@@ -23,17 +22,9 @@ def causes_in(name: str, *arguments: str) -> dict[str, dict[str, Any]]:
 
 def lane_of(name: str, *arguments: str) -> dict[str, Any]:
     """Return the lane of a script that `tfmon watch --json` reports."""
-    command = [sys.executable, "-m", "tfmon", "watch", "--json", "--no-record", "--", sys.executable, name]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1"}
-    ran = subprocess.run(
-        [*command, *arguments],
-        cwd=CAUSES,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_S,
-        check=False,
-    )
+    words = ["-m", "tfmon", "watch", "--json", "--no-record", "--", sys.executable, name, *arguments]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1"}
+    ran = run_python(*words, folder=CAUSES, **environment)
     assert ran.returncode == 0, ran.stderr[-3000:]
     lanes: list[dict[str, Any]] = json.loads(ran.stdout)["lanes"]
     return lanes[0]
@@ -83,10 +74,10 @@ def test_predict_between_the_steps_and_two_traces_are_no_retracing():
 
 @pytest.mark.slow
 def test_slow_epochs_are_named():
-    causes = causes_in("epochs.py", "first_epoch", "later_epochs")
-    first, later = causes["epoch_first"], causes["epoch_later"]
-    assert "more waiting for its other batches" in first["text"]
-    assert first["place"].startswith(line_of("epochs.py", "model.fit(data, epochs=6, verbose=0)"))
+    causes = causes_in("epochs.py", "first_epoch")
+    assert causes["input_python_function"]["place"].startswith(line_of("epochs.py", ".map(slow).cache()"))
+    assert "epoch_first" not in causes, "the line that fills the cache explains it"
+    later = causes_in("epochs.py", "later_epochs")["epoch_later"]
     assert " % of it for input" in later["text"]
     assert later["place"].startswith(line_of("epochs.py", "train(rows_, target)"))
 
@@ -107,4 +98,57 @@ def test_pauses_between_epochs_are_named_by_what_fills_them():
     assert "validation_freq" in causes["epoch_validation"]["code"][0]
     assert "the callback Reports takes long, 4 times; that took 3." in causes["epoch_callback"]["text"]
     assert causes["epoch_callback"]["cost_s"] == pytest.approx(3.2, abs=1.0)
-    assert causes["epoch_batch"]["place"].startswith(line_of("epochs.py", "callbacks=[Reports()]"))
+    assert causes["input_python_function"]["place"].startswith(line_of("epochs.py", ".map(slow).shuffle"))
+    assert "epoch_batch" not in causes, "the line that fills the buffer explains it"
+
+
+def test_the_wait_of_an_epoch_excludes_the_waits_before_it():
+    """As in a loop after a `fit` that waited for ten seconds."""
+    epochs = Epochs("train.py:1")
+    seconds = 1_000_000_000
+    for number in range(2):
+        waited_ns = (10 + number) * seconds
+        epochs.begins(lambda waited_ns=waited_ns: waited_ns)
+        epochs.first_step(lambda waited_ns=waited_ns: waited_ns + 3_000_000)
+        epochs.ends(10, lambda waited_ns=waited_ns: waited_ns + 12_000_000)
+    (batch,) = [one for one in recorded.news(all_of_them=True) if one.cause == BATCH]
+    assert batch.cost_ns == 3_000_000
+
+
+@pytest.mark.slow
+def test_slow_steps_are_named_with_the_line_that_makes_them_so():
+    name = "slow_steps.py"
+    seen = lane_of(name, "calls_back", "adapts")["causes"]
+    causes = {one["id"]: one for one in seen}
+    assert causes["adapt_slow"]["place"].startswith(line_of(name, "scale.adapt("))
+    assert "`Normalization.adapt`" in causes["adapt_slow"]["text"] and causes["adapt_slow"]["gain_s"] > 0
+    slow, local = (one for one in seen if one["id"] == "batch_callback")
+    assert slow["place"].startswith(line_of(name, "LambdaCallback("))
+    assert "LambdaCallback.on_train_batch_end works in each batch, 80 times" in slow["text"]
+    assert slow["cost_s"] == pytest.approx(1.6, abs=0.5)
+    assert local["place"].startswith(line_of(name, "def on_train_batch_begin"))
+
+    lane = lane_of(name, "only_adapts")
+    ids = [one["id"] for one in lane["causes"]]
+    assert lane["steps"] is None and ids[0] == "adapt_slow" and set(ids[1:]) <= {"iterator_freed"}
+    assert sum(row["seconds"] for row in lane["account"]["rows"]) == pytest.approx(lane["account"]["wall_s"])
+
+    causes = causes_in(name, "has_metrics")
+    assert causes["step_metrics"]["place"].startswith(line_of(name, "model.compile(**"))
+    assert causes["step_metrics"]["gain_pct"] <= causes["step_metrics"]["share_pct"] <= 100
+    assert "step_not_fused" not in causes, "XLA is not the remedy"
+
+    causes = causes_in(name, "looks_up")
+    assert causes["update_dense"]["place"].startswith(line_of(name, "Embedding(200_000"))
+    assert "updates all 200000 rows, of which a batch uses at most 0.13 %" in causes["update_dense"]["text"]
+
+    causes = causes_in(name, "unrolls", "runs_eagerly")
+    assert causes["trace_unrolled"]["place"].startswith(line_of(name, "while moment"))
+    assert (
+        "it pays below" in causes["trace_unrolled"]["text"] and "tf.range" in causes["trace_unrolled"]["code"][0]
+    )
+    assert causes["step_eager"]["place"].startswith(line_of(name, "optimizer.apply("))
+
+    causes = causes_in(name, "makes_models")
+    assert causes["retrace_keras"]["place"].startswith(line_of(name, "network(keras.layers.Dense(8)).fit"))
+    assert "model.set_weights(start)" in " ".join(causes["retrace_keras"]["code"])

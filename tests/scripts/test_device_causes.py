@@ -1,11 +1,9 @@
-"""What keeps a GPU from being used well, seen on the models of Keras; none is needed to see it."""
-
-from __future__ import annotations
+"""Causes of a badly used GPU, found in models of Keras. No GPU is needed."""
 
 import pytest
 
-from tfmon.script.causes import Causes
-from tfmon.script.device_causes import see, without_cudnn
+from tfmon.hooks.causes import Causes
+from tfmon.hooks.device_causes import see, without_cudnn
 
 pytestmark = pytest.mark.tensorflow
 
@@ -35,7 +33,7 @@ def test_a_model_on_the_cpu_is_told_to_be_there_and_determinism_as_well(monkeypa
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     causes = Causes()
-    monkeypatch.setattr("tfmon.script.device_causes.is_deterministic", lambda: True)
+    monkeypatch.setattr("tfmon.hooks.device_causes.is_deterministic", lambda: True)
     see(causes, model, "train.py:7 `model.fit(x)`")
     told = {one.cause: one for one in causes.news()}
     assert told.keys() == {"gpu_weights_on_cpu", "gpu_deterministic"}

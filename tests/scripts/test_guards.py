@@ -1,44 +1,19 @@
-"""What tfmon does in a script fails without its noticing; what a script uses, and who trains there, is known."""
+"""Failures of tfmon inside a script stay invisible to the script."""
 
-from __future__ import annotations
-
-import _thread
 import os
 import queue
 import signal
-import tempfile
-import threading
 from types import SimpleNamespace
 
 import pytest
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import PATIENCE_S
 
 from tfmon import report
-from tfmon.model import lane_clock
+from tfmon.hooks import install, keras_fit
+from tfmon.hooks.install import patch_other
+from tfmon.hooks.patches import MOST_FAILURES, Hooks
 from tfmon.model.script_events import NotMeasured
-from tfmon.model.threads import start_hidden
-from tfmon.script import keras_fit, libraries, uses, watching
-from tfmon.script.causes import causes
-from tfmon.script.hooking import MOST_FAILURES, Hooks
-from tfmon.script.pipeline import Freed
-from tfmon.script.rounds import Updater
-from tfmon.script.steps import StepWatcher
-from tfmon.script.watching import watch_other
 from tfmon.trainer.channel import Reporter
-
-
-@pytest.mark.parametrize(
-    ("more", "said"), [(1, "Adam has counted 1 more update than calls"), (-2, "2 fewer updates than calls")]
-)
-def test_updates_that_were_not_seen_agree_in_number(more, said):
-    assert said in Updater((), "Adam").differs(more)
-    lane, reasons = SimpleNamespace(cannot_know=lambda what, reason: reasons.append(reason)), []
-    updater, model = SimpleNamespace(missed=lambda: abs(more), every=1), SimpleNamespace(train_function=None)
-    keras_fit.Watcher._watch_calls(
-        SimpleNamespace(_lane=lane, _epoch=1, _updater=updater, _model=lambda: model, _timed=None)
-    )
-    counted = {1: "1 update", 2: "2 updates"}[abs(more)]
-    assert reasons == [keras_fit.MADE_ANEW.format(counted)]
 
 
 def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end():
@@ -116,40 +91,6 @@ def test_nothing_is_written_to_a_descriptor_that_was_closed(tmp_path, reused):
             os.close(fd)
 
 
-def test_a_hidden_thread_is_not_found():
-    go, idents, ends = threading.Event(), [], []
-    start_hidden(
-        "tfmon-test", lambda: (idents.append(_thread.get_ident()), go.wait(), ends.append(1)), ends.append
-    )
-    wait_for(lambda: idents)
-    assert idents[0] not in [thread.ident for thread in threading.enumerate()]
-    go.set()
-    wait_for(lambda: ends == [1])
-
-
-def test_keras_on_torch_has_tensorflow_look_for_no_device(monkeypatch):
-    def look(_kind):
-        raise AssertionError("this starts CUDA")
-
-    def no_gpu():
-        return False
-
-    tensorflow = SimpleNamespace(config=SimpleNamespace(get_visible_devices=look), __version__="2")
-    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=no_gpu), __version__="2")
-    context = SimpleNamespace(_context=SimpleNamespace(_physical_devices=None))
-    for name, module in (
-        ("tensorflow", tensorflow),
-        ("torch", torch),
-        ("tensorflow.python.eager.context", context),
-    ):
-        monkeypatch.setitem(libraries.sys.modules, name, module)
-    assert libraries.find("cpu")[1] == ""
-    assert libraries.gpu_memory("gpu") == (None, None)
-
-
-# ---------------------------------------------------------------- report.input
-
-
 class Loader:
     """Batches that can be read again, as PyTorch's."""
 
@@ -218,21 +159,6 @@ def test_the_wait_has_the_beginning_of_the_iteration_in_it(in_a_lane, monkeypatc
     assert report._input_ns == 8
 
 
-# ---------------------------------------------------------------- what a script uses
-
-
-def test_a_temporary_file_is_no_use_of_its_folder(tmp_path, monkeypatch):
-    for name, empty in (("_seen", set()), ("_pending", {})):
-        monkeypatch.setattr(uses, name, empty)
-    with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
-        uses.hear("open", (str(tmp_path), "w+b", 2))
-        uses.hear("open", (file.name, "w", 2))
-    assert uses.take() == {file.name: "w"}
-
-
-# ---------------------------------------------------------------- JAX and PyTorch
-
-
 def jax() -> SimpleNamespace:
     def grad(function):
         return lambda value: 2 * function(value)
@@ -242,75 +168,20 @@ def jax() -> SimpleNamespace:
 
 @pytest.fixture
 def told(monkeypatch) -> queue.Queue[str]:
-    monkeypatch.setattr(watching, "ENOUGH_S", 0.01)
-    monkeypatch.setattr(watching, "LOADED_S", 3_600)
-    monkeypatch.setattr(watching, "_told", set())
+    monkeypatch.setattr(install, "ENOUGH_S", 0.01)
+    monkeypatch.setattr(install, "LOADED_S", 3_600)
+    monkeypatch.setattr(install, "_told", set())
     reasons: queue.Queue[str] = queue.Queue()
-    monkeypatch.setattr(watching, "_not_reported", reasons.put)
+    monkeypatch.setattr(install, "_not_reported", reasons.put)
     return reasons
 
 
 def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they_are(told):
     library = jax()
-    watch_other(library)
+    patch_other(library)
     assert told.empty()
     assert [library.grad(lambda x: x)(3), library.value_and_grad(lambda x: x)(4)] == [6, 8]
     reason = told.get(timeout=PATIENCE_S)
     assert reason.startswith("JAX trains here. Add: from tfmon import report") and "report.step(" in reason
     with pytest.raises(queue.Empty):
         told.get(timeout=0.1)
-
-
-def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
-    monkeypatch.setattr(watching, "LOADED_S", 0.01)
-    watch_other(jax())
-    assert told.get(timeout=PATIENCE_S).startswith(
-        "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"
-    )
-
-
-def test_a_thread_that_only_predicts_beside_the_loop_does_not_touch_the_counts_of_its_optimizers():
-    """It set the loop's watcher aside before that had its first step, and came back while it trained."""
-    watcher, rebased = StepWatcher(lambda: None), []
-    watcher.rounds.updaters.append(SimpleNamespace(rebase=lambda: rebased.append(1)))
-    set_aside, goes_on = threading.Event(), threading.Event()
-
-    def predict() -> None:
-        watcher.step_aside()
-        set_aside.set()
-        goes_on.wait()
-        watcher.come_back()
-
-    other = threading.Thread(target=predict)
-    other.start()
-    set_aside.wait()
-    watcher._thread = threading.get_ident()
-    goes_on.set()
-    other.join()
-    assert rebased == []
-    watcher._asides[threading.get_ident()] = 1
-    watcher.come_back()
-    assert rebased == [1]
-
-
-def test_what_tensorflow_takes_to_free_an_iterator_has_a_name_of_its_own(monkeypatch):
-    now_s = [0.0]
-    monkeypatch.setattr(lane_clock, "time", SimpleNamespace(monotonic_ns=lambda: round(now_s[0] * 1e9)))
-    causes.begin()
-
-    class Resource:
-        def __del__(self):
-            now_s[0] += 0.7  # until the autotuner wakes up
-
-    class Iterator:
-        def __init__(self):
-            self.resource = Resource()
-            self.freed = Freed(self)
-
-    now_s[0] = 5.0
-    iterator = Iterator()
-    now_s[0] = 9.0
-    del iterator
-    (seen,) = causes.news(all_of_them=True)
-    assert (seen.cause, seen.cost_ns / 1e9) == ("iterator_freed", pytest.approx(0.7))
-    causes.begin()

@@ -1,6 +1,4 @@
-"""Scripts with the structure of Keras' guides, unchanged: what is counted is what they count themselves."""
-
-from __future__ import annotations
+"""Scripts with the structure of Keras' guides: tfmon's counts equal the counts of the script."""
 
 from pathlib import Path
 
@@ -11,18 +9,11 @@ from tfmon.analysis.causes import causes_of
 from .test_keras import ALL_OF, counted, trained
 
 GUIDES, PUBLIC = (Path(__file__).parent / name for name in ("guides", "public"))
-OTHERS = ("custom_train_step", "gan_in_fit", "two_models")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
-
-
 TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation", "iterator_freed"}
 """Causes that are true of the scripts of `public`: a last batch is smaller, a callback predicts, a busy machine
 traces long. TensorFlow waits for its autotuner at random when it frees an iterator, in a plain run as well.
 """
-
-
-def paths(*names: str) -> list[str]:
-    return [str(GUIDES / f"{name}.py") for name in names]
 
 
 def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_that_is_not_theirs(watch, script):
@@ -31,17 +22,15 @@ def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_t
     assert {one.id for one in causes_of(race.lane)} <= TRUE
 
 
+IN_TF_218 = pytest.mark.trainer
+
+
 @pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(("from_scratch", "gan_from_scratch"), marks=pytest.mark.trainer),
-        pytest.param(("legacy_keras",), marks=pytest.mark.trainer),
-        OTHERS,
-    ],
-    ids=lambda names: names[-1],
+    "name",
+    [pytest.param("from_scratch", marks=IN_TF_218), pytest.param("legacy_keras", marks=IN_TF_218), "gan_in_fit"],
 )
-def test_each_guide_is_counted_as_it_counts_itself(watch, script, names):
-    race = watch(script(ALL_OF), *paths(*names))
+def test_each_guide_is_counted_as_it_counts_itself(watch, name):
+    race = watch(str(GUIDES / f"{name}.py"))
     assert trained(race) == counted(race)
     assert 0 < race.lane.totals.losses.last < 5
     assert not any(race.lane.script.not_measured.values())

@@ -1,29 +1,25 @@
-"""Keras scripts in a lane: what tfmon counts is what they say they trained, and keys change what they can.
+"""Keras scripts in a lane: tfmon's counts equal the script's, and keys change the training.
 
 The scripts in `shapes` follow Keras' own code examples. Several run one after the other in one process, because
 loading TensorFlow takes longer than most of them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from support.processes import suspended
-from support.waiting import HANGS_S, wait_for
+from support.processes import run_python, suspended
+from support.waiting import wait_for
 
-from tfmon.model import lane_statistics
+from tfmon.hooks.counts import NO_ROWS, PARTS_DIFFER
+from tfmon.model import lane_events
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
 from tfmon.model.requests import TakeProfile
 from tfmon.model.script_events import Progressed
-from tfmon.script.sources import NO_ROWS, PARTS_DIFFER
 
 from .conftest import SHAPES
 
@@ -200,10 +196,7 @@ def test_several_steps_in_one_call_are_a_knob_and_train_the_same(watch, script):
     epochs, steps, calls, weights = race.lane.end.event.output_tail[-1].split()
     assert race.lane.totals.steps == int(steps) and int(calls) < int(epochs) * 30 - 200
     assert not [one for one in race.lane.script.causes if one.cause == "retrace_keras"]
-    plain = subprocess.run(
-        [sys.executable, path, epochs], capture_output=True, text=True, timeout=HANGS_S, check=True
-    )
-    assert plain.stdout.split()[-1] == weights
+    assert run_python(path, epochs).stdout.split()[-1] == weights
 
 
 def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, tmp_path):
@@ -247,7 +240,7 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
         race.until(lambda name=name: (tmp_path / name).exists(), name)
         pid = race.lane.process.pid
         os.kill(pid, signal.SIGSTOP)
-        wait_for(lambda pid=pid: suspended(pid), what="stopped")
+        wait_for(lambda pid=pid: suspended(pid), what=f"stopped: {name}")
         time.sleep(STOP_S)
         (tmp_path / name).unlink()
         os.kill(pid, signal.SIGCONT)
@@ -255,7 +248,7 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
     lane, progress = race.lane, race.lane.script.progress
     assert (lane.totals.steps, lane.process.last_bad_line) == (150, "")
     within = len(PHASES) - 2
-    assert lane.measurements.discarded_ns[lane_statistics.STOPPED] >= within * STOP_S * 1e9
+    assert lane.measurements.discarded_ns[lane_events.STOPPED] >= within * STOP_S * 1e9
     first, *windows = race.of(Window)
     causes = {one.cause: one.cost_ns for one in lane.script.causes if one.cause != "epoch_first"}
     durations = {
@@ -263,7 +256,7 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
         "wait": sum(one.input_ns for one in windows),
         "call": sum(one.call_ns for one in windows), "trace": first.traced_ns,
     }  # fmt: skip
-    durations.pop(lane_statistics.STOPPED)
+    durations.pop(lane_events.STOPPED)
     durations.pop("warm-up")
     assert max(durations.values()) < STOP_S * 1e9, durations
     assert lane.measurements.ran_ns + within * STOP_S * 1e9 <= lane.measurements.span_ns

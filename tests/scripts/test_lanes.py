@@ -1,6 +1,4 @@
-"""A user's process as a lane: which process it is, what it obeys, and that it is left as it is."""
-
-from __future__ import annotations
+"""A user's process as a lane: which process is measured, its requests, and its unchanged environment."""
 
 import json
 import os
@@ -10,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.results import to_json
 from support.waiting import HANGS_S
 
-from tfmon import report
 from tfmon.analysis.analysis import analyse
+from tfmon.hooks.lane import OTHER_THREADS
+from tfmon.hooks.meter import NO_TENSORFLOW, OUTSIDE
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,
@@ -27,10 +27,7 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.requests import RunSlice, TakeProfile
-from tfmon.model.script_events import KnobOffered, NotMeasured, StackReported
-from tfmon.reports.race_json import to_json
-from tfmon.script.lane import OTHER_THREADS
-from tfmon.script.meter import NO_TENSORFLOW
+from tfmon.model.script_events import KnobOffered, StackReported
 
 pytestmark = pytest.mark.process
 
@@ -56,9 +53,6 @@ def output(race) -> str:
 
 def told(race) -> object:
     return json.loads(output(race).splitlines()[0])
-
-
-# ------------------------------------------------------------ left as it is
 
 
 def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, script, monkeypatch, tmp_path):
@@ -150,33 +144,6 @@ def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, cod
     assert (race.lane.phase, race.lane.end.event.exit_code) == (FAILED, code)
     assert race.lane.trouble.message == words
     assert hint in race.lane.trouble.hint and bool(hint) is bool(race.lane.trouble.hint)
-
-
-def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
-    race = watch("/bin/echo", "hello")
-    assert output(race) == "hello"
-    assert "no Python of it has loaded tfmon" in race.lane.trouble.hint
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
-def test_a_session_of_tensorflow_1_is_told_apart_from_an_optimizer_that_is_not_seen(watch, script):
-    session = """
-import tensorflow.compat.v1 as tf
-tf.disable_eager_execution()
-weight = tf.get_variable("weight", (8, 1))
-train = tf.train.GradientDescentOptimizer(0.01).minimize(tf.reduce_sum(weight ** 2))
-with tf.Session() as session:
-    session.run(tf.global_variables_initializer())
-    for _ in range(20):
-        session.run(train)
-"""
-    race = watch(script(session))
-    output(race)
-    assert "session of TensorFlow 1" in race.lane.trouble.hint
-
-
-# ------------------------------------------------------------ which process is the lane
 
 
 @pytest.mark.parametrize(
@@ -271,48 +238,12 @@ def test_the_last_window_counts_or_is_said_to_be_lost(watch, script, ending):
         assert "is not counted" in race.lane.script.not_measured["end"]
 
 
-def test_a_lock_that_is_held_keeps_no_script_from_its_exit_at_once(watch, script):
-    holds = """
-import threading
-from tfmon.script import process
-threading.Timer(0.1, os._exit, (7,)).start()
-process.joined().reporter.lock.acquire()
-time.sleep(600)
-"""
-    race = watch(script(LOOP + f"train({WARM})\nimport os, time{holds}"))
-    race.until(lambda: race.lane.end.event is not None, "the end")
-    assert race.lane.end.event.exit_code == 7
-
-
-def test_examples_that_are_no_number_are_said_once_and_raise_outside_of_a_race(watch, script):
-    race = watch(script(LOOP + f"for _ in range({WARM}):\n    report.step(examples=-3)\nprint('on')"))
-    assert output(race) == "on"
-    assert (race.lane.totals.steps, race.lane.totals.examples) == (WARM, 0)
-    assert "examples=-3" in race.lane.script.not_measured["examples"]
-    with pytest.raises(ValueError, match="examples='x'"):
-        report.step(examples="x")
-
-
-def test_a_script_that_executes_itself_again_is_still_the_lane(watch, script):
-    again = (
-        "if 'again' not in sys.argv:\n    train(50)\n"
-        f"    os.execv(sys.executable, [sys.executable, *sys.argv, 'again'])\ntrain({WARM})"
-    )
-    race = watch(script(LOOP + again))
-    output(race)
-    assert race.lane.phase == DONE
-    assert len(race.of(Hello)) == 2 and len({event.pid for event in race.of(Hello)}) == 1
-
-
 def test_the_next_process_is_the_lane_when_the_first_has_ended(watch, script):
     path = script(LOOP + f"train({WARM})")
     race = watch("/bin/sh", "-c", f"{sys.executable} {path}; {sys.executable} {path}")
     output(race)
     assert len(race.of(Hello)) == 2
     assert race.lane.totals.steps == 2 * WARM
-
-
-# ------------------------------------------------------------ what it obeys
 
 
 def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
@@ -438,15 +369,6 @@ while True:
     assert race.until_event(ProfileFailed).reason == NO_TENSORFLOW
 
 
-def test_a_knob_that_the_script_does_not_have_ends_it(watch, script):
-    race = watch(script(FOR_EVER), size=3)
-    output(race)
-    assert race.lane.trouble.message == "size was requested, and the script has no such knob"
-
-
-# ------------------------------------------------------------ report, without tfmon
-
-
 def test_without_tfmon_report_does_nothing_and_loads_nothing():
     code = """
 import sys
@@ -469,39 +391,26 @@ print(sorted(own))
     assert found.stdout.strip() == "['tfmon', 'tfmon.report']"
 
 
-TORCH = """
-class Optimizer:
-    def step(self):
-        for hook in hooks:
-            hook(self, (), {})
-hooks = []
-def register_optimizer_step_post_hook(hook):
-    hooks.append(hook)
+LATE_REPORTS = """
+import time
+import keras
+import numpy as np
+from tfmon import report
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.ones((64, 4)), np.ones((64, 1)), epochs=3, verbose=0)
+time.sleep(5)
+for _ in range(30):
+    time.sleep(0.01)
+    report.step(examples=4, loss=1.0)
 """
 
 
-@pytest.fixture
-def torch(tmp_path):
-    """A module in the place of PyTorch, beside the script."""
-    folder = tmp_path / "torch" / "optim"
-    folder.mkdir(parents=True)
-    (folder.parent / "__init__.py").write_text("from torch import optim\n")
-    (folder / "__init__.py").write_text("from torch.optim import optimizer\n")
-    (folder / "optimizer.py").write_text(TORCH)
-
-
-@pytest.mark.parametrize(("hooks", "count"), [("on", "1"), ("off", "0")])
-def test_hooks_that_are_switched_off_are_not_there(watch, script, torch, hooks, count):
-    text = "import torch\nprint(len(torch.optim.optimizer.hooks))"
-    assert output(watch(script(text), environment={"TFMON_HOOKS": hooks})) == count
-
-
-def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, torch, tmp_path):
-    told = tmp_path / "told"
-    waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
-    race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))
-    reason = race.until_event(NotMeasured, lambda event: bool(event.reason)).reason
-    told.touch()
-    assert reason.startswith("PyTorch trains here. Add: from tfmon import report") and "report.step(" in reason
-    output(race)
-    assert race.lane.trouble.hint == reason
+@pytest.mark.tensorflow
+def test_the_time_between_a_fit_and_the_first_reported_step_counts_once(watch, script):
+    race = watch(script(LATE_REPORTS))
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.totals.steps == 6 + 30
+    assert race.lane.measurements.unaccounted_ns < 1e8
+    assert 5 <= race.lane.measurements.discarded_ns[OUTSIDE] / 1e9 < 10

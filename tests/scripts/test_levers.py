@@ -1,6 +1,4 @@
-"""What lanes of one script differ in: levers that were asked for, and defaults that resolve otherwise in one."""
-
-from __future__ import annotations
+"""Differences between lanes of one script: requested settings, and defaults that one lane resolves differently."""
 
 import json
 import subprocess
@@ -8,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
 
 from tfmon.model.lane_state import DONE, FAILED
 
@@ -122,8 +120,8 @@ def test_each_lane_has_its_own_interpreter(script, tmp_path):
 
     def race(*command: str) -> subprocess.CompletedProcess:
         lanes = [f"--lane=cpu,python={python}" for python in pythons]
-        words = [sys.executable, "-m", "tfmon", "race", "--json", "--no-record", "--in-place", *lanes, "--"]
-        return subprocess.run([*words, *command], capture_output=True, text=True, timeout=HANGS_S, check=False)
+        words = ["-m", "tfmon", "race", "--json", "--no-record", "--in-place", *lanes, "--"]
+        return run_python(*words, *command)
 
     raced = race("python", path)
     assert raced.returncode == 0, raced.stderr

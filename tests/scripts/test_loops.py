@@ -1,10 +1,8 @@
-"""Training loops are counted exactly: those of loop_shapes.py, and loops drawn from the grammar of many_loops.py.
+"""Training loops are counted exactly: the shapes of loop_shapes.py, and loops drawn from a grammar.
 
-Each shape is one that the grammar does not have. An eighth of the drawn loops is run as a rule; `TFMON_LOOPS=1`
+The shapes are not in the grammar. By default an eighth of the drawn loops is run; `TFMON_LOOPS=1`
 runs all of them.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -27,13 +25,10 @@ ALL = bool(os.environ.get("TFMON_LOOPS"))
 
 
 def lines_of(script: str, *words: object) -> list[list]:
-    """Run a script in this folder, and return what it tells of each loop."""
+    """Run a script in this folder, and return its lines of JSON."""
     run = run_python(HERE / script, *words, PYTHONPATH=str(HERE.parents[1]))
     assert run.returncode == 0, run.stderr[-2_000:]
     return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
-
-
-# ---------------------------------------------------------------- shapes
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +54,6 @@ def test_steps_that_are_alike_were_told_together(counted):
     assert counted["eager"][1]["bundled"]
     for name in ("train_on_batch_eagerly", "train_on_batch_of_slices", "constants"):
         assert counted[name][1]["bundled"], name
-
-
-# ---------------------------------------------------------------- drawn loops
 
 
 def figure(what: str, true: float | None, known: float | None, reasons: dict[str, str]) -> str:

@@ -1,17 +1,18 @@
 """The last window of a script's lane: every step is reported."""
 
-from __future__ import annotations
-
+import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from tfmon.model import lane_clock
+from tfmon.hooks.looking import may_compute
+from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION, Meter
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
-from tfmon.model.lane_statistics import Measurements
-from tfmon.script.meter import BETWEEN, END, OUTSIDE, VALIDATION, Meter
+from tfmon.model.windows import Measurements
+from tfmon.system import lane_clock
 from tfmon.trainer.control import SAMPLED, LaneControl
 from tfmon.trainer.step_clock import Sampler
 
@@ -52,14 +53,6 @@ def test_the_last_window_is_sent_though_the_pipe_has_no_room(meter):
     assert (window.step, window.steps, window.examples) == (5, 5, 160)
 
 
-def test_steps_in_no_window_are_reported_if_they_were_the_last(meter):
-    meter.control.discard_steps()
-    meter.send_rest()
-    (window,) = meter.reporter.sent
-    assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
-    assert window.marks == (END,)
-
-
 def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
     meter.control.discard_steps()
     meter.start_step()
@@ -68,13 +61,6 @@ def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
     meter.send_rest()
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples) == (6, 1, 32)
-
-
-def test_examples_of_a_window_that_a_pause_cuts_off_are_reported_once(meter):
-    meter.control.begin_window(time.monotonic_ns())
-    meter.send_rest()
-    (window,) = meter.reporter.sent
-    assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
 
 
 def test_steps_that_are_told_together_are_measured_as_one_by_one():
@@ -110,38 +96,6 @@ def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, war
     assert bool(became_ready) == warm
 
 
-class Started:
-    """The loss of steps that were only started: reading it waits until the device has done them."""
-
-    def __init__(self, meter: Meter, step_s: float) -> None:
-        self.meter, self.step_s, self.most = meter, step_s, 0
-
-    def __float__(self) -> float:
-        steps = self.meter.clock.added
-        self.most = max(self.most, steps)
-        time.sleep(steps * self.step_s)
-        return 0.5
-
-
-def test_steps_that_are_only_started_have_the_time_that_the_device_takes():
-    meter, windows = new_meter(), []
-    meter.warm, meter.reporter.offer = True, lambda *events, later=False: windows.append(events[0]) or True
-    loss = Started(meter, 0.02)
-    meter.start_step()
-    while len(windows) < 4:
-        meter.end_step(loss=loss, examples=1)
-        meter.start_step()
-        if len(windows) == 1:
-            loss.most = 0
-    first, *later = windows
-    assert first.steps == 1, "the first step of all is a window"
-    assert 2 < loss.most < 12, "no more is started than takes as long as a window"
-    for window in later:
-        assert window.call_ns > 0.9 * window.span_ns and window.sync_ns < 0.1 * window.span_ns
-        assert window.longest_ns == pytest.approx(window.span_ns / window.steps, rel=0.1)
-        assert window.longest_ns >= 20_000_000
-
-
 class Time:
     """The machine's clock, and the windows that a meter sends."""
 
@@ -157,7 +111,7 @@ class Time:
         return self.now_ns
 
     def take(self, event, *_events, later=False) -> bool:
-        self.measured = self.measured.plus(event)
+        self.measured.add(event)
         return True
 
     def passes(self, seconds: float) -> None:
@@ -182,6 +136,40 @@ def discarded_s(clock: Time) -> dict[str, float]:
     assert measured.unaccounted_ns == 0
     assert measured.steady.span_ns + sum(measured.discarded_ns.values()) == measured.span_ns
     return {reason: time_ns / 1e9 for reason, time_ns in measured.discarded_ns.items()}
+
+
+class Started:
+    """The loss of steps that were only started: reading it takes the time of the device for all of them."""
+
+    def __init__(self, clock: Time, step_s: float) -> None:
+        self.clock, self.step_s, self.most = clock, step_s, 0
+
+    def __float__(self) -> float:
+        steps = self.clock.meter.clock.added
+        self.most = max(self.most, steps)
+        self.clock.passes(steps * self.step_s)
+        return 0.5
+
+
+def test_steps_that_are_only_started_have_the_time_that_the_device_takes(clock):
+    meter, windows = clock.meter, []
+    meter.samples_steps = False
+    meter.reporter.offer = lambda *events, later=False: windows.append(events[0]) or True
+    loss = Started(clock, 0.02)
+    meter.start_step()
+    while len(windows) < 4:
+        clock.passes(0.0001)
+        meter.end_step(loss=loss, examples=1)
+        meter.start_step()
+        if len(windows) == 1:
+            loss.most = 0
+    first, *later = windows
+    assert first.steps == 1, "the first step of all is a window"
+    assert 2 < loss.most < 12, "no more is started than takes as long as a window"
+    for window in later:
+        assert window.call_ns > 0.9 * window.span_ns and window.sync_ns < 0.1 * window.span_ns
+        assert window.longest_ns == pytest.approx(window.span_ns / window.steps, rel=0.1)
+        assert window.longest_ns >= 20_000_000
 
 
 def test_no_epoch_begins_with_a_sampled_step_which_would_hide_what_it_waits_for(clock):
@@ -216,7 +204,7 @@ def test_a_step_that_is_known_late_begins_with_its_first_batch(clock):
     clock.step()
     clock.meter.stop_clock(BETWEEN)
     clock.passes(1.0)
-    clock.meter.passes(VALIDATION)  # what is read may be for a look at the model
+    clock.meter.passes(VALIDATION)  # the batch may be read to look at the model
     began_ns = clock.now_ns
     clock.passes(2.0)
     clock.meter.start_clock(began_ns)
@@ -239,3 +227,33 @@ def test_an_iterator_that_is_freed_after_the_end_of_a_step_is_no_wait_of_it(cloc
     assert discarded_s(clock) == pytest.approx({OUTSIDE: 0.3})
     steady = clock.measured.steady
     assert (steady.input_ns / 1e9, steady.call_ns / 1e9) == pytest.approx((0.3, 0.2 + 0.01))
+
+
+def test_a_wait_in_a_graph_is_never_longer_than_the_call_that_contains_it(clock):
+    """The clock of a graph goes on when the lane's stands still."""
+    waited_ns, windows = 0, []
+    clock.meter.samples_steps = False
+    clock.meter.feed = SimpleNamespace(totals=lambda: (waited_ns, 0), waits_ns=lambda: waited_ns)
+    clock.meter.reporter.offer = lambda *events, later=False: windows.append(events[0]) or True
+    clock.meter.reporter.send = windows.append
+    clock.step()
+    clock.meter.start_step()
+    waited_ns += 7_000_000
+    clock.passes(0.001)
+    clock.meter.end_step(examples=32)
+    clock.meter.end_stretch()
+    clock.meter.send_rest()
+    last = windows[-1]
+    assert (last.input_ns, last.call_ns, last.span_ns, last.implausible()) == (1_000_000, 0, 1_000_000, "")
+
+
+def test_tfmon_computes_nothing_of_its_own_while_a_timer_sends_signals():
+    own = signal.setitimer(signal.ITIMER_REAL, 0)  # the timer of pytest-timeout
+    try:
+        assert may_compute()
+        signal.setitimer(signal.ITIMER_VIRTUAL, 1000)
+        assert not may_compute()
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        assert may_compute()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *own)

@@ -1,7 +1,5 @@
 """A killed monitor leaves nothing of a script: below a shell, while it loads, and if it ignores signals."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,16 +1,14 @@
-"""Objects of Python that become more and more are named by their kind; those of a script that lets go are not."""
-
-from __future__ import annotations
+"""Growing numbers of Python objects are reported by their type; objects that a script frees are not."""
 
 import pytest
 
-from tfmon.script import object_causes
-from tfmon.script.causes import Causes
-from tfmon.script.object_causes import LOOKS, ObjectWatch
+from tfmon.hooks import object_causes
+from tfmon.hooks.causes import Causes
+from tfmon.hooks.object_causes import LOOKS, ObjectGrowth
 
 
 class Held:
-    """What a script keeps of each step."""
+    """An object that a script keeps for each step."""
 
     def __init__(self) -> None:
         self.more = [1.5]
@@ -19,7 +17,7 @@ class Held:
 @pytest.mark.slow
 @pytest.mark.parametrize("keeps", [True, False])
 def test_the_kind_that_grows_is_told_only_while_it_grows(monkeypatch, keeps):
-    seen, watch, kept = Causes(), ObjectWatch(), []
+    seen, watch, kept = Causes(), ObjectGrowth(), []
     monkeypatch.setattr(object_causes, "causes", seen)
     for look in range(2 * LOOKS):
         kept = [*(kept if keeps else ()), *(Held() for _ in range(10_000))]

@@ -1,12 +1,11 @@
-"""Keys change the pipeline that a script wrote itself, at its next epoch, and not what it trains on."""
-
-from __future__ import annotations
+"""Keys change the pipeline of a script at its next epoch, and not the data."""
 
 import itertools
 import subprocess
 import sys
 
 import pytest
+from support.processes import run_python
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
@@ -125,8 +124,7 @@ def test_a_change_at_the_next_epoch_keeps_order_and_weights(watch, script):
     race.until(lambda: race.of(Window)[-1].step > last + 40, "two epochs more")
     assert race.lane.settings["prefetch"] == "auto"
     watched = printed(race)
-    alone = subprocess.run([sys.executable, path, str(len(watched))], capture_output=True, text=True, check=True)
-    assert watched == epochs(alone.stdout.splitlines())
+    assert watched == epochs(run_python(path, len(watched)).stdout.splitlines())
 
 
 def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, script, tmp_path):
@@ -152,8 +150,8 @@ def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, scri
     assert race.lane.totals.steps == int(lines[-1].split()[-1]) < 20 * count
     assert sum(one.traced_steps for one in race.of(Window)) <= 3, "the first step, and each of the two changes"
     assert sum(one.examples + one.sampled_examples for one in race.of(Window)) == 640 * count
-    alone = subprocess.run([sys.executable, path, str(count)], capture_output=True, text=True, check=True)
-    assert [line.split()[1] for line in lines] == [line.split()[1] for line in epochs(alone.stdout.splitlines())]
+    alone = epochs(run_python(path, count).stdout.splitlines())
+    assert [line.split()[1] for line in lines] == [line.split()[1] for line in alone]
 
 
 def test_validation_in_between_is_not_changed_and_ends_no_epoch_and_of_two_optimizers_none_is_a_knob(

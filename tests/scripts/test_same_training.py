@@ -5,8 +5,6 @@ after the other. `TFMON_SAME=100` draws that many cases, each time the same ones
 others. `make test` runs the first one, with two shapes; `make test-all` runs the others.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -34,7 +32,7 @@ SETTINGS = {
 
 
 def drawn() -> list[object]:
-    """Return flags, oddities and shapes of each case; one after the other, so that none is left out for long."""
+    """Return flags, oddities and shapes of each case, drawn so that every one of them is used early."""
     draw = random.Random(SEED)
     oddities = [*odd_script.ODDITIES, *odd_script.AFTER_IMPORT, *odd_script.AT_THE_END]
     every = {"shape": [*odd_script.SHAPES], "oddity": oddities}
@@ -80,7 +78,7 @@ def test_training_is_the_same_as_without_tfmon(watch, tmp_path, flags, oddities,
     race.until(lambda: race.lane.end.event is not None, "the end")
     for stream in ("out", "err"):
         one, other = (masked((folders[name] / stream).read_text()) for name in ("alone", "watched"))
-        assert other == one
+        assert other == one, (race.lane.end.event, race.lane.trouble)
     assert race.lane.end.event.exit_code == (alone.returncode if alone.returncode >= 0 else None)
     assert files(folders["watched"]) == files(folders["alone"])
     # A script that closes all descriptors after its first training may have reported no window by then.

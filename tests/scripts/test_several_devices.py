@@ -1,7 +1,5 @@
 """A script on several devices keeps its own strategy, and sees the devices of its lane."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -9,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.processes import run_python
 
-from tfmon.model.lane_pipes import VARIABLE as PIPES
-from tfmon.model.lane_pipes import LanePipes, read_pipes
+from tfmon.system.lane_pipes import VARIABLE as PIPES
+from tfmon.system.lane_pipes import LanePipes, read_pipes
 
 ROOT = Path(__file__).parents[2]
 BATCHES, EPOCHS = 20, 2

@@ -1,7 +1,5 @@
 """Races of scripts that write, restore, remove and listen: not one byte of the user's folder changes."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -20,12 +18,11 @@ import psutil
 import pytest
 from support.processes import gone
 from support.slow import slow_except
-from support.sshd import Sshd, free_port, needs_sshd, sshd
+from support.sshd import free_port, needs_sshd
 from support.waiting import HANGS_S, wait_for
 
 from tfmon.model.views import COPY, OVERLAY
 
-__all__ = ["sshd"]
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
@@ -62,22 +59,10 @@ assert "done" not in Path("log.csv").read_text()
 with open("log.csv", "a") as log:
     log.write("done")
 """
-KERAS = """
-import keras, numpy as np, os, shutil
-keras.utils.set_random_seed(1)
-model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(10)])
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-x, y = np.random.rand(2048, 64), np.random.randint(0, 10, 2048)
-if os.environ.get("TFMON_LANE") == "A":
-    shutil.rmtree("backup")
-model.fit(x, y, batch_size=16, epochs=4 if "TFMON_LANE" in os.environ else 2, verbose=0, callbacks=[
-    keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False),
-    keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.CSVLogger("log.csv")])
-"""
 
 
 def content(folder: Path) -> dict[str, str]:
-    """What is in a folder: modes, times and content of everything."""
+    """Return the modes, times and contents of all files in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
@@ -237,7 +222,7 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
 
 @pytest.mark.slow
 @needs_sshd
-def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypatch):
+def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd, monkeypatch):
     monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
     result = Runner(folder, tmp_path / "recordings").race(
         REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
@@ -332,19 +317,3 @@ def test_lanes_that_listen_on_one_port_have_each_its_own(folder, tmp_path):
     for name in (f"port {port + number}" for number in range(4)):
         assert re.fullmatch(rf"{name} is .+'s; cpu #\d has \d+ instead", told[name])
     assert not list(run.store.glob("*.files/ports"))
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
-def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(folder, tmp_path):
-    subprocess.run([sys.executable, "-c", KERAS], cwd=folder, check=True)
-    run = Runner(folder, tmp_path / "recordings")
-    result = run.race(KERAS)
-    assert kind_of(result) == OVERLAY
-    listed = run("runs", "--files", "last").stdout.split()
-    assert listed.count("best.keras") == listed.count("log.csv") == listed.count("backup/latest.weights.h5") == 2
-    assert [lane["steps"] for lane in result["lanes"]] == [4 * 128, 2 * 128]
-    assert "cpu #2 went on from backup (epoch 2 of 4): it trained other work" in result["verdict"]["text"]
-    assert "cpu #1 went on" not in result["verdict"]["text"]
-    assert result["verdict"]["finish"] == ["no time to finish: the lanes trained other work"]
-    assert not [one for one in result["collisions"] if str(folder) in one["name"]], "each has its own"

@@ -1,7 +1,5 @@
 """A machine with eight GPUs that several users share: a script for the fake driver, and samples to draw."""
 
-from __future__ import annotations
-
 from support.events import gpu_sample
 from tfmon.model.gpu import GpuSample, ProcessName
 from tfmon.model.readings import Missing
@@ -33,7 +31,7 @@ GPUS = tuple(Gpu(at, f"GPU-{at:08x}-0000", "NVIDIA H100 80GB HBM3", at, power_li
 
 
 def script(stamp_us: int = 9_000_000) -> str:
-    """Return what the fake driver plays; loads are samples of the seconds before the stamp."""
+    """Return the script for the fake driver; loads are samples of the seconds before the stamp."""
     lines = ["count 8"]
     for at, (busy, processes) in enumerate(WORK):
         used = sum(gib for *_, gib in processes) * GIB

@@ -1,13 +1,11 @@
 """Events with plausible figures, of which a test names only what matters to it."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass, replace
 
-from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
+from tfmon.model.events import Event, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.gpu import GpuLoad, GpuMemory, GpuPower, GpuSample
+from tfmon.model.lane import Lane
 from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.spec import LaneSpec
@@ -76,8 +74,13 @@ def started(at_ns: int = 50, **more) -> LaneStarted:
 
 
 def lane(device: str = "cpu", *events) -> LaneState:
-    """Return what is known of a lane after these events."""
-    state = LaneState(spec=LaneSpec(device, name=device))
+    """Return the state of a lane after these events."""
+    return advance(LaneState(spec=LaneSpec(device, name=device)), *events)
+
+
+def advance(state: LaneState, *events: Event) -> LaneState:
+    """Return the state after more events; the given one stays as it is."""
+    result = Lane.from_state(state)
     for event in events:
-        state = advance(state, event)
-    return state
+        result.accept(event)
+    return result.snapshot()

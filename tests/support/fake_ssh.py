@@ -3,14 +3,12 @@
 
 FAKE_SSH in the environment says how it behaves, as a JSON object:
 `exit`, `says`: ends at once with this code and these words on stderr.
-`notice`: said on stderr first. `banner`: printed by the login shell first.
+`notice`: printed on stderr first. `banner`: printed by the login shell first.
 `home`, `path`, `environment`: HOME, PATH and more variables there.
 `halves`: bytes come three at a time. `log`: a file that gets the arguments.
 `stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
 `hosts`: the same for single hosts, by name.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -56,7 +54,7 @@ def main() -> None:
 
 
 def carry(source: int, target: int, behaviour: dict) -> None:
-    """Carry bytes from one descriptor to another, as torn as the link is said to be."""
+    """Carry bytes from one descriptor to another, in pieces as configured."""
     halves, stall, cut = (behaviour.get(name) for name in ("halves", "stall", "cut"))
     while True:
         if cut and Path(cut).exists():

@@ -3,8 +3,6 @@
 TFMON_TEST_CHILD: another script for the lanes. TFMON_TEST_STALL_S: the shortest silence that counts as a stall.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

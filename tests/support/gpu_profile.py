@@ -1,7 +1,5 @@
 """A made profile of a lane on a GPU: kernels run for 90 % of each step."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from tfmon.profile.breakdown import profile_of
 
 
 def gpu_profile() -> Profile:
-    """Return what a trace of four steps of 1 ms on a GPU says."""
+    """Return the profile of a trace with four steps of 1 ms on a GPU."""
     loop = each_step(4, lambda n, at: [marker(n, at), *waiting(at, 5), *calling(at + 5, 60, n + 1)])
     kernels = each_step(4, lambda _n, at: [mark("sgemm", at + 20, 900, tf_op="net/MatMul:MatMul")])
     host, device = plane("/host:CPU", {"python": loop}), gpu({"Stream #13(Kernel)": kernels})

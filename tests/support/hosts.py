@@ -1,7 +1,5 @@
 """Connections to hosts that are this machine, by a fake ssh or a real one, and children started over them."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -38,7 +36,7 @@ FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
 
 
 class RemoteChild(Heard):
-    """A child that says what SAYS names, or a command, on a host; and all that was heard of it."""
+    """A child named by SAYS, or a command, on a host, with all its events."""
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class RemoteChild(Heard):
 
 
 class Linked(Connection):
-    """A connection, and all that was heard of its host."""
+    """A connection with all events of its host."""
 
     def __init__(self, host: Host, launcher: ProcessLauncher | None = None) -> None:
         self.events: list[Event] = []
@@ -105,7 +103,7 @@ class Linked(Connection):
 
     @property
     def measured(self) -> LinkMeasured:
-        """What was first told of the link; it is measured again now and then."""
+        """Return the first measurement of the link."""
         wait_for(lambda: self.heard(LinkMeasured), what="the link is measured")
         return self.heard(LinkMeasured)[0]
 
@@ -129,7 +127,7 @@ def put_fake_ssh(folder: Path) -> str:
 
 
 class FakeSsh:
-    """A stand-in for ssh on the PATH. What it does is said before a connection is opened."""
+    """A stand-in for ssh on the PATH. `behave` configures it before a connection is opened."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._monkeypatch = folder, monkeypatch
@@ -168,17 +166,14 @@ class FakeSsh:
 
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no limit of time end a connection: only what is heard does, here and there, on a busy machine too."""
-    for limit in ("link.SILENCE_S", "line.HOLD_S", "connection.START_S"):
+    """Disable all timeouts that end a connection, here and in the agent, for busy machines."""
+    for limit in ("link.SILENCE_S", "link.HOLD_S", "connection.START_S"):
         monkeypatch.setattr(f"tfmon.lanes.remote.{limit}", NEVER_S)
-    for limit in ("lanes.remote.link.CLOSE_S", "lanes.remote.line.CLOSE_S", "lanes.children.ASK_S"):
+    for limit in ("lanes.remote.link.CLOSE_S", "lanes.reader.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
     monkeypatch.setattr(
         "tfmon.lanes.remote.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
     )
-
-
-# ---------------------------------------------------------------- what dies
 
 
 def start_all_kinds(link) -> list[RemoteChild]:
@@ -197,7 +192,7 @@ def all_gone(children: list[RemoteChild], *others: int) -> bool:
 
 @functools.cache
 def agents_code(before: str, after: str):
-    """Return what is shipped, with other words in the agent."""
+    """Return the shipped archive with a replacement in the agent's code."""
     whole, changed = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
     with zipfile.ZipFile(changed, "w") as archive:
         for entry in whole.infolist():

@@ -1,6 +1,4 @@
-"""A group of real children that train nothing, and what its session knows of them."""
-
-from __future__ import annotations
+"""A group of real children that train nothing, with its session."""
 
 import sys
 import time
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.lanes import children
+from tfmon.lanes import reader
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
@@ -28,7 +26,7 @@ KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=
 
 
 class Heard:
-    """A child and all that was heard of it."""
+    """A child and all its events."""
 
     events: list[Event]
     process: LaneProcess
@@ -48,7 +46,7 @@ class Heard:
         return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
 
     def said_pid(self) -> int:
-        """The process that it tells of in its hello."""
+        """Return the process of its hello."""
         wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
         return next(event.pid for event in self.events if isinstance(event, Hello))
 
@@ -57,13 +55,13 @@ class Heard:
 
 
 class RacingGroup(LaneGroup):
-    """A group of fake trainers, and what its session knows of them."""
+    """A group of fake trainers, with its session."""
 
-    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py", *, keep_spare: bool = False) -> None:
+    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py") -> None:
         self.logs = logs
         self.session = Session(Machine(), time.monotonic_ns)
         plan = partial(self.plan, "cpu")
-        super().__init__(self.session, lambda scenario: plan(scenario=scenario), script, keep_spare=keep_spare)
+        super().__init__(self.session, lambda scenario: plan(scenario=scenario), script)
 
     def plan(
         self,
@@ -92,7 +90,7 @@ class RacingGroup(LaneGroup):
         return self.session.snapshot().lane(name)
 
     def pid(self, name: str) -> int:
-        return self.running.processes()[name]
+        return self.pids()[name]
 
     def requests(self, name: str) -> list[str]:
         """Return the requests that the lane's process got, in words."""
@@ -116,8 +114,8 @@ class RacingGroup(LaneGroup):
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes that are told to end have time for it, however busy the machine is: none is killed."""
-    monkeypatch.setattr(children, "ASK_S", PATIENCE_S)
+    """Give lanes enough time to end on a busy machine, so that tfmon does not kill them."""
+    monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A program in a terminal at the end of a link that may be slow."""
 
-from __future__ import annotations
-
 import time
 
 from support.terminal import Terminal
@@ -11,7 +9,7 @@ LOOK_S = 0.05
 
 
 class Link(Terminal):
-    """A program in a terminal that takes so many bytes a second; None for all it gets, 0 for none."""
+    """A program in a terminal that accepts a number of bytes a second: `None` for all, 0 for none."""
 
     def __init__(self, *arguments: str, bytes_per_s: float | None = None, **how) -> None:
         super().__init__(*arguments, **how)
@@ -21,7 +19,7 @@ class Link(Terminal):
         self._may_take_at = 0.0
 
     def read(self) -> str:
-        """Take in what was written, as far as the link lets it through, and return the screen."""
+        """Read the output that the link lets through, and return the screen."""
         wait_s = max(0.0, self._may_take_at - time.monotonic())
         if self.bytes_per_s == 0 or wait_s > LOOK_S:
             time.sleep(LOOK_S)
@@ -38,13 +36,13 @@ class Link(Terminal):
         return shown
 
     def run(self, seconds: float) -> None:
-        """Let it run."""
+        """Read for some seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.read()
 
     def quit(self, keys: str) -> float:
-        """Quit by keys and return how long that took, in seconds; one that does not end is killed: infinity."""
+        """Quit by keys and return the time until the end in seconds; infinity if the program had to be killed."""
         if self.process.closed:
             return 0.0
         began = time.monotonic()

@@ -1,7 +1,5 @@
 """A long race of one lane, a script's: its events come at full speed, and are recorded as in a race."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -20,11 +18,11 @@ from tfmon.recordings.header import closed_of, header_of
 from tfmon.recordings.writer import Writer
 
 WINDOWS = 5
-"""Of a second."""
+"""Of a second, in the first minute; later there is one."""
 
 
 def events_of(seconds: int) -> Iterator[Event]:
-    """Yield what a lane says and what is sampled, five windows a second."""
+    """Yield the events of a lane and the samples."""
     yield LaneStarted(lane="cpu", at_ns=1, pid=7, settings={}, command="python train.py")
     yield Hello(lane="cpu", at_ns=2, protocol=2, pid=7, python="3.11")
     yield PhaseEntered(lane="cpu", at_ns=3, phase="ready")
@@ -32,15 +30,15 @@ def events_of(seconds: int) -> Iterator[Event]:
     yield PhaseEntered(lane="cpu", at_ns=5, phase="racing")
     chance, step, rate = random.Random(1), 0, 0.1
     for second in range(seconds):
-        now_ns = second * 10**9
-        for part in range(1, WINDOWS + 1):
+        now_ns, windows = second * 10**9, WINDOWS if second < 60 else 1
+        for part in range(1, windows + 1):
             histogram = {1_300 + one: chance.randrange(1, 4) for one in chance.sample(range(150), 40)}
             steps = sum(histogram.values())
             step += steps
             yield Window(
                 lane="cpu",
-                at_ns=now_ns + part * 10**9 // WINDOWS,
-                span_ns=10**9 // WINDOWS - chance.randrange(10**6),
+                at_ns=now_ns + part * 10**9 // windows,
+                span_ns=10**9 // windows - chance.randrange(10**6),
                 steps=steps,
                 examples=16 * steps,
                 step=step,
@@ -81,12 +79,12 @@ def events_of(seconds: int) -> Iterator[Event]:
 
 
 def write(path: Path, seconds: int, each_second: Callable[[Path, Snapshot], object] = lambda *_: None) -> Snapshot:
-    """Record such a race, and return what was known at its end; raises OSError.
+    """Record such a race, and return the last snapshot; raises OSError.
 
     Args:
         path: The new file.
         seconds: How long the race is.
-        each_second: Is called with the file and what is known after each second.
+        each_second: Called with the file and the snapshot after each second.
     """
     now_ns = 0
     session = Session(CPU_MACHINE, lambda: now_ns)
@@ -98,7 +96,7 @@ def write(path: Path, seconds: int, each_second: Callable[[Path, Snapshot], obje
     session.keep_journal(lambda event, known: kept.append((event, known)))
     session.begin(known.race, specs)
     writer.begin(header_of(kept[0][0], known, Path(sys.executable)))
-    writer._latest_ns = writer._since_ns = 0
+    writer._began_ns = writer._latest_ns = writer._snapshot_ns = 0
     writer.add(kept.pop()[0])
     try:
         for event in events_of(seconds):

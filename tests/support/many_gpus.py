@@ -1,7 +1,5 @@
 """A race of one GPU against eight, as the screen sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from support.events import gpu_sample
@@ -17,7 +15,7 @@ BUSY = (93.0, 87.0, 100.0, 71.0, 90.0, 88.0, 92.0, 85.0)
 
 
 class ManyGpus(Demo):
-    """Lanes on the GPUs of a machine with eight, of which one cannot tell its load."""
+    """Lanes on the GPUs of a machine with eight; one of them does not report its load."""
 
     def __init__(self, specs: Sequence[LaneSpec] = (LaneSpec("gpu:0"), EIGHT), mode: str = "turns") -> None:
         super().__init__(specs, mode=mode, knobs=(BATCH_SIZE, BATCH_SCOPE, PREFETCH))

@@ -1,12 +1,9 @@
 """Lanes with sums that are known, as their windows would have added up to."""
 
-from __future__ import annotations
-
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_state import RACING, LaneState, ProcessInfo, StepFacts
-from tfmon.model.lane_statistics import Measurements
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.windows import Measurements, WindowSums
 
 MS = 1_000_000
 KNOBS = (*COMMON, Knob("variant", "slow", "", choices=("slow", "fast")))

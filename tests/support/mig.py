@@ -1,7 +1,5 @@
 """A scripted GPU that is split up (MIG) into two instances, beside a whole one."""
 
-from __future__ import annotations
-
 from support.nvml import BUSY, TWO_GPUS
 from tfmon.probes.base import Gpu
 
@@ -25,7 +23,7 @@ gpi 13 3
 )
 """Instances number 7 and 3 of GPU 0, in its slots 0 and 3."""
 LOADS = "gpm 0 7 62.5\ngpm 0 3 0\n"
-"""What GPM says of them; without these lines the driver has no GPM."""
+"""The GPM readings. The driver has no GPM without these lines."""
 
 FIRST = Gpu(0, FIRST_UUID, "NVIDIA Busy MIG 1g.10gb", physical_gpu=0, part_of=BUSY.uuid)
 SECOND = Gpu(0, SECOND_UUID, "NVIDIA Busy MIG 2g.20gb", physical_gpu=0, part_of=BUSY.uuid)

@@ -1,7 +1,5 @@
 """A scripted NVIDIA driver: `fakenvml.c`, compiled once, behind the real pynvml."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil
@@ -37,7 +35,7 @@ power 1 61000
 limit 1 700000
 temp 1 34
 """
-"""Two GPUs, the first one busy; without utilisation samples and energy counter."""
+"""Two GPUs, the first one busy. They have no utilisation samples and no energy counter."""
 
 BUSY = Gpu(0, "GPU-b0000000-1111-2222-3333-444444444444", "NVIDIA Busy", physical_gpu=0, power_limit_w=700)
 IDLE = Gpu(1, "GPU-1d1e0000-1111-2222-3333-444444444444", "NVIDIA Idle", physical_gpu=1, power_limit_w=700)

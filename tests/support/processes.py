@@ -1,6 +1,4 @@
-"""Programs that run to their end, and what has become of a process."""
-
-from __future__ import annotations
+"""Run programs to their end, and query the state of processes."""
 
 import os
 import subprocess
@@ -13,7 +11,7 @@ from support.waiting import HANGS_S
 
 
 def run_python(*words: object, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python until it ends, with these variables besides those of this process; return what it printed."""
+    """Run Python until it ends, with additional environment variables."""
     command, variables = [sys.executable, *map(str, words)], {**os.environ, **environment}
     return subprocess.run(
         command, cwd=folder, env=variables, capture_output=True, text=True, timeout=HANGS_S, check=False
@@ -21,7 +19,7 @@ def run_python(*words: object, folder: Path | None = None, **environment: str) -
 
 
 def gone(process: int | psutil.Process) -> bool:
-    """Whether a process has ended; one that is dead and not yet reaped by init counts."""
+    """Return whether a process has ended, even if init has not reaped it yet."""
     try:
         known = psutil.Process(process) if isinstance(process, int) else process
         return not known.is_running() or known.status() == psutil.STATUS_ZOMBIE

@@ -1,7 +1,5 @@
 """Profiles whose parts are given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tfmon.analysis.profile_diff import ProfiledSide

@@ -1,6 +1,4 @@
-"""Simulated races, recorded: what is in the file, and what was known at the end."""
-
-from __future__ import annotations
+"""Recorded simulated races, and their last snapshots."""
 
 import atexit
 import shutil
@@ -20,7 +18,7 @@ from tfmon.recordings.recorder import Recorder
 
 
 def record(path: Path | None, happen: Callable[[], Demo] = racing_demo) -> tuple[Demo, Snapshot]:
-    """Let something happen in a session that is recorded; return it and what was known at its end."""
+    """Record a simulated race; return the demo and its last snapshot."""
     recorders: list[Recorder] = []
 
     def recorded(*arguments) -> Session:

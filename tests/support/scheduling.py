@@ -1,85 +1,72 @@
-"""A race of which the scheduler decides: processes that only write down what they are told."""
-
-from __future__ import annotations
+"""A race for the scheduler: its processes only log their requests."""
 
 import pytest
 
 from tfmon.lanes.scheduler import Scheduler
+from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import TURNS
 from tfmon.model.requests import Pause, Run, RunSlice
 
 
 class FakeRace:
-    """Writes requests down, and keeps what they make of the lanes."""
+    """Stand-in for the session and the processes of a race, which logs the calls of the scheduler."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
         self.seconds: list[float] = []
         self.suspended: set[str] = set()
         self.starts = 0
-        self.quiet = False
-        self.spare_loads = 0
-        self.renewals = 0
         self.slice_of = self.beside = ""
         self.said_paused: list[str] = []
         self.now_s = 100.0
-        self.computing = True
-        self.patience = 3.0
 
-    def computes(self, lane) -> bool:
-        return self.computing
-
-    def patience_s(self, lane) -> float:
-        return self.patience
-
-    def send(self, lane, request):
-        assert lane not in self.suspended, "a suspended lane would not read this"
-        match request:
-            case RunSlice():
-                self.seconds.append(request.seconds)
-                self.log.append(f"{lane}{request.round}")
-            case Run():
-                self.log.append(f"run {lane}")
-            case Pause():
-                self.log.append(f"pause {lane}")
-
-    def suspend(self, lane):
-        self.suspended.add(lane)
-
-    def continue_(self, lane):
-        self.suspended.discard(lane)
+    def scheduler(self, lanes, mode=TURNS, machines=None) -> Scheduler:
+        """Return a scheduler whose race has begun."""
+        processes = {lane: FakeProcess(self, lane) for lane in "ABCD"}
+        scheduler = Scheduler(self, processes, self.started, lambda: round(self.now_s * 1e9))
+        scheduler.begin(lanes, mode, 0.5, machines)
+        return scheduler
 
     def started(self):
         self.starts += 1
 
-    def granted(self, lane, beside=()):
+    def grant_slice(self, lane, beside=()):
         self.slice_of = lane
         self.beside = "".join(beside)
 
-    def paused(self, lane):
-        self.said_paused.append(lane)
-
-    def set_quiet(self, quiet):
-        self.quiet = quiet
-
-    def renew(self, lanes) -> bool:
-        if self.renewals:
-            self.renewals -= 1
-            self.log.append("renew " + "".join(lanes))
-            return True
-        return False
-
-    def load_spare(self, done) -> bool:
-        if self.spare_loads:
-            self.spare_loads -= 1
-            self.log.append("load")
-            return True
-        return False
+    def accept(self, event):
+        assert event.phase == PAUSED
+        self.said_paused.append(event.lane)
 
     def taken(self) -> str:
         """Return the requests sent since the last call."""
         log, self.log = self.log, []
         return ", ".join(log)
+
+
+class FakeProcess:
+    """A process that adds its requests to the log of the race."""
+
+    def __init__(self, race: FakeRace, lane: str) -> None:
+        self.race, self.lane = race, lane
+
+    def send(self, request):
+        race, lane = self.race, self.lane
+        assert lane not in race.suspended, "a suspended lane would not read this"
+        match request:
+            case RunSlice():
+                race.seconds.append(request.seconds)
+                race.log.append(f"{lane}{request.round}")
+            case Run():
+                race.log.append(f"run {lane}")
+            case Pause():
+                race.log.append(f"pause {lane}")
+
+    def suspend(self):
+        self.race.suspended.add(self.lane)
+
+    def continue_(self):
+        self.race.suspended.discard(self.lane)
 
 
 @pytest.fixture
@@ -89,12 +76,11 @@ def race():
 
 @pytest.fixture
 def begin(race):
-    """Start a race, with a space between lanes of two machines; all are ready if not said."""
+    """Start a race, with a space between lanes of two machines. All lanes are ready by default."""
 
     def start(lanes: str = "AB", mode: str = TURNS, ready: str | None = None) -> Scheduler:
         machines = {lane: number for number, some in enumerate(lanes.split()) for lane in some}
-        scheduler = Scheduler(race, race, lambda: round(race.now_s * 1e9))
-        scheduler.begin("".join(machines), mode, 0.5, machines if " " in lanes else None)
+        scheduler = race.scheduler("".join(machines), mode, machines if " " in lanes else None)
         for lane in machines if ready is None else ready:
             scheduler.ready(lane)
         race.taken()
@@ -103,30 +89,18 @@ def begin(race):
     return start
 
 
-def after(race: FakeRace, scheduler: Scheduler, seconds: float) -> None:
-    """Let time pass, and have the scheduler look twice a second."""
-    for _ in range(round(2 * seconds)):
-        race.now_s += 0.5
-        scheduler.check()
-
-
 def play(race: FakeRace, scheduler: Scheduler, script: str) -> None:
     """Play a script of lines such as `pause A, idle A -> B1; slice B; suspended A`, and check what each expects.
 
-    Before the arrow: methods of the scheduler with their arguments, `-` for none; `after SECONDS`; or an attribute
-    of the race with its value. Behind it: the requests that are sent, `*` for any; then what is known of the race.
+    Before the arrow: methods of the scheduler with their arguments, `-` for none. Behind it: the requests that are
+    sent, `*` for any; then attributes of the race.
     """
     for line in filter(None, map(str.strip, script.splitlines())):
         actions, _, expected = line.partition("->")
         answer: object = None
         for name, *arguments in (action.split() for action in actions.split(",") if action.strip()):
             values = [float(one) if one[0].isdigit() else one.strip("-") for one in arguments]
-            if name == "after":
-                after(race, scheduler, float(arguments[0]))
-            elif hasattr(scheduler, name):
-                answer = getattr(scheduler, name)(*values)
-            else:
-                setattr(race, name, values[0])
+            answer = getattr(scheduler, name)(*values)
         requests, *facts = (part.strip() for part in expected.split(";"))
         assert requests in ("*", taken := race.taken()), f"{line}: {taken}"
         known = {
@@ -135,8 +109,6 @@ def play(race: FakeRace, scheduler: Scheduler, script: str) -> None:
             "suspended": "".join(sorted(race.suspended)),
             "paused": "".join(race.said_paused),
             "starts": race.starts,
-            "quiet": race.quiet,
-            "renewals": race.renewals,
             "answer": answer,
         }
         for name, value in (fact.split() for fact in facts):

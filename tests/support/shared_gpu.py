@@ -1,7 +1,5 @@
 """A race on a GPU that another process uses for some of the time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from support.events import gpu_sample
@@ -14,7 +12,7 @@ GIB = 2**30
 
 
 def share(demo: Demo, taken: Sequence[float | None], held_gib: int = 60, **changes) -> Demo:
-    """Race for 2 s for each share that another process takes of the GPU; None where the driver tells none."""
+    """Race for 2 s for each share of the GPU that another process uses; `None` if the driver reports no share."""
     for one in taken:
         since_ns = demo.clock()
         demo.race(2)

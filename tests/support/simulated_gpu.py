@@ -1,11 +1,9 @@
 """A training loop on a device that works while the host goes on, simulated: its clocks, its windows' sums.
 
 The host takes a batch, copies it, launches the step's kernels one after another, and goes on. Kernels wait in a
-queue that holds those of a few steps; where it is full, a launch waits. It is CUDA's behaviour as far as a lane's
+queue that has room for a few steps; if it is full, a launch waits. This is CUDA's behaviour as a lane's
 clocks see it: launches return at once, copies from pageable memory and reads of a result do not.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ STEPS, WINDOW_STEPS = 600, 100
 
 @dataclass
 class Gpu:
-    """What one step needs, in microseconds."""
+    """The times of one step in microseconds."""
 
     input: float
     launch: float
@@ -32,14 +30,14 @@ class Gpu:
 
 
 class _Clock:
-    """Now, on the host; and when the device will have done what it was given."""
+    """The time on the host, and the time at which the device will have finished its queue."""
 
     def __init__(self, lane: Gpu) -> None:
         self.lane, self.now, self.idle_from = lane, 0.0, 0.0
         self.ends: deque[float] = deque()
 
     def call(self, *, copies: bool = True) -> None:
-        """Launch a step; `copies` is False where its batch is on the device already."""
+        """Launch a step. `copies` is False if its batch is already on the device."""
         lane = self.lane
         if copies:
             self.now += lane.copy
@@ -57,7 +55,7 @@ class _Clock:
 
 
 def simulate(lane: Gpu) -> LaneState:
-    """Return what a monitor knows of a lane after six windows, each with a sampled step before it."""
+    """Return the state of a lane after six windows, each with a sampled step before it."""
     clock = _Clock(lane)
     sums = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "span_ns"), 0.0)
     sampled = dict.fromkeys(("sampled_input_ns", "sampled_copy_ns", "sampled_call_ns", "sampled_tail_ns"), 0.0)

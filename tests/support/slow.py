@@ -1,7 +1,5 @@
 """Cases of a test that only `make test-all` runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

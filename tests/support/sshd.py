@@ -1,6 +1,4 @@
-"""An sshd on loopback, with its own keys in a temporary folder; skipped where none is installed."""
-
-from __future__ import annotations
+"""An sshd on loopback, with its own keys in a temporary folder. Tests are skipped if it is not installed."""
 
 import contextlib
 import getpass
@@ -45,7 +43,7 @@ Host gpu2 gpu3
 """
 LISTENS = "Server listening on 127.0.0.1"
 ROOTS_FOLDER = Path("/run/sshd")
-"""What Debian's sshd needs when root starts it; otherwise its service makes it."""
+"""The folder that Debian's sshd needs. Its service makes it, so it is missing if root starts sshd."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Sshd:
     folder: Path
 
     def put_client(self) -> str:
-        """Return a folder whose `ssh` reaches it as gpu2 and gpu3, by a configuration of its own."""
+        """Return a folder with an `ssh` that reaches it as gpu2 and gpu3."""
         host_key = (self.folder / "host.pub").read_text()
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {host_key}")
         settings = CLIENT.format(port=self.port, folder=self.folder, user=getpass.getuser())
@@ -75,7 +73,7 @@ class Sshd:
 
 @contextlib.contextmanager
 def running_sshd(folder: Path) -> Iterator[Sshd | None]:
-    """Run an sshd whose files are in a folder; None where it may not be started."""
+    """Run an sshd with its files in a folder; yields `None` if it cannot start."""
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(words, check=True)
@@ -117,7 +115,7 @@ def free_port() -> int:
 
 
 def name_of(process: psutil.Process) -> str:
-    """Return a process's name; "" for one that is gone."""
+    """Return a process's name; "" if it has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.name()
     return ""

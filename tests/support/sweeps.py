@@ -1,7 +1,5 @@
 """Places of a sweep that start nothing: lanes whose speed follows a formula, simulated."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time
@@ -11,15 +9,16 @@ from typing import Any
 
 from tfmon.analysis.sweep import combine
 from tfmon.errors import TfmonError
-from tfmon.model import window_sums as histogram
+from tfmon.model import histogram
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.race import TURNS, Machine, Race
-from tfmon.model.series import SweepPlan, SweepState
+from tfmon.model.series import SWEEP, Attempt, SeriesPlan, SeriesState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
+from tfmon.series.engine import RaceStation
 
 BASELINE = {"batch_size": 32, "mixed_precision": "off"}
 GRID: dict[str, tuple[KnobValue, ...]] = {"batch_size": (16, 32, 64, 128), "mixed_precision": ("off", "bfloat16")}
@@ -38,24 +37,25 @@ def planned(
     kinds: tuple[str, ...] = ("cpu",),
     baseline: Settings = BASELINE,
     **more: Any,
-) -> SweepState:
-    plan = SweepPlan(
-        "simulated",
+) -> SeriesState:
+    plan = SeriesPlan(
+        SWEEP,
         dict(over),
-        dict(baseline),
+        scenario="simulated",
+        baseline=dict(baseline),
         places=kinds,
         words=kinds,
         kinds=kinds,
         **more,
     )
-    return SweepState(
+    return SeriesState(
         plan, combine(plan, baseline, lambda settings, kind: "too large" * (settings["batch_size"] == 4_096))
     )
 
 
 @dataclass(eq=False)
-class SimulatedStation:
-    """A place whose lanes train by themselves in a thread, as quickly as they are told to."""
+class SimulatedStation(RaceStation):
+    """A place whose lanes train in a thread, as fast as configured."""
 
     place: str = "cpu"
     kind: str = "cpu"
@@ -81,13 +81,14 @@ class SimulatedStation:
     """CPU time that the lanes themselves took: making messages, and waking up for them."""
 
     def __post_init__(self) -> None:
-        self.session = Session(Machine(), time.monotonic_ns, charted=False)
+        self.session = Session(Machine(), time.monotonic_ns)
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._random = random.Random(self.place)
         self._used_s = 0.0
 
-    def begin(self, settings: Settings) -> tuple[str, str]:
+    def begin(self, attempt: Attempt) -> tuple[str, str]:
+        settings = attempt.settings
         if self.unusable:
             raise TfmonError(self.unusable)
         self.visited.append(dict(settings))

@@ -1,7 +1,5 @@
 """tfmon in an emulated terminal, so that the screen can be read."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -29,6 +27,18 @@ def gone(processes: list[psutil.Process]) -> bool:
     return True
 
 
+def lanes_of(program: psutil.Process) -> list[psutil.Process]:
+    """Return all processes below a program, without the fork that runs its race."""
+
+    def forked(process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = process.parent()
+            return parent is not None and process.cmdline() == parent.cmdline()
+        return False
+
+    return [process for process in program.children(recursive=True) if not forked(process)]
+
+
 def racing(display: str) -> bool:
     """Return whether the screen shows a lane that trains."""
     return bool(re.search(r"\d steps/s", display))
@@ -41,12 +51,12 @@ def terminal_environment(**environment: str) -> dict[str, str]:
 
 
 def hang_up_by_default() -> None:
-    """Undo what `nohup` made of SIGHUP, where it runs the tests."""
+    """Restore the default handler of SIGHUP, which `nohup` disables."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Terminal:
-    """A program, tfmon if not said otherwise, in an emulated terminal."""
+    """A program in an emulated terminal, tfmon by default."""
 
     def __init__(
         self,
@@ -61,7 +71,7 @@ class Terminal:
         self.most, self.taken = 65_536, 0
         """How many bytes are read at once, at most, and how many were."""
         self.looks = True
-        """False: what is written is counted, and not read."""
+        """Whether the output is parsed, not only counted."""
         self.process = pexpect.spawn(
             sys.executable,
             [*program, *arguments],
@@ -74,7 +84,7 @@ class Terminal:
         )
 
     def read(self) -> str:
-        """Take in what was written since, and return the screen."""
+        """Parse the new output, and return the screen."""
         try:
             text = self.process.read_nonblocking(self.most, timeout=0.05)
         except (pexpect.TIMEOUT, pexpect.EOF):
@@ -92,6 +102,11 @@ class Terminal:
     def text(self) -> str:
         """Return the screen as it is."""
         return "\n".join(self.screen.display)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size, which the program notices by SIGWINCH."""
+        self.screen.resize(rows, columns)
+        self.process.setwinsize(rows, columns)
 
     def wait_for(self, shown: Callable[[str], object], timeout_s: float = PATIENCE_S) -> str:
         """Wait until the screen satisfies a condition, and return it."""
@@ -113,14 +128,14 @@ class Terminal:
         found: list[psutil.Process] = []
 
         def all_started(_: str) -> bool:
-            found[:] = psutil.Process(self.process.pid).children(recursive=True)
+            found[:] = lanes_of(psutil.Process(self.process.pid))
             return len(found) >= at_least
 
         self.wait_for(all_started)
         return found
 
     def leave(self, code: int) -> str:
-        """Quit with q, check that the terminal is as it was and no lane is left; return what was printed then."""
+        """Quit with q, check that the terminal is restored and all lanes have ended; return the final output."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.process.send("q")
         assert gone(children)
@@ -129,7 +144,7 @@ class Terminal:
         return self.raw.rsplit(RESTORED[0], 1)[1]
 
     def close(self) -> None:
-        """End the program, if it runs, and let go of the terminal."""
+        """End the program if it runs, and close the terminal."""
         with contextlib.suppress(OSError, PtyProcessError, pexpect.ExceptionPexpect):
             if not self.process.closed:
                 self.process.kill(signal.SIGKILL)

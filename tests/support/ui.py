@@ -1,15 +1,19 @@
 """A race that never was: fake controls, a clock that stands still, and sessions to draw."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from support.events import gpu_sample
+from tfmon.analysis.crossover import crossover_of
+from tfmon.analysis.statistics import log_speeds
+from tfmon.api.program import Program
 from tfmon.errors import TfmonError
-from tfmon.model import window_sums as histogram
+from tfmon.lanes.group import LaneGroup
+from tfmon.model import histogram
+from tfmon.model.control_messages import ControlMessage
 from tfmon.model.events import (
     HostConnected,
     HostLost,
@@ -29,10 +33,10 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.ports import Controls, ExperimentError, RunInfo
+from tfmon.model.ports import ExperimentError, RunInfo, Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
-from tfmon.model.series import CrossoverState
+from tfmon.model.series import Pair, PairMeasured, SeriesEnded, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -57,7 +61,7 @@ CPU_MACHINE = replace(
 
 
 class Clock:
-    """A clock that moves when told to."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, now_ns: int = START) -> None:
         self.now_ns = now_ns
@@ -69,27 +73,21 @@ class Clock:
         self.now_ns += round(seconds * SECOND)
 
 
-@dataclass(frozen=True)
-class ScenarioInfo:
-    name: str
-    title: str
-    doc: str = ""
-    origin: str = "built in"
-
-
 SCENARIOS = (
-    ScenarioInfo(
+    ScenarioRow(
         "small-dense",
         "100 features, one hidden layer, batches of 10",
         "A net so small that launching its kernels takes longer than running them.",
+        "built in",
     ),
-    ScenarioInfo(
+    ScenarioRow(
         "large-dense",
         "the same net on 100,000 examples, batches of 32",
         "Enough data to measure the input pipeline.",
+        "built in",
     ),
-    ScenarioInfo("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay."),
-    ScenarioInfo("mine", "my own net", origin="./mine.py"),
+    ScenarioRow("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay.", "built in"),
+    ScenarioRow("mine", "my own net", "", "./mine.py"),
 )
 
 
@@ -115,7 +113,7 @@ class FakeControls:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Return what records a call that has no effect; lists of lanes become tuples."""
-        if name not in dir(Controls):
+        if name not in dir(LaneGroup):
             raise AttributeError(name)
 
         def record(*given: object) -> None:
@@ -263,7 +261,7 @@ class Demo:
         for name in self.names:
             self.enter(name, phase)
 
-    def go(self) -> Demo:
+    def go(self) -> "Demo":
         """All lanes are equipped, built and get the start signal."""
         self.clock.ahead(4)
         for name in self.names:
@@ -326,8 +324,8 @@ class Demo:
                 )
             )  # fmt: skip
 
-    def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> Demo:
-        """Let every living lane train for a while, in windows of a fifth of a second."""
+    def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> "Demo":
+        """Train every living lane for a while, in windows of a fifth of a second."""
         in_turns = self.session.snapshot().race.mode == "turns"
         for tick in range(round(seconds * 5)):
             self.clock.ahead(0.2)
@@ -406,16 +404,6 @@ def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
     return demo
 
 
-def changed_ten_times() -> Demo:
-    """Return a race in which keys changed the batch of one lane ten times; it speeds up by 5 % each time."""
-    demo = Demo(mode="turns").go().race(10)
-    for number in range(1, 11):
-        demo.ask("cpu", "batch_size", 10 + number)
-        demo.apply("cpu", "batch_size", 10 + number, request=number)
-        demo.race(10, (7_663 * 1.05**number, 2_420))
-    return demo
-
-
 HOSTS = {
     "gpu2": replace(
         GPU_MACHINE, hostname="gpu2.lab", cpu_name="Intel Xeon Platinum 8480", cores=112, usable_cores=32,
@@ -426,7 +414,7 @@ HOSTS = {
         boot="boot-3", python="3.11.2", tensorflow="2.20.0", driver="550.54",
     ),
 }  # fmt: skip
-"""What other machines are, by the names that the user has for them."""
+"""Other machines, by their names in the user's configuration."""
 REMOTE = (LaneSpec("cpu"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("gpu:1", {"batch_size": 256}, host="me@gpu3"))
 
 
@@ -476,12 +464,61 @@ def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> No
 
 def crossover_demo(at: KnobValue | None = None) -> Demo:
     """Return a race whose lanes were measured over batch sizes, with the lead changing between 32 and 64."""
-    values = (8, 16, 32, 64, 128)
+    values = (8, 16, 32, 64, 128, 256)
     demo = Demo(mode="turns").go()
-    for value in values:
+    state = crossover_of("batch_size", ("cpu", "gpu:0"), values)
+    for number, value in enumerate(values[:-1]):
         for name in demo.names:
             demo.apply(name, "batch_size", value)
         demo.race(9.6, (6_000 + value, 150 * value), wobble=0.08)
-    state = CrossoverState("batch_size", ("cpu", "gpu:0"), (*values, 256), {256: "not possible here"}, at=at)
-    demo.session.set_experiment(replace(state, over=at is None, left_s=None if at is None else 42.0))
+        first, second = (
+            log_speeds(one for one in lane.slices if one.load) for lane in demo.session.snapshot().lanes
+        )
+        for place in sorted(first.keys() & second.keys()):
+            log, leads = first[place].log - second[place].log, first[place].at_ns < second[place].at_ns
+            state = after(state, PairMeasured(number, Pair(log, leads, 1, second[place].log), 1.2))
+    state = after(state, VisitEnded(5, refused="not possible here", took_s=31.5))
+    state = after(state, SeriesEnded() if at is None else VisitBegan(values.index(at), ""))
+    demo.session.advance_series(state)
     return demo
+
+
+class DemoSource(Source):
+    """A demo on the screen. It carries out requests as a runner does, with fake lanes."""
+
+    def __init__(
+        self,
+        demo: Demo,
+        *,
+        start: Callable[[Say], object] = str,
+        examine: Callable[[], str] = str,
+        profile: Callable[[str], str] = str,
+        profile_pair: Callable[[str, str], str] = lambda _first, _second: "",
+        **replaced: Any,
+    ) -> None:
+        """Show a demo; `replaced` has other attributes and methods of the source, by their names."""
+        self.lanes, self.experiments, self.start = demo.controls, demo.experiments, start
+        self.profiles = SimpleNamespace(text=profile, pair=profile_pair)
+        self.examine, self.snapshot = examine, demo.session.snapshot
+        vars(self).update(replaced)
+
+    def snapshot(self) -> Any:
+        """Return the state of the demo; see `__init__`."""
+
+    def scenarios(self) -> Sequence[ScenarioRow]:
+        return SCENARIOS
+
+    def send(self, message: ControlMessage) -> None:
+        self.ask(message)
+
+    def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
+        try:
+            return Program.perform(self, message)
+        except ExperimentError as error:
+            raise TfmonError(str(error)) from None
+
+    def stop(self) -> None:
+        self.lanes.stop()
+
+    def end_now(self) -> None:
+        self.lanes.end_now()

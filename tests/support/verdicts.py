@@ -1,18 +1,15 @@
 """Snapshots of races whose slices are known, for verdicts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 
 from support.events import SECOND
 from tfmon.model.lane_state import DONE, RACING, LaneState
-from tfmon.model.lane_statistics import Measurements, SliceSpeed
 from tfmon.model.race import TURNS, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.windows import Measurements, SliceSpeed, WindowSums
 
 LONG_NS = 2_000_000_000_000_000
 

@@ -1,7 +1,5 @@
 """Waiting for something to become true, instead of sleeping."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +8,7 @@ PATIENCE_S = 120.0
 LOOK_S = 0.05
 """Most that one look counts: a machine that stands still for a minute takes nobody's patience."""
 HANGS_S = 600
-"""For `timeout` of a child process whose end a test waits for: it only ends one that hangs."""
+"""`timeout` of a child process that a test waits for. It only ends a child that hangs."""
 
 
 def wait_for(
@@ -22,7 +20,7 @@ def wait_for(
     """Return once the condition holds.
 
     Args:
-        change: held by the caller, and notified of what may fulfil the condition.
+        change: Held by the caller, and notified when the condition may hold.
 
     Errors: AssertionError when it does not within `timeout_s` of time in which this process ran.
     """

@@ -1,7 +1,5 @@
 """Fixtures of the trainer's tests."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tfmon.model.lane_clock import lane_clock
 from trainer.racing import Race
 from trainer.running import Running
 
@@ -26,9 +23,8 @@ def tf() -> Any:
 
 @pytest.fixture
 def running(tf: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
-    """Start loops in threads, with a short warm-up; those that still train are stopped after the test."""
+    """Start loops in threads, with a short warm-up; loops that still train are stopped after the test."""
     monkeypatch.setattr("tfmon.trainer.loop.WARM_UP_NS", 0)
-    monkeypatch.setattr(lane_clock, "_paused_ns", 0)  # the clock of this process, which other tests use too
     callbacks = gc.callbacks[:]
     loops: list[Running] = []
 

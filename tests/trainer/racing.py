@@ -1,7 +1,5 @@
 """A race of one lane in a real child process."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading
@@ -78,14 +76,14 @@ class Race:
 
     def send(self, request: Request) -> None:
         """Send the lane's process a request that no scheduler sends."""
-        self.lanes._children.send(self.name, request)
+        self.lanes._processes[self.name].send(request)
 
     def of(self, kind: type[EventType]) -> list[EventType]:
         with self._change:
             return [event for event in self._events if isinstance(event, kind)]
 
     def until(self, fits: Callable[[], bool], what: str) -> None:
-        """Wait until something is true of what was heard."""
+        """Wait until a condition about the events holds."""
         with self._change:
             with contextlib.suppress(AssertionError):
                 wait_for(lambda: fits() or self.lane.end.event is not None, DEADLINE_S, change=self._change)

@@ -1,32 +1,20 @@
-"""Trains scenarios on logical devices of the CPU, in a process of its own, and says what came of it."""
-
-from __future__ import annotations
+"""Trains scenarios on logical devices of the CPU in a child process, and prints the results."""
 
 import itertools
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfmon.catalog import read_scenario
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, ScenarioError, runtime
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.runtime import Replicas
-from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 
 DEVICES = int(sys.argv[1])
-SMALL = {
-    "sequential-rnn": {"sequence_length": 8},
-    "resnet50": {"image_size": 32, "batch_size": 2, "graph": False},
-    "transformer": {"sequence_length": 8, "blocks": 1},
-}
-"""Settings that make building quick: tracing a net of 50 layers for each device takes longest."""
 runtime.choose_device("cpu", count=DEVICES)
 TOGETHER = Replicas("cpu", DEVICES)
 """A process has one strategy: the collectives of two would meet."""
@@ -89,57 +77,7 @@ def refused(work: Any) -> str:
     return ""
 
 
-def own_steps() -> dict[str, Any]:
-    """Train a step that returns the losses of its examples, and one that returns nothing."""
-
-    class Each(Net):
-        def step(self, model: Any) -> Any:
-            return lambda x, y: tf.cast(y, tf.float32)
-
-    class Nothing(Net):
-        def step(self, model: Any) -> Any:
-            return lambda x, y: None
-
-    found = {}
-    for kind in (Each, Nothing):
-        pipelines = Pipelines(kind(DEFAULTS), DEVICES)
-        maker = Steps(pipelines._scenario, pipelines.signature(DEFAULTS), TOGETHER)
-        x, y = next(pipelines.open(DEFAULTS).batches)
-        loss = maker.make({**DEFAULTS, "graph": kind is Each})(x, y)
-        found[kind.__name__] = None if loss is None else [float(loss), float(np.mean(y))]
-    return found
-
-
-def scenarios(folder: Path) -> dict[str, str]:
-    """Train every built-in scenario in each variant on all devices; return why one is refused."""
-    found = {}
-    for path in sorted(folder.glob("*.py")):
-        info = read_scenario(path, "built-in")
-        variants = next((knob.choices for knob in info.knobs if knob.name == "variant"), ("",))
-        for variant in variants:
-            settings = {**info.defaults(), **SMALL.get(info.name, {}), "batch_scope": "global", "xla": False}
-            settings = {knob: settings[knob] for knob in (*info.defaults(), "batch_scope") if knob in settings}
-            if variant:
-                settings["variant"] = variant
-            if "batch_size" in settings:
-                settings["batch_size"] = min(16, int(settings["batch_size"]))
-
-            def work(info: Any = info, settings: Any = settings) -> None:
-                scenario = load(info.path)(settings)
-                pipelines = Pipelines(scenario, DEVICES)
-                maker = Steps(scenario, pipelines.signature(settings), TOGETHER)
-                feed, step = pipelines.open(settings), maker.make(settings)
-                for batch in itertools.islice(feed.batches, 2):
-                    assert np.isfinite(float(step(*batch)))
-
-            found[f"{info.name} {variant}".strip()] = refused(work)
-    return found
-
-
 def main() -> None:
-    if len(sys.argv) > 2:
-        print(json.dumps(scenarios(Path(sys.argv[2]))))
-        return
     changes: dict[str, dict[str, Any]] = {
         "plain": {}, "eager": {"graph": False}, "bfloat16": {"mixed_precision": "bfloat16"},
         "per replica": {"batch_size": 4, "batch_scope": "per-replica"},
@@ -147,7 +85,6 @@ def main() -> None:
     found: dict[str, Any] = {name: trained(Net, **change) for name, change in changes.items()}
     found["alone"] = trained(Net, devices=1)
     found["noisy"] = trained(Noisy)
-    found["own"] = own_steps()
     for change in ({"xla": True}, {"mixed_precision": "float16"}, {"batch_size": DEVICES - 1}):
         found.setdefault("refused", []).append(refused(lambda change=change: trained(Net, **change)))
     print(json.dumps(found))

@@ -1,6 +1,4 @@
-"""A training loop in a thread, with a reporter that remembers what it was told."""
-
-from __future__ import annotations
+"""A training loop in a thread, with a reporter that keeps the events."""
 
 import threading
 import time
@@ -29,7 +27,7 @@ class Numbers(Scenario):
 
 
 class FakeReporter:
-    """Remembers every event in the order it was sent; refuses as many windows as it is told to."""
+    """Keeps every event in its order; refuses `refuse` windows."""
 
     def __init__(self) -> None:
         self.refuse = 0
@@ -92,7 +90,7 @@ class OneStep:
 
 
 class Running:
-    """A loop that trains in a thread of its own, as in a child's main thread."""
+    """A loop that trains in a thread, as in a child's main thread."""
 
     def __init__(
         self,
@@ -127,7 +125,7 @@ class Running:
         return at_ns
 
     def until(self, fits: Callable[[], Any], what: str) -> Any:
-        """Wait until something is true of what was reported, and return it."""
+        """Wait until a condition about the reports holds, and return its value."""
         with self.reporter.change:
             wait_for(lambda: fits() or self.error, what=what, change=self.reporter.change)
             if self.error is not None:
@@ -166,7 +164,7 @@ class Running:
     def _run(self) -> None:
         try:
             self._loop.run()
-        except BaseException as error:  # noqa: BLE001 - the test is told
+        except BaseException as error:  # noqa: BLE001 - the test raises it
             with self.reporter.change:
                 self.error = error
                 self.reporter.change.notify_all()

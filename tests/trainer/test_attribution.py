@@ -1,31 +1,23 @@
-"""What a running loop says of where the time goes: samples, traces, profiles, and the share that computes."""
+"""Reports of a running loop about its time: samples, traces, profiles, and the computing share."""
 
-from __future__ import annotations
-
-import itertools
 import re
 import time
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tfmon.model.lane_events import KnobApplied, Profiled, ProfileFailed, SliceEnded, Window
-from tfmon.model.requests import Run, RunSlice, SetKnob, TakeProfile
+from tfmon.model.lane_events import Profiled, ProfileFailed, Window
+from tfmon.model.requests import Run, TakeProfile
 from tfmon.trainer import capture
 from tfmon.trainer.control import PROFILE
 from tfmon.trainer.step_clock import COMPILING
-from trainer.running import Running, Steps, stopped
+from trainer.running import Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
-Start = Callable[..., Running]
 
-
-def test_a_step_is_sampled_now_and_then_and_has_no_part_in_the_window(running: Start) -> None:
+def test_a_step_is_sampled_now_and_then_and_has_no_part_in_the_window(running):
     loop = running(Steps())
     loop.until_ready()
     loop.tell(Run())
@@ -40,7 +32,7 @@ def test_a_step_is_sampled_now_and_then_and_has_no_part_in_the_window(running: S
     assert second_ns - first_ns >= 0.9e9, "once a second at most"
 
 
-def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start, tf: Any) -> None:
+def test_a_step_that_traces_a_function_is_counted_with_its_cause(running, tf):
     double = tf.function(lambda number, times: number * times)
 
     def step(batch: Any) -> Any:
@@ -60,10 +52,8 @@ def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start,
     assert re.search(r"`argument \d+`: \d+ → \d+", last.traced)
 
 
-def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(
-    running: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capture, "WINDOWS", 10**6)  # a busy machine's calls are no reason for a second one
+def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running, tmp_path, monkeypatch):
+    monkeypatch.setattr(capture, "WINDOWS", 10**6)  # a busy machine's calls must not cause a second one
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -82,57 +72,7 @@ def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(
     assert examples == sum(map(len, step.batches[warm_up:])), "captured steps are counted, in no window"
 
 
-class TestComputingShare:
-    def computing(self, tf: Any) -> Any:
-        matrix = tf.ones((300, 300))
-        return tf.function(lambda batch: tf.reduce_sum(matrix @ (matrix * batch[0])))
-
-    @pytest.mark.slow
-    def test_it_is_found_once_for_each_settings(
-        self, running: Start, tf: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(capture, "WINDOWS", 10**6)  # a busy machine's calls are no reason for another one
-        loop = running(self.computing(tf))
-        loop.until_ready()
-        loop.tell(Run())
-        loop.until_windows(1)
-
-        def steady_with(size: int) -> bool:
-            last = loop.windows[-1]
-            return last.settings["batch_size"] == size and not last.marks and last.computing_share is not None
-
-        for request, size in enumerate((20, 10, 20), start=1):
-            loop.tell(SetKnob(request=request, knob="batch_size", value=size))
-            loop.until(partial(steady_with, size), "a steady window")
-        stopped(loop)
-        assert all(0 < window.computing_share <= 1 for window in loop.windows if not window.marks)
-        assert sum(PROFILE in window.marks for window in loop.windows) == 1, "for 20, the first time"
-
-    @pytest.mark.slow
-    def test_in_slices_it_is_found_where_a_slice_starts(self, running: Start, tf: Any) -> None:
-        loop = running(self.computing(tf))
-        loop.until_ready()
-
-        def train_slice(number: int) -> None:
-            loop.tell(RunSlice(round=number, seconds=0.5))
-            loop.until(lambda: any(end.round == number for end in loop.reporter.of(SliceEnded)), "the slice's end")
-
-        numbers = itertools.count(1)
-        train_slice(next(numbers))
-        loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-        while not loop.reporter.of(KnobApplied):
-            train_slice(next(numbers))
-        for number in itertools.islice(numbers, 2):
-            train_slice(number)
-        stopped(loop)
-        last = [window for window in loop.windows if window.round == number]
-        assert last[-1].settings["batch_size"] == 20 and all(window.computing_share for window in last)
-        assert not any(PROFILE in window.marks for window in loop.windows)
-
-
-def test_where_the_profiler_is_taken_the_share_is_unknown_and_a_profile_is_refused(
-    running: Start, tf: Any, tmp_path: Path
-) -> None:
+def test_where_the_profiler_is_taken_the_share_is_unknown_and_a_profile_is_refused(running, tf, tmp_path):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
         loop = running(Steps())
@@ -159,7 +99,7 @@ class SlowToRead:
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_sync_every_step_reads_every_loss(running: Start, on: bool) -> None:
+def test_sync_every_step_reads_every_loss(running, on):
     loop = running(SlowToRead(), sync_every_step=on)
     loop.until_ready()
     loop.tell(Run())

@@ -1,7 +1,5 @@
 """The child's ends of its pipes: nothing is lost or torn, and a lane does not outlive its monitor."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal
@@ -45,9 +43,6 @@ WITH_A_GRANDCHILD = (
 )
 
 
-# ---------------------------------------------------------------- events out
-
-
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
     read_fd, write_fd = os.pipe()
@@ -78,7 +73,7 @@ def fill(reporter: Reporter) -> int:
     raise AssertionError("the pipe took a million events")
 
 
-def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe: tuple[int, int]) -> None:
+def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe):
     reporter = Reporter(pipe[1])
     taken = fill(reporter)
     assert taken > 100 and not reporter.offer(said(-1))
@@ -92,7 +87,7 @@ def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe: tuple[int, i
     assert events == [said(number) for number in range(taken + 3)]
 
 
-def test_what_may_wait_goes_with_the_next_event_in_one_piece(pipe: tuple[int, int]) -> None:
+def test_what_may_wait_goes_with_the_next_event_in_one_piece(pipe):
     reporter = Reporter(pipe[1])
     assert reporter.offer(said(1), later=True) and reporter.offer(said(2), later=True)
     assert not read_all(pipe[0])
@@ -103,15 +98,7 @@ def test_what_may_wait_goes_with_the_next_event_in_one_piece(pipe: tuple[int, in
     assert read_all(pipe[0]), "a child that ends says it"
 
 
-def test_drain_gives_up_on_a_pipe_that_nobody_reads(pipe: tuple[int, int]) -> None:
-    reporter = Reporter(pipe[1])
-    taken = fill(reporter)
-    reporter.send(said(taken))
-    reporter.drain(timeout_s=0.01)
-    assert not reporter.offer(said(-1))
-
-
-def test_a_lane_ends_when_nobody_can_hear_it_any_more() -> None:
+def test_a_lane_ends_when_nobody_can_hear_it_any_more():
     codes: list[int] = []
     read_fd, write_fd = os.pipe()
     reporter = Reporter(write_fd, end=codes.append)
@@ -121,12 +108,9 @@ def test_a_lane_ends_when_nobody_can_hear_it_any_more() -> None:
     assert codes == [0]
 
 
-# ---------------------------------------------------------------- requests in
-
-
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[Any]]]:
-    """An inbox in this process, which must not end it; its pipe, and what it delivers."""
+    """An inbox in this process, which must not end it; yields its pipe and its queue of requests."""
     delivered: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(channel, "exit_now", lambda code: delivered.put(("left", code)))
     read_fd, write_fd = os.pipe()
@@ -137,9 +121,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[An
     os.close(read_fd)
 
 
-def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(
-    heard: tuple[int, queue.Queue[Any]],
-) -> None:
+def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(heard):
     fd, delivered = heard
     request = SetKnob(request=1, knob="prefetch", value="auto")
     line = encode_message(request)
@@ -172,7 +154,7 @@ def hanging() -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("stopped", [False, True], ids=["pipe ends", "stop"])
-def test_a_process_that_hangs_ends(hanging: tuple[subprocess.Popen[str], int], stopped: bool) -> None:
+def test_a_process_that_hangs_ends(hanging, stopped):
     child, fd = hanging
     if stopped:
         os.write(fd, encode_message(Stop()))
@@ -181,12 +163,9 @@ def test_a_process_that_hangs_ends(hanging: tuple[subprocess.Popen[str], int], s
     assert child.wait(PATIENCE_S) == 0
 
 
-# ---------------------------------------------------------------- the end
-
-
 @pytest.fixture
 def monitor() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """A process that starts what a test gives it, and is killed after the test."""
+    """Start processes with the given code; they are killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(code: str) -> subprocess.Popen[str]:

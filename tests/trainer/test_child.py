@@ -1,33 +1,23 @@
 """A lane as it is in life: a child process that trains, and the session that hears it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.catalog import built_in_folder, read_scenario
-from tfmon.lanes import children
+from tfmon.lanes import reader
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import Built, KnobApplied, LibrariesLoaded, Window
 from tfmon.model.lane_state import ABSENT, BUILDING, DONE, FAILED, IMPORTING, RACING, READY, TRACING, WARMING_UP
-from trainer.racing import Race
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
-
-Start = Callable[..., Race]
 
 SMALL_DENSE = built_in_folder() / "small_dense.py"
 
 
 @pytest.mark.pythons
-def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
-    race: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(children, "ASK_S", PATIENCE_S)  # it ends by itself, however busy the machine is
+def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race, monkeypatch):
+    monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
     info, batch_size = read_scenario(SMALL_DENSE, "built-in"), 500
     lane = race(info.path, **info.defaults())
     first = lane.until_event(Window, lambda window: window.loss is not None)
@@ -65,7 +55,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
 
 
 @pytest.mark.slow
-def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, tmp_path: Path) -> None:
+def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race, tmp_path):
     lane = race(SMALL_DENSE, environment={"TMPDIR": str(tmp_path)}, steps=100)
     lane.until_event(Window)  # TensorFlow wrote some when it traced the step
     ended = lane.until_event(LaneEnded)
@@ -75,7 +65,7 @@ def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
+def test_a_gpu_that_is_not_there_is_told_as_absent(race):
     lane = race(SMALL_DENSE, "gpu:0", environment={"CUDA_VISIBLE_DEVICES": "-1"})
     lane.until_event(LaneEnded)
     assert lane.lane.phase == ABSENT
@@ -96,8 +86,8 @@ def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
     ids=["missing", "NumPy missing", "broken", "NumPy broken", "missing a part"],
 )
 def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_helps(
-    race: Start, tmp_path: Path, module: str, message: str, install: str
-) -> None:
+    race, tmp_path, module, message, install
+):
     (tmp_path / "tensorflow.py").write_text(module)
     if "NumPy failed" in message:
         (tmp_path / "numpy.py").write_text("raise ImportError('no BLAS')")

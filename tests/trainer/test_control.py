@@ -1,25 +1,20 @@
-"""What is in a window, what is discarded and why: the rules of every lane, on a clock that the test sets."""
-
-from __future__ import annotations
+"""The content of a window, and the reasons for discarding it: the rules of every lane, on a test's clock."""
 
 import gc
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
-from tfmon.model import lane_clock
-from tfmon.model import window_sums as histogram
-from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
+from tfmon.model import histogram
+from tfmon.model.lane_events import SLICE_START, KnobApplied, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING
-from tfmon.model.lane_statistics import SLICE_START
-from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
+from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob
+from tfmon.system import lane_clock
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl
-from tfmon.trainer.slices import GPU_STRETCH_NS, HAS_RUN_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
+from tfmon.trainer.slices import GPU_STRETCH_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     CAPACITY,
     COMPILING,
@@ -37,7 +32,7 @@ SETTINGS = {"batch_size": 10}
 
 
 class Lane(LaneControl):
-    """A lane whose steps take what the test says, with a clock that only they move."""
+    """A lane with given step times, and a clock that only its steps move."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: str = "cpu") -> None:
         self.now_ns = 0
@@ -46,9 +41,9 @@ class Lane(LaneControl):
         monkeypatch.setattr(lane_clock, "time", time)
         self.events: list[Any] = []
         self.waiting: list[Any] = []
-        """Those that go with the next event."""
+        """Events that are sent with the next event."""
         self.pieces: list[list[type]] = []
-        """What was sent together."""
+        """The types of the events that were sent together."""
         self.room = True
         super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None), device)
         self.become_ready()
@@ -109,30 +104,23 @@ def lane(monkeypatch: pytest.MonkeyPatch) -> Lane:
     return Lane(monkeypatch)
 
 
-class TestPauses:
-    def test_the_first_window_counts_and_the_first_after_a_pause_is_discarded(self, lane: Lane) -> None:
-        assert lane.slices.paused
-        lane.handle(Run())
-        lane.stretch(1_000_000)
-        lane.handle(Pause())
-        lane.handle(Pause())
-        lane.now_ns += 10**10
-        lane.handle(Run())
-        lane.stretch(1_000_000)
-        lane.stretch(1_000_000)
-        assert [window.marks for window in lane.of(Window)] == [(), (PAUSE,), ()]
-        assert [event.phase for event in lane.of(PhaseEntered)][1:] == [RACING, PAUSED, RACING]
-        assert all(window.span_ns == WINDOW_NS for window in lane.of(Window)), "the pause is in no window"
-
-    def test_a_pause_before_the_first_step_is_none(self, lane: Lane) -> None:
-        for request in (Run(), Pause(), Run()):
-            lane.handle(request)
-        lane.stretch(1_000_000)
-        assert lane.of(Window)[0].marks == ()
+def test_the_first_window_counts_and_the_first_after_a_pause_is_discarded(lane):
+    assert lane.slices.paused
+    lane.handle(Run())
+    lane.stretch(1_000_000)
+    lane.handle(Pause())
+    lane.handle(Pause())
+    lane.now_ns += 10**10
+    lane.handle(Run())
+    lane.stretch(1_000_000)
+    lane.stretch(1_000_000)
+    assert [window.marks for window in lane.of(Window)] == [(), (PAUSE,), ()]
+    assert [event.phase for event in lane.of(PhaseEntered)][1:] == [RACING, PAUSED, RACING]
+    assert all(window.span_ns == WINDOW_NS for window in lane.of(Window)), "the pause is in no window"
 
 
 class TestSlices:
-    def test_a_slice_ends_with_the_step_that_is_running_and_then_the_lane_is_paused(self, lane: Lane) -> None:
+    def test_a_slice_ends_with_the_step_that_is_running_and_then_the_lane_is_paused(self, lane):
         first, *rest = lane.slice(3, 0.4, 1_500_000)
         assert first.marks == (SLICE_START,) and 2 * STRETCH_NS <= first.span_ns < 2.5 * STRETCH_NS
         assert rest and all(window.marks == () for window in rest)
@@ -142,7 +130,7 @@ class TestSlices:
         lane.handle(Pause())
         assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
 
-    def test_what_it_says_in_half_a_second_goes_with_its_end(self, lane: Lane) -> None:
+    def test_what_it_says_in_half_a_second_goes_with_its_end(self, lane):
         started = len(lane.pieces)
         for number in (1, 2):
             lane.slice(number, 0.5, 1_000_000)
@@ -150,18 +138,7 @@ class TestSlices:
         assert first == [PhaseEntered], "how long a step takes is not known"
         assert pieces == [[*[Window] * 3, SliceEnded], [PhaseEntered, *[Window] * 3, SliceEnded]]
 
-    def test_a_longer_slice_and_longer_steps_are_told_as_they_go(self, lane: Lane) -> None:
-        windows = lane.slice(1, 2.0, 1_000_000)
-        assert len([piece for piece in lane.pieces if piece == [Window]]) == len(windows) - 3
-        lane.slice(2, 0.5, 700_000_000)
-        lane.handle(RunSlice(round=3, seconds=0.5))
-        assert lane.pieces[-1] == [PhaseEntered]
-
-    def test_no_short_window_is_left_at_the_end_of_a_slice(self, lane: Lane) -> None:
-        _start, *rest = lane.slice(1, 0.47, 1_000_000)
-        assert [window.span_ns for window in rest] == [WINDOW_NS, 250_000_000]
-
-    def test_only_the_start_of_a_slice_is_discarded_though_the_pipe_is_full(self, lane: Lane) -> None:
+    def test_only_the_start_of_a_slice_is_discarded_though_the_pipe_is_full(self, lane):
         lane.room = False
         (window,) = lane.slice(1, 0.5, 1_000_000)
         assert window.steps == 500, "the last window of a slice is sent in any case"
@@ -170,23 +147,11 @@ class TestSlices:
         ("step_ns", "steps"),
         [(1_000_000, 20), (5_000_000, 4), (9_000_000, 4), (19_000_000, 2), (20_000_000, 1), (99_000_000, 1)],
     )
-    def test_a_stretch_has_10_ms_or_one_step_and_one_long_step_is_enough(
-        self, lane: Lane, step_ns: int, steps: int
-    ) -> None:
+    def test_a_stretch_has_10_ms_or_one_step_and_one_long_step_is_enough(self, lane, step_ns, steps):
         first, *_ = lane.slice(1, 2.0, step_ns)
         assert (first.marks, first.steps) == ((SLICE_START,), steps)
 
-    @pytest.mark.parametrize(("step_ns", "steps"), [(100_000_000, 5), (400_000_000, 2), (9_000_000_000, 1)])
-    def test_a_step_that_is_long_beside_what_a_switch_costs_is_kept(
-        self, lane: Lane, step_ns: int, steps: int
-    ) -> None:
-        windows = lane.slice(1, 0.5, step_ns)
-        assert [one.marks for one in windows] == [()] * len(windows)
-        assert sum(one.steps for one in windows) == steps
-        (end,) = lane.of(SliceEnded)
-        assert end.round == 1
-
-    def test_the_stretches_of_a_gpu_are_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_stretches_of_a_gpu_are_longer(self, monkeypatch):
         slices = Slices("gpu")
         slices.begin(RunSlice(round=1, seconds=1.0), 0, 0, 0)
         assert slices.due_ns(0) == GPU_STRETCH_NS
@@ -195,7 +160,7 @@ class TestSlices:
         first, *_ = lane.slice(1, 2.0, 99_000_000)
         assert (first.marks, first.steps) == ((SLICE_START,), 2), "its clocks take longer to rise"
 
-    def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane: Lane) -> None:
+    def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane):
         lane.handle(RunSlice(round=1, seconds=2.0))
         speeds = [3_000_000, 2_000_000, 1_000_000, 500_000, 500_000]
         closed = [lane.stretch(step_ns) for step_ns in speeds]
@@ -203,26 +168,7 @@ class TestSlices:
         (window,) = lane.of(Window)
         assert window.marks == (SLICE_START,) and window.step == lane.clock.done
 
-    def test_a_little_faster_is_no_longer_getting_faster(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=2.0))
-        assert [lane.stretch(step_ns) for step_ns in (1_000_000, 950_000)] == [False, True]
-
-    def test_at_most_half_a_slice_is_discarded(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=0.1))
-        step_ns = 3_000_000
-        while not lane.stretch(step_ns):
-            step_ns = int(step_ns / 1.3)
-        assert 0 <= lane.now_ns - 50_000_000 < 2 * STRETCH_NS
-
-    def test_a_request_does_not_shorten_the_start(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=1.0))
-        lane.step(1_000_000)
-        assert not lane.finish_stretch(lane.now_ns, None), "a request ended the stretch early"
-        assert [lane.stretch(1_000_000), lane.stretch(1_000_000)] == [False, True]
-        (window,) = lane.of(Window)
-        assert window.steps == 20
-
-    def test_a_slice_says_who_used_the_cpu_in_it(self, lane: Lane, tmp_path: Path) -> None:
+    def test_a_slice_says_who_used_the_cpu_in_it(self, lane, tmp_path):
         def counters(delay_ns: int, user: int, stolen: int) -> None:
             thread = tmp_path / "proc/self/task/7"
             thread.mkdir(parents=True, exist_ok=True)
@@ -241,34 +187,7 @@ class TestSlices:
         assert ended.load.others_ns == 10_000 * TICK_NS - ended.load.cpu_ns
         assert ended.load.examples == 4_000, "those of the discarded start count, too"
 
-    def test_steps_that_a_pause_cut_off_are_not_missing_from_the_next_slice(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=0.4))
-        lane.step(1_000_000)
-        lane.handle(Pause())
-        lane.slice(2, 0.4, 1_000_000)
-        (ended,) = lane.of(SliceEnded)
-        assert ended.load is not None and ended.load.examples == 4_000
-
-    def test_a_process_that_ran_between_two_slices_did_not_wait_in_the_second(self, tmp_path: Path) -> None:
-        thread = tmp_path / "proc/self/task/7"
-        thread.mkdir(parents=True)
-        meter = CpuMeter(tmp_path)
-
-        def delay_in_a_slice(before_ns: int, after_ns: int) -> int | None:
-            (thread / "schedstat").write_text(f"5 {before_ns} 2\n")
-            meter.begin()
-            (thread / "schedstat").write_text(f"5 {after_ns} 2\n")
-            load = meter.end(1)
-            assert load is not None
-            return load.delay_ns
-
-        assert delay_in_a_slice(1_000, 4_000) == 3_000
-        until_ns = time.process_time_ns() + 2 * HAS_RUN_NS
-        while time.process_time_ns() < until_ns:
-            pass
-        assert delay_in_a_slice(9_000, 9_500) == 500
-
-    def test_where_the_kernel_reports_nothing_only_its_own_time_is_known(self, tmp_path: Path) -> None:
+    def test_where_the_kernel_reports_nothing_only_its_own_time_is_known(self, tmp_path):
         meter = CpuMeter(tmp_path)
         assert meter.end(0) is None
         meter.begin()
@@ -276,29 +195,9 @@ class TestSlices:
         assert load is not None and load.cpu_ns >= 0 and load.examples == 5
         assert (load.delay_ns, load.others_ns, load.stolen_ns, load.contended) == (None,) * 4
 
-    def test_the_last_steps_close_the_window_though_the_start_is_not_over(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=1.0))
-        lane.step(1_000_000)
-        assert lane.finish_stretch(lane.now_ns, None, last=True)
-        assert lane.of(Window)[0].marks == (SLICE_START,)
-
-    def test_a_window_that_a_slice_begins_in_is_discarded(self, lane: Lane) -> None:
-        lane.handle(Run())
-        lane.step(1_000_000)
-        first, *_ = lane.slice(1, 0.4, 1_000_000)
-        assert first.marks == (SLICE_START,) and first.steps > 1
-
-    def test_run_ends_a_slice(self, lane: Lane) -> None:
-        lane.handle(RunSlice(round=1, seconds=60.0))
-        lane.stretch(1_000_000)
-        lane.handle(Pause())
-        lane.handle(Run())
-        lane.stretch(1_000_000)
-        assert lane.of(Window)[-1].round is None and not lane.of(SliceEnded)
-
 
 class TestWindows:
-    def test_a_refused_window_grows_and_is_due_a_whole_window_later(self, lane: Lane) -> None:
+    def test_a_refused_window_grows_and_is_due_a_whole_window_later(self, lane):
         lane.handle(Run())
         lane.room = False
         lane.stretch(1_000_000)
@@ -309,7 +208,7 @@ class TestWindows:
         assert (window.steps, window.examples, window.span_ns) == (400, 4_000, 2 * WINDOW_NS)
         assert sum(window.histogram.values()) == 400
 
-    def test_the_wait_for_the_device_is_synchronisation(self, lane: Lane) -> None:
+    def test_the_wait_for_the_device_is_synchronisation(self, lane):
         lane.handle(Run())
         lane.step(1_000_000)
         lane.now_ns += 3_000_000
@@ -317,7 +216,7 @@ class TestWindows:
         (window,) = lane.of(Window)
         assert (window.sync_ns, window.span_ns, window.loss) == (3_000_000, 4_000_000, 0.5)
 
-    def test_discarded_steps_are_counted_and_their_marks_stay(self, lane: Lane) -> None:
+    def test_discarded_steps_are_counted_and_their_marks_stay(self, lane):
         lane.handle(Run())
         lane.step(1_000_000)
         lane.clock.marks.add(PROFILE)
@@ -329,9 +228,7 @@ class TestWindows:
         assert lane.of(Window)[1].sampled_examples == 0
 
     @pytest.mark.parametrize("mark", [KNOB_CHANGE, WARM_UP])
-    def test_outliers_are_marked_until_they_are_usual_and_not_where_they_are_expected(
-        self, lane: Lane, mark: str
-    ) -> None:
+    def test_outliers_are_marked_until_they_are_usual_and_not_where_they_are_expected(self, lane, mark):
         lane.handle(Run())
         lane.clock.marks.add(mark)
         for _ in range(MOST_OUTLIER_WINDOWS + 2):
@@ -339,53 +236,29 @@ class TestWindows:
         marks = [window.marks for window in lane.of(Window)]
         assert marks == [(mark,), *[(COMPILING,)] * MOST_OUTLIER_WINDOWS, ()]
 
-    def test_a_call_far_longer_than_the_others_counts_while_no_trace_explains_it(self, lane: Lane) -> None:
-        lane.handle(Run())
-        lane.step(90_000_000)
-        lane.stretch(1_000_000)
-        assert lane.of(Window)[0].marks == ()
 
-
-class TestKnobs:
-    def test_a_change_is_confirmed_with_its_first_step_and_marks_its_window(self, lane: Lane) -> None:
-        request = SetKnob(request=7, knob="batch_size", value=20)
-        lane.handle(Run())
-        lane.stretch(1_000_000)
-        assert lane.steady
-        lane.handle(request)
-        assert not lane.steady
-        lane.step(5_000_000)
-        lane.confirm_knobs(lane.now_ns, 5_000_000)
-        lane.stretch(1_000_000)
-        (applied,) = lane.of(KnobApplied)
-        assert (applied.request, applied.value, applied.step, applied.gap_ns) == (7, 20, 201, 5_000_000)
-        window = lane.of(Window)[-1]
-        assert window.marks == (KNOB_CHANGE,) and window.settings == {"batch_size": 20}
-        lane.confirm_knobs(lane.now_ns, 0)
-        assert len(lane.of(KnobApplied)) == 1
-
-    def test_a_change_in_a_pause_marks_the_first_window_after_it(self, lane: Lane) -> None:
-        lane.handle(SetKnob(request=1, knob="batch_size", value=20))
-        lane.now_ns += 10**10
-        lane.handle(Run())
-        assert lane.clock.last_end_ns == lane.now_ns, "the gap is without the pause"
-        lane.stretch(1_000_000)
-        assert lane.of(Window)[0].marks == (KNOB_CHANGE,)
-
-    def test_a_refusal_says_why(self, lane: Lane) -> None:
-        lane.refuse_knob(SetKnob(request=2, knob="colour", value=1), "there is no such knob")
-        (refused,) = lane.of(KnobRefused)
-        assert (refused.request, refused.reason) == (2, "there is no such knob")
-
-    def test_a_profile_waits_for_the_next_window(self, lane: Lane) -> None:
-        lane.handle(TakeProfile(folder="x", steps=3))
-        assert lane.profile_request == TakeProfile(folder="x", steps=3)
+def test_a_change_is_confirmed_with_its_first_step_and_marks_its_window(lane):
+    request = SetKnob(request=7, knob="batch_size", value=20)
+    lane.handle(Run())
+    lane.stretch(1_000_000)
+    assert lane.steady
+    lane.handle(request)
+    assert not lane.steady
+    lane.step(5_000_000)
+    lane.confirm_knobs(lane.now_ns, 5_000_000)
+    lane.stretch(1_000_000)
+    (applied,) = lane.of(KnobApplied)
+    assert (applied.request, applied.value, applied.step, applied.gap_ns) == (7, 20, 201, 5_000_000)
+    window = lane.of(Window)[-1]
+    assert window.marks == (KNOB_CHANGE,) and window.settings == {"batch_size": 20}
+    lane.confirm_knobs(lane.now_ns, 0)
+    assert len(lane.of(KnobApplied)) == 1
 
 
 class TestSampler:
     SAMPLE = Samples(steps=1, examples=10, input_ns=1, copy_ns=2, call_ns=3, tail_ns=4)
 
-    def test_a_step_is_sampled_once_a_second_and_for_one_percent_of_the_time(self) -> None:
+    def test_a_step_is_sampled_once_a_second_and_for_one_percent_of_the_time(self):
         sampler = Sampler()
         assert sampler.due(0)
         sampler.add(self.SAMPLE, 5_000_000, 1_000_000)
@@ -394,7 +267,7 @@ class TestSampler:
         assert not sampler.due(2_999_999_999) and sampler.due(3_000_000_000)
         assert sampler.sums == Samples(steps=2, examples=20, input_ns=2, copy_ns=4, call_ns=6, tail_ns=8)
 
-    def test_the_first_sample_after_a_change_is_dropped_and_its_examples_are_not(self) -> None:
+    def test_the_first_sample_after_a_change_is_dropped_and_its_examples_are_not(self):
         sampler = Sampler(drop_first=True)
         for expected in (0, 1):
             sampler.add(self.SAMPLE, 0, 0)
@@ -406,7 +279,7 @@ class TestSampler:
 
 
 class TestClock:
-    def test_times_are_counted_into_the_bins_of_the_model(self) -> None:
+    def test_times_are_counted_into_the_bins_of_the_model(self):
         times = [1, 2, 999, 1_000_000, 1_000_001, 70_000_000_000]
         clock = StepClock()
         for slot, time_ns in enumerate([*times, 5]):
@@ -419,7 +292,7 @@ class TestClock:
         clock.reset(77)
         assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
 
-    def test_more_times_than_the_ring_holds_are_all_counted(self) -> None:
+    def test_more_times_than_the_ring_holds_are_all_counted(self):
         clock = StepClock()
         times = [1_000 + number for number in range(3 * CAPACITY)]
         left = list(times)
@@ -432,7 +305,7 @@ class TestClock:
         assert (clock.steps, clock.longest_ns) == (len(times), times[-1])
         assert clock.histogram == histogram.count(times)
 
-    def test_without_numpy_they_are_counted_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_numpy_they_are_counted_the_same(self, monkeypatch):
         monkeypatch.setattr(step_clock, "HAS_NUMPY", False)
         self.test_times_are_counted_into_the_bins_of_the_model()
 
@@ -455,15 +328,11 @@ class TestCollections:
         monkeypatch.undo()
 
     @pytest.mark.parametrize(("took_ns", "long"), [(LONG_COLLECTION_NS, False), (LONG_COLLECTION_NS + 1, True)])
-    def test_a_long_one_is_noticed_once(
-        self, watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch, took_ns: int, long: bool
-    ) -> None:
+    def test_a_long_one_is_noticed_once(self, watch, monkeypatch, took_ns, long):
         self.collect(monkeypatch, took_ns, gc.collect)
         assert [watch.take(), watch.take()] == [long, False]
 
-    def test_the_one_before_the_race_does_not_count(
-        self, watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_one_before_the_race_does_not_count(self, watch, monkeypatch):
         self.collect(monkeypatch, LONG_COLLECTION_NS + 1, watch.settle)
         assert gc.get_freeze_count() > 0
         assert not watch.take()

@@ -1,6 +1,4 @@
-"""The device of a lane, where there is no GPU to be had."""
-
-from __future__ import annotations
+"""The device of a lane on a machine without a GPU."""
 
 import ctypes
 from typing import Any
@@ -25,25 +23,23 @@ def without_library(_name: str) -> Any:
     raise OSError("libcuda.so.1: cannot open shared object file")
 
 
-def test_the_uuid_is_as_the_driver_writes_it_and_none_where_cuda_does_not_tell_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_uuid_is_as_the_driver_writes_it_and_none_where_cuda_does_not_tell_it(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: Cuda())
     assert runtime.gpu_uuids() == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f",)
     assert len(runtime.gpu_uuids(3)) == 3
     for call in ("init", "get", "uuid"):
         monkeypatch.setattr(ctypes, "CDLL", lambda _name, call=call: Cuda(**{call: 100}))
         assert runtime.gpu_uuids() == ()
-    for library in (lambda _name: object(), without_library):  # one that is too old, and none
+    for library in (lambda _name: object(), without_library):  # a library that is too old, and a missing one
         monkeypatch.setattr(ctypes, "CDLL", library)
         assert runtime.gpu_uuids() == ()
 
 
-def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf: Any) -> None:
+def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf):
     assert runtime.choose_device("cpu") == ""
     assert tf.config.get_visible_devices("GPU") == []
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_memory_that_tensorflow_does_not_tell_is_none_and_not_zero(tf: Any, kind: str) -> None:
+def test_memory_that_tensorflow_does_not_tell_is_none_and_not_zero(tf, kind):
     assert runtime.gpu_memory(kind) == (None, None)

@@ -1,29 +1,20 @@
 """The training loop, driven through its mailbox as a child's inbox does."""
 
-from __future__ import annotations
-
-import gc
 import itertools
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import PATIENCE_S
 
-from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Window
+from tfmon.model.lane_events import SLICE_START, Finished, KnobApplied, KnobRefused, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, WARMING_UP
-from tfmon.model.lane_statistics import SLICE_START
-from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
-from tfmon.trainer import step_clock
+from tfmon.model.requests import Pause, Run, RunSlice, SetKnob
 from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.slices import WINDOW_NS
-from trainer.running import Numbers, Running, Steps, stopped
+from trainer.running import Numbers, Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
-
-Start = Callable[..., Running]
 
 
 class UnevenFeatures(Numbers):
@@ -42,18 +33,6 @@ class NoSevens(Numbers):
     def batches(self, examples: Any, batch_size: int) -> Any:
         if batch_size == 7:
             raise ValueError("not seven")
-        return super().batches(examples, batch_size)
-
-
-class HardToPrepare(Numbers):
-    """The pipeline for a batch of 64 is made when the test says so."""
-
-    begun, go_on = threading.Event(), threading.Event()
-
-    def batches(self, examples: Any, batch_size: int) -> Any:
-        if batch_size == 64:
-            self.begun.set()
-            assert self.go_on.wait(PATIENCE_S)
         return super().batches(examples, batch_size)
 
 
@@ -83,10 +62,7 @@ def steps_in(window: Window) -> int:
     return window.steps + beside(window)
 
 
-# ---------------------------------------------------------------- start, end and pauses
-
-
-def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
+def test_a_lane_warms_up_and_waits_for_the_start_signal(running):
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -97,7 +73,7 @@ def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
 
 
 @pytest.mark.parametrize("steps", [257, 1])
-def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(running: Start, steps: int) -> None:
+def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(running, steps):
     step = Steps()
     loop = running(step, steps=steps)
     loop.until_ready()
@@ -111,7 +87,7 @@ def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(r
     assert finished.steps == sum(map(steps_in, loop.windows)) == len(step.batches) - warm_up
 
 
-def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) -> None:
+def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running):
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -130,13 +106,7 @@ def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) 
     assert loop.phases[-3:] == [RACING, PAUSED, RACING]
 
 
-def test_stop_ends_a_lane_that_warms_up(running: Start) -> None:
-    loop = running(Steps())
-    loop.tell(Stop())
-    assert loop.until_event(Finished).steps == 0
-
-
-def test_data_that_end_are_an_error_of_the_scenario(running: Start) -> None:
+def test_data_that_end_are_an_error_of_the_scenario(running):
     loop = running(Steps(), Once)
     with pytest.raises(ScenarioError, match="the data ended"):
         loop.until_ready()  # where the machine is busy, the warm-up may be over before
@@ -144,10 +114,7 @@ def test_data_that_end_are_an_error_of_the_scenario(running: Start) -> None:
         loop.until_event(Finished)
 
 
-# ---------------------------------------------------------------- windows
-
-
-def test_windows_cover_every_step_once(running: Start) -> None:
+def test_windows_cover_every_step_once(running):
     step = Steps()
     loop = running(step, prefetch="auto")
     loop.until_ready()
@@ -174,7 +141,7 @@ def test_windows_cover_every_step_once(running: Start) -> None:
     assert all(window.span_ns >= WINDOW_NS for window in windows[:-1])
 
 
-def test_batches_of_different_sizes_are_counted_one_by_one(running: Start) -> None:
+def test_batches_of_different_sizes_are_counted_one_by_one(running):
     sizes: list[int] = []
 
     def step(batch: Any) -> None:
@@ -192,37 +159,8 @@ def test_batches_of_different_sizes_are_counted_one_by_one(running: Start) -> No
     assert loop.windows[0].loss is None, "the step returns none"
 
 
-def test_a_long_garbage_collection_marks_its_window(running: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = running(Steps())
-    loop.until_ready()
-    loop.tell(Run())
-    loop.until_windows(1)
-    monkeypatch.setattr(step_clock, "LONG_COLLECTION_NS", -1)
-    gc.collect()
-    monkeypatch.undo()
-    marked = loop.until_event(Window, lambda window: "garbage collection" in window.marks)
-    loop.until_event(Window, lambda window: window.at_ns > marked.at_ns and not window.marks)
-
-
-def test_windows_are_marked_while_pipelines_are_prepared(running: Start) -> None:
-    HardToPrepare.begun.clear()
-    HardToPrepare.go_on.clear()
-    loop = running(Steps(), HardToPrepare)
-    loop.until_ready()
-    loop.tell(Run())
-    loop.tell(SetKnob(request=1, knob="batch_size", value=32))
-    assert HardToPrepare.begun.wait(PATIENCE_S)
-    _, *during = loop.until_windows(3)[-3:]  # the first one may have been made before
-    HardToPrepare.go_on.set()
-    assert all("preparing pipelines" in window.marks for window in during)
-    loop.until_event(Window, lambda window: window.at_ns > during[-1].at_ns and not window.marks)
-
-
-# ---------------------------------------------------------------- knobs
-
-
 @pytest.mark.parametrize(("knob", "value"), [("batch_size", 20), ("prefetch", "auto")])
-def test_a_knob_takes_effect_at_a_step_boundary(running: Start, knob: str, value: int | str) -> None:
+def test_a_knob_takes_effect_at_a_step_boundary(running, knob, value):
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -252,10 +190,7 @@ def test_a_knob_takes_effect_at_a_step_boundary(running: Start, knob: str, value
     check_continuity(loop.windows)
 
 
-# ---------------------------------------------------------------- slices
-
-
-def test_requests_at_once_are_applied_in_their_order_and_a_failed_one_leaves_nothing(running: Start) -> None:
+def test_requests_at_once_are_applied_in_their_order_and_a_failed_one_leaves_nothing(running):
     step = Steps()
     loop = running(step, NoSevens)
     loop.until_ready()
@@ -273,7 +208,7 @@ def test_requests_at_once_are_applied_in_their_order_and_a_failed_one_leaves_not
     assert len(step.batches[-1]) == last.examples / last.steps == 10
 
 
-def test_impossible_requests_are_refused_with_a_reason_and_the_training_goes_on(running: Start) -> None:
+def test_impossible_requests_are_refused_with_a_reason_and_the_training_goes_on(running):
     loop = running(Steps(), NoSevens)
     loop.until_ready()
     loop.tell(Run())

@@ -1,21 +1,15 @@
-"""The input pipeline: what it gives, that off is off, and that data which do not fit into memory are refused."""
-
-from __future__ import annotations
+"""The input pipeline: its batches, no prefetching if it is off, and refused data that exceeds the memory."""
 
 import itertools
 import threading
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.model import limits
-from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, pipeline
-from tfmon.trainer.pipeline import BatchFeed, MemoryShortageError, Pipelines, free_bytes
-from tfmon.trainer.scenario import ScenarioError
+from tfmon.trainer.pipeline import BatchFeed, MemoryShortageError, Pipelines
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -25,7 +19,7 @@ def settings(batch_size: int = 4, prefetch: int | str = "off") -> dict[str, Any]
 
 
 def scenario(data: Any, batches: Any = None) -> Scenario:
-    """Make a scenario of these data, and of its own way to batch them."""
+    """Make a scenario with this data and this method of batching."""
     members = {"data": lambda _self: data, **({"batches": batches} if batches else {})}
     return type("Made", (Scenario,), members)(settings())
 
@@ -35,7 +29,7 @@ def take(feed: BatchFeed, count: int) -> list[Any]:
 
 
 class Endless:
-    """Endless examples; an event tells when more than some are read."""
+    """Endless examples; an event is set when more than the expected number is read."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -51,7 +45,7 @@ class Endless:
         return tf.data.Dataset.from_generator(self, output_signature=tf.TensorSpec([], tf.float32))
 
 
-def test_prefetch_off_makes_no_batch_ahead(tf: Any) -> None:
+def test_prefetch_off_makes_no_batch_ahead(tf):
     source = Endless(expected=4)
     feed = Pipelines(scenario(source.dataset(tf))).open(settings(prefetch="off"))
     assert not source.beyond.wait(0.5)
@@ -60,14 +54,14 @@ def test_prefetch_off_makes_no_batch_ahead(tf: Any) -> None:
 
 
 @pytest.mark.parametrize("prefetch", [1, "auto"])
-def test_prefetch_makes_batches_ahead(tf: Any, prefetch: int | str) -> None:
+def test_prefetch_makes_batches_ahead(tf, prefetch):
     source = Endless(expected=4)
     feed = Pipelines(scenario(source.dataset(tf))).open(settings(prefetch=prefetch))
     assert source.beyond.wait(PATIENCE_S)
     del feed
 
 
-def test_arrays_are_trained_on_in_their_order_and_over_again(tf: Any) -> None:
+def test_arrays_are_trained_on_in_their_order_and_over_again(tf):
     x, y = np.arange(6, dtype=np.float32), np.arange(6) * 10
     pipelines = Pipelines(scenario((x, y)))
     assert pipelines.examples == 6
@@ -78,40 +72,15 @@ def test_arrays_are_trained_on_in_their_order_and_over_again(tf: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("data", "first", "second"),
-    [([np.arange(4.0), np.arange(4)], [[0, 1], [0, 1]], [[2, 3], [2, 3]]), (np.arange(4.0), [[0, 1]], [[2, 3]])],
-    ids=["list", "array"],
-)
-def test_a_list_is_a_pair_and_one_array_gives_batches_of_one_part(
-    tf: Any, data: Any, first: Any, second: Any
-) -> None:
-    assert take(Pipelines(scenario(data)).open(settings(2)), 2) == [first, second]
-
-
 @pytest.mark.parametrize("prefetch", ["off", 2, "auto"])
-def test_a_dataset_keeps_its_order_with_every_prefetch(tf: Any, prefetch: int | str) -> None:
+def test_a_dataset_keeps_its_order_with_every_prefetch(tf, prefetch):
     pipelines = Pipelines(scenario(tf.data.Dataset.range(5)))
     assert pipelines.examples == 5
     for _ in range(2):  # every opening starts at the first example
         assert take(pipelines.open(settings(2, prefetch)), 3) == [[[0, 1]], [[2, 3]], [[4, 0]]]
 
 
-def test_a_batch_larger_than_the_data_is_refused(tf: Any) -> None:
-    pipelines = Pipelines(scenario(np.arange(8.0)))
-    pipelines.check(settings(8))
-    with pytest.raises(KnobError, match="batch_size=9 is larger than the data; it can be at most 8"):
-        pipelines.check(settings(9))
-
-
-def test_data_of_unknown_length_take_any_batch(tf: Any) -> None:
-    pipelines = Pipelines(scenario(tf.data.Dataset.range(5).filter(lambda x: x < 3)))
-    assert pipelines.examples is None
-    pipelines.check(settings(1_000_000))
-    assert take(pipelines.open(settings(4)), 1) == [[[0, 1, 2, 0]]]
-
-
-def test_a_pipeline_has_what_the_missing_knobs_do_not_say(tf: Any) -> None:
+def test_a_pipeline_has_what_the_missing_knobs_do_not_say(tf):
     class Bare(Scenario):
         batch_size = 3
         without = ("batch_size", "prefetch", "parallel_calls", "cache")
@@ -127,7 +96,7 @@ def test_a_pipeline_has_what_the_missing_knobs_do_not_say(tf: Any) -> None:
     assert take(feed, 2) == [[[0, 2, 4]], [[6, 8, 10]]]
 
 
-def test_full_batches_have_a_known_size_and_others_none(tf: Any) -> None:
+def test_full_batches_have_a_known_size_and_others_none(tf):
     def uneven(_self: Any, examples: Any, batch_size: int) -> Any:
         return examples.batch(batch_size).repeat()
 
@@ -137,7 +106,7 @@ def test_full_batches_have_a_known_size_and_others_none(tf: Any) -> None:
     assert take(feed, 3) == [[[0, 1, 2, 3]], [[4]], [[0, 1, 2, 3]]]
 
 
-def test_the_signature_leaves_the_batch_size_open_and_parts_without_a_rank_or_a_batch(tf: Any) -> None:
+def test_the_signature_leaves_the_batch_size_open_and_parts_without_a_rank_or_a_batch(tf):
     pipelines = Pipelines(scenario((np.zeros((6, 3), np.float32), np.zeros(6, np.int64))))
     assert pipelines.signature(settings(2)) == [
         tf.TensorSpec([None, 3], tf.float32),
@@ -153,22 +122,7 @@ def test_the_signature_leaves_the_batch_size_open_and_parts_without_a_rank_or_a_
     assert scalar.shape == []
 
 
-def test_a_pipeline_without_a_batch_is_an_error_of_the_scenario(tf: Any) -> None:
-    pipelines = Pipelines(scenario(tf.data.Dataset.range(5).filter(lambda x: x < 0)))
-    with pytest.raises(ScenarioError, match="no batch"):
-        pipelines.open(settings())
-
-
-# ---------------------------------------------------------------- memory
-
 GIB = 2**30
-
-
-def test_free_memory_is_what_the_machine_and_its_limits_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = free_bytes()
-    assert found is not None and 0 < found <= psutil.virtual_memory().total
-    monkeypatch.setattr(limits, "read_memory", lambda: None)
-    assert free_bytes() is None
 
 
 class Prepared(Scenario):
@@ -187,9 +141,7 @@ class Prepared(Scenario):
 @pytest.mark.parametrize(
     ("free", "cache", "fits"), [(GIB, True, True), (10**8, True, False), (10**8, False, True)]
 )
-def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
-    free: int, cache: bool, fits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(free, cache, fits, monkeypatch):
     monkeypatch.setattr(pipeline, "free_bytes", lambda: free)
     settings = {"batch_size": 10, "prefetch": "off", "parallel_calls": "off", "cache": cache}
     pipelines = Pipelines(Prepared(settings))
@@ -201,7 +153,7 @@ def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
 
 
 @pytest.mark.usefixtures("tf")
-def test_data_that_do_not_fit_twice_are_refused_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_do_not_fit_twice_are_refused_before_they_are_copied(monkeypatch):
     monkeypatch.setattr(pipeline, "free_bytes", lambda: 100)
     with pytest.raises(MemoryShortageError, match=r"the data take 9\.8 KiB, .* 100 B of memory are free: fewer"):
         Pipelines(Prepared({"batch_size": 10}))

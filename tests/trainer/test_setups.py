@@ -1,6 +1,4 @@
-"""The training step in every form that the knobs ask for: each changes what it says, and the weights stay."""
-
-from __future__ import annotations
+"""The training step in every form of the knobs: each has its effect, and the weights stay."""
 
 import queue
 import threading
@@ -47,7 +45,7 @@ def kernels(step: Any) -> set[str]:
     return {op.outputs[0].dtype.name for op in graph_of(step).get_operations() if op.type == "MatMul"}
 
 
-def test_graph_runs_one_function_and_eager_none(tf: Any, steps: Steps) -> None:
+def test_graph_runs_one_function_and_eager_none(tf, steps):
     inside: list[bool] = []
     steps._scenario.step = lambda _model: lambda x, y: inside.append(tf.executing_eagerly()) or tf.reduce_sum(x)
     steps.make(PLAIN)(*BATCH)
@@ -58,7 +56,7 @@ def test_graph_runs_one_function_and_eager_none(tf: Any, steps: Steps) -> None:
     assert inside == [False, True, True]
 
 
-def test_xla_compiles_the_function(steps: Steps) -> None:
+def test_xla_compiles_the_function(steps):
     def must_compile(settings: dict[str, Any]) -> bool:
         function = steps.make(settings).get_concrete_function()
         return bool(function.function_def.attr["_XlaMustCompile"].b)
@@ -67,7 +65,7 @@ def test_xla_compiles_the_function(steps: Steps) -> None:
     assert not must_compile(PLAIN)
 
 
-def test_xla_needs_a_graph(steps: Steps) -> None:
+def test_xla_needs_a_graph(steps):
     with pytest.raises(KnobError, match="graph=on"):
         steps.check({**PLAIN, "xla": True, "graph": False})
     steps.check({**PLAIN, "xla": True})
@@ -76,14 +74,14 @@ def test_xla_needs_a_graph(steps: Steps) -> None:
 @pytest.mark.parametrize(
     ("value", "computed"), [("off", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")]
 )
-def test_mixed_precision_computes_in_16_bits_with_weights_in_32(steps: Steps, value: str, computed: str) -> None:
+def test_mixed_precision_computes_in_16_bits_with_weights_in_32(steps, value, computed):
     step = steps.make({**PLAIN, "mixed_precision": value})
     assert kernels(step) == {computed}
     assert {variable.dtype for variable in steps._model.variables} == {"float32"}
     assert np.isfinite(float(step(*BATCH)))
 
 
-def test_all_forms_train_the_same_weights_and_optimizer(steps: Steps) -> None:
+def test_all_forms_train_the_same_weights_and_optimizer(steps):
     variables = [*steps._model.trainable_variables]
     optimizer = steps._model.optimizer
     losses = []
@@ -104,21 +102,13 @@ def test_all_forms_train_the_same_weights_and_optimizer(steps: Steps) -> None:
     assert steps.make(PLAIN) is kept and kernels(kept) == {"float32"}
 
 
-def test_a_step_that_runs_in_python_is_called_as_it_is(steps: Steps) -> None:
+def test_a_step_that_runs_in_python_is_called_as_it_is(steps):
     @runs_in_python
     def own(x: Any, y: Any) -> int:
         return len(x)
 
     steps._scenario.step = lambda _model: own
     assert steps.make(PLAIN) is own
-
-
-def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
-    with pytest.raises(TypeError, match="`model` or a method `step`"):
-        Steps(Scenario(PLAIN), []).make(PLAIN)
-
-
-# ---------------------------------------------------------------- setups, built in the background
 
 
 def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
@@ -131,7 +121,7 @@ def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     return builder, delivered
 
 
-def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: Any) -> None:
+def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf):
     ending, ended = threading.Event(), threading.Event()
 
     class Slow:
@@ -151,16 +141,3 @@ def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: An
         ended.set()
     wait_for(lambda: builder.idle, what="the end of the pipeline")
     assert builder.took_time() and not builder.took_time()
-
-
-def test_an_error_while_preparing_ahead_is_not_delivered(tf: Any) -> None:
-    def only_four(_self: Any, examples: Any, batch_size: int) -> Any:
-        if batch_size != 4:
-            raise ValueError("only four")
-        return examples.batch(batch_size)
-
-    builder, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
-    builder.prepare_neighbours(settings(4))
-    builder.request(SetKnob(request=1, knob="prefetch", value=1))
-    assert delivered.get(timeout=PATIENCE_S)[1].settings == settings(4, 1)
-    assert delivered.empty()

@@ -1,21 +1,20 @@
 """An app over a race that never was, and what a test does with it: press keys, turn the wheel, read the screen."""
 
-from __future__ import annotations
-
+import itertools
 import time
 from collections.abc import Callable
 
-from support.ui import SCENARIOS, Demo
+from support.ui import Demo, DemoSource
 from support.waiting import LOOK_S, PATIENCE_S
+from textual import screen
 from textual.pilot import Pilot
 
 from tfmon.analysis.analysis import analyse
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.monitor import Ending
-from tfmon.ui.render.race import RaceFrame, draw
-from tfmon.ui.render.rows import plain
-from tfmon.ui.source import Display, Source
-from tfmon.ui.textual_compat import text_of
+from tfmon.ui.render.race import PARTS, RaceFrame, draw
+from tfmon.ui.render.rows import Row, fit, plain
+from tfmon.ui.source import Display
 
 HOPS = 4
 """A key goes from the app to the screen and back, and what it does may be a message again."""
@@ -25,10 +24,12 @@ Screen = Pilot[Ending]
 def app_of(demo: Demo, kind: type[MonitorApp] = MonitorApp, **more) -> MonitorApp:
     """Return the app over a demo; what the app does not take, the source has."""
     taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
-    lanes = demo.controls
-    wired = {"scenarios": lambda: SCENARIOS, "stop": lambda: lanes.stop(), "end_now": lanes.end_now, **more}
-    source = Source(demo.session.snapshot, lanes, demo.experiments, **wired)
-    return kind(source, **{"characters": "braille", **taken})
+    return kind(DemoSource(demo, **more), **{"characters": "braille", **taken})
+
+
+def text_of(screen: screen.Screen) -> str:
+    """Return the text that the terminal shows."""
+    return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
 
 
 def shown(pilot: Screen) -> str:
@@ -75,5 +76,17 @@ def frame(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
     return draw(analyse(demo.session.snapshot()), Display(**view), width, height)
 
 
+def rows_of(shown: RaceFrame) -> list[Row]:
+    """Return the rows of a frame from top to bottom, with the panes side by side."""
+    rows: list[Row] = []
+    for name in PARTS:
+        if name == "verdict":
+            panes, columns = [*shown.panes.values()], shown.layout.columns
+            for beside in (panes[at : at + columns] for at in range(0, len(panes), columns)):
+                rows += [fit(itertools.chain(*row), shown.layout.width) for row in zip(*beside, strict=True)]
+        rows += shown.parts.get(name, ())
+    return rows
+
+
 def text(shown: RaceFrame) -> str:
-    return "\n".join(plain(shown.rows))
+    return "\n".join(plain(rows_of(shown)))

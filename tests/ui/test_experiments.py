@@ -1,25 +1,21 @@
 """The pages of experiments: how a crossover and tuning are started and stopped, and what the pages show."""
 
-from __future__ import annotations
-
+import math
 import re
 from dataclasses import replace
 
 import pytest
-from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
+from support.tunings import tried as attempt_of
+from support.tunings import tuning
+from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.causes import Cause
-from tfmon.analysis.series_tables import crossover_table
-from tfmon.analysis.tuning import plan_attempt
-from tfmon.model.knobs import BATCH_SIZE
+from tfmon.analysis.summarise import change_result
 from tfmon.model.readings import Estimate
-from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
-from tfmon.model.spec import LaneSpec
+from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Pair
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.table import curve_rows
 
-from .pilot import app_of, frame, press, shown
+from .pilot import app_of, frame, press, rows_of, shown
 
 SIZE = (120, 36)
 
@@ -67,49 +63,19 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
             await press(pilot, page)
             assert running in shown(pilot), page
         state = demo.session.snapshot().experiment
-        demo.session.set_experiment(replace(state, most_left_s=131.0))
+        *others, last, refused = state.attempts
+        demo.session.advance_series(replace(state, attempts=(*others, replace(last, pairs=()), refused)))
         pilot.app.pull()
         await press(pilot, "escape")
-        assert "measuring 64, about 0:42 to 2:11 left" in shown(pilot)
+        assert re.search(r"measuring 64, about \d:\d\d to \d:\d\d left", shown(pilot))
         await press(pilot, "c", "enter")
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 
 
-async def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
-    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
-    demo = Demo(specs, CPU_MACHINE).go()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "c")
-        told = {row.id: row.cells[-1][0] for row in app.screen.shown}
-        assert list(told) == ["width", "batch_size"] and "would be alike" not in told["width"]
-        assert "would be alike" in told["batch_size"]
-        demo.apply(demo.names[1], "prefetch", "auto")
-        app.pull()
-        told = {row.id: row.cells[-1][0] for row in app.screen.shown}
-        assert not any("would be alike" in one for one in told.values()), "they differ in something else"
-
-
-def chart(width: int = 80, height: int = 14) -> list[str]:
-    (curve,) = crossover_table(analyse(crossover_demo().session.snapshot())).curves
-    return plain(curve_rows(curve, width + 2, height + 1))[1:]
-
-
-def test_without_room_or_measurements_there_is_no_chart():
-    assert not any("┤" in line for line in [*chart(12, 14), *chart(80, 4)])
-    demo = racing_demo()
-    demo.session.set_experiment(CrossoverState("width", ("cpu", "gpu:0"), (16, 32)))
-    (curve,) = crossover_table(analyse(demo.session.snapshot())).curves
-    assert len(curve_rows(curve, 80, 14)) == 1
-
-
-# ---------------------------------------------------------------- advice that is tried
-
-
 def attempt(outcome: str, gain: Estimate | None = None, **change) -> Attempt:
-    return Attempt(
-        "gpu:0", dict.fromkeys(change, "off"), change, bottleneck="input", outcome=outcome, gain=gain,
-        reason="out of memory" if outcome == REFUSED else "",
+    return attempt_of(
+        "gpu:0", dict.fromkeys(change, "off"), change, change={"bottleneck": "input"}, outcome=outcome, gain=gain,
+        refused="out of memory" if outcome == REFUSED else "",
     )  # fmt: skip
 
 
@@ -123,7 +89,7 @@ def tuned_demo(*, over: bool = True) -> Demo:
         attempt(KEPT, Estimate(5.1, 4.9, 5.3, 12), batch_size=256),
     )
     total = attempt(KEPT, Estimate(7.0, 6.8, 7.2, 6), prefetch="auto", batch_size=256)
-    demo.session.set_experiment(TuneState("gpu:0", everything=True, attempts=attempts, total=total, over=over))
+    demo.session.advance_series(tuning("gpu:0", everything=True, attempts=attempts, total=total, over=over))
     return demo
 
 
@@ -146,8 +112,10 @@ async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(
     async with app_of(demo).run_test(size=size) as pilot:
         await press(pilot, "H")
         shown_words = " ".join(shown(pilot).split())
-        for row in analyse(demo.session.snapshot()).history:
-            assert all(" ".join(cell.split()) in shown_words for cell in row.cells(demo.session.snapshot()))
+        snapshot = demo.session.snapshot()
+        for row in analyse(snapshot).history:
+            cells = change_result(row, snapshot).cells(len(snapshot.lanes))
+            assert all(" ".join(cell.split()) in shown_words for cell in cells)
         await press(pilot, "u")
         assert "undone: prefetch auto" in shown(pilot)
         await press(pilot, "H")
@@ -174,7 +142,7 @@ async def test_the_page_of_tuning_starts_and_stops_a_series_undoes_and_says_a_re
         demo.experiments.refusal = "gpu:0 does not train any more: start it again first"
         await press(pilot, "enter")
         assert demo.experiments.refusal in shown(pilot)
-        demo.session.set_experiment(TuneState("cpu", everything=True))
+        demo.session.advance_series(tuning("cpu", everything=True))
         pilot.app.monitor.pull()
         await press(pilot, "enter")
         assert demo.experiments.calls[-1] == ("stop",)
@@ -184,18 +152,10 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
     demo = racing_demo()
     kept = attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto")
     demo.apply("gpu:0", "prefetch", "auto")
-    demo.session.set_experiment(TuneState("gpu:0"))
-    demo.session.set_experiment(TuneState("gpu:0", attempts=(kept,), over=True))
-    rows = plain(frame(demo, *SIZE).rows)
+    demo.session.advance_series(tuning("gpu:0"))
+    demo.session.advance_series(tuning("gpu:0", attempts=(kept,), over=True))
+    rows = plain(rows_of(frame(demo, *SIZE)))
     assert "   G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in rows
-
-
-def test_an_undo_is_not_offered_to_be_undone_for_u_takes_back_the_change_before_it():
-    demo = Demo(mode="turns").go()
-    for batch, offered in ((10, False), (20, True), (30, True), (20, False), (10, False)):
-        demo.apply("cpu", "batch_size", batch)
-        demo.race(2)
-        assert ("· u to undo" in "\n".join(plain(frame(demo, *SIZE).rows))) == offered, batch
 
 
 async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_best_with_its_code():
@@ -212,37 +172,11 @@ async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_t
     assert "prefetch(tf.data.AUTOTUNE)" in rest and "dataset.batch(256)" in rest
 
 
-async def test_a_row_of_tuning_keeps_the_name_that_its_lane_had_then():
-    demo = racing_demo(mode="turns")
-    series: tuple[Attempt, ...] = ()
-    for batch in (128, 2_048):
-        cause = Cause("some", "", (), "batch_size", batch)
-        one = plan_attempt(demo.session.snapshot(), "gpu:0", cause, "dispatch")
-        series = (*series, replace(one, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6)))
-        demo.session.set_experiment(TuneState("gpu:0", attempts=series))
-        demo.apply("gpu:0", "batch_size", batch)
-    demo.session.set_experiment(TuneState("gpu:0", attempts=series, over=True))
-    rows = [line.lstrip("▸ ") for line in await page(demo, "E") if line.endswith("kept")]
-    assert [re.split("  +", row)[:2] for row in rows] == [
-        ["gpu:0", "batch 128"], ["gpu:0 batch_size=128", "batch 2048"]
-    ]  # fmt: skip
-
-
 async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
     demo = racing_demo()
-    change_ns, (_, after) = demo.clock() - 20 * SECOND, demo.settings.values()
-    blocks = (Block(changed=False, since_ns=0, until_ns=change_ns), Block(changed=True, since_ns=change_ns))
-    running = Attempt("gpu:0", {**after, "batch_size": 10}, dict(after), blocks=blocks)
-    demo.session.set_experiment(TuneState("gpu:0", attempts=(running,)))
+    _, after = demo.settings.values()
+    pairs = tuple(Pair(math.log(1.28) + 0.001 * place, False, 1) for place in range(-3, 4))
+    running = attempt_of("gpu:0", {**after, "batch_size": 10}, dict(after), pairs=pairs)
+    demo.session.advance_series(tuning("gpu:0", attempts=(running,)))
     (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
     assert " batch 20 " in row and "+28 % (CI +2" in row and row.split()[-3].isdigit()
-
-
-async def test_enter_says_why_the_only_knob_cannot_be_crossed_and_names_no_other():
-    lanes = [LaneSpec("cpu", {"batch_size": size}) for size in (8, 16)]
-    demo = Demo(lanes, knobs=(BATCH_SIZE,)).go()
-    app = app_of(demo)
-    async with app.run_test(size=(160, 36)) as pilot:
-        await press(pilot, "c", "enter")
-        assert "differ only in this knob" in app.monitor.view.message and "another knob" not in shown(pilot)
-        assert demo.experiments.calls == []

@@ -1,6 +1,4 @@
-"""The page of the GPUs: what it lists, marks, sorts and filters, and what it says without a GPU."""
-
-from __future__ import annotations
+"""The page of the GPUs: its list, marks, order and filter, and its text without a GPU."""
 
 from dataclasses import replace
 
@@ -14,7 +12,7 @@ from tfmon.analysis.others import why
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.gpus import gpu_rows, gpus_of, process_entries, summary
+from tfmon.ui.screens.gpus import gpu_rows, gpus_of
 
 from .pilot import app_of, press, shown, until
 
@@ -73,26 +71,6 @@ def test_a_gpu_that_cannot_be_read_says_why_and_one_that_is_stale_since_when():
     assert "n/a (the GPU is lost)" in lines(demo, 120)[3]
 
 
-def test_each_instance_of_a_split_gpu_is_named_as_a_lane_names_it():
-    demo = eight()
-    split = samples(demo.clock())[7]
-    for begin in ("11111111", "2222ffff"):
-        demo.session.accept(replace(split, key=f"MIG-{begin}-3333", part_of=split.key))
-    places = [row.place for row in gpus_of(demo.session.snapshot())]
-    assert places[-2:] == ["MIG-11111111", "MIG-2222ffff"]
-
-
-def test_in_a_container_the_reason_stands_for_the_names():
-    demo = eight()
-    hidden = "hidden by the container (run it with --pid=host)"
-    for sample in samples(demo.clock()):
-        demo.session.accept(reread(sample, names={}, no_names_reason=hidden))
-    known = demo.session.snapshot()
-    assert {entry.cells[-1][0] for entry in process_entries(known, gpus_of(known)) if entry.mark == " "} == {
-        hidden
-    }
-
-
 def test_gpus_of_other_machines_are_listed_by_their_host_and_a_machine_of_two_names_once():
     demo = Demo([LaneSpec("gpu:0"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("gpu:1", host="again")])
     connect(demo, "gpu2")
@@ -114,12 +92,6 @@ async def test_the_page_counts_and_sorts_the_processes_by_their_share():
             await press(pilot, *keys)
             rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
             assert ["serve.py" in row for row in rows] == [first, not first], "41 %, then 88 %"
-
-
-def test_a_race_that_is_over_does_not_say_which_gpus_are_free():
-    demo = eight()
-    assert summary(gpus_of(demo.session.snapshot()), over=False) == "8 GPUs, 1 free"
-    assert summary(gpus_of(demo.session.snapshot())[:1], over=True) == "1 GPU"
 
 
 async def test_gpus_that_have_no_room_are_scrolled_to():

@@ -1,13 +1,8 @@
 """A race over several machines on the screen: each lane has the name and the readings of its own."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
-from support.ui import HOSTS, REMOTE, Demo, connect, hosts_demo, lose
+from support.ui import REMOTE, Demo, connect, hosts_demo, lose
 
-from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import HostConnecting, HostLost, LanePrinted, MachineKnown
 from tfmon.model.lane_events import LaneFailed
@@ -17,11 +12,11 @@ from tfmon.ui.render import hosts
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.lane import lane_rows
 
-from .pilot import app_of, frame, press, shown
+from .pilot import app_of, frame, press, rows_of, shown
 
 
 def race(demo: Demo, width: int = 200, height: int = 50, **view: bool) -> list[str]:
-    return plain(frame(demo, width, height, **view).rows)
+    return plain(rows_of(frame(demo, width, height, **view)))
 
 
 def pane(demo: Demo, lane: str, width: int = 200, **view: bool) -> list[str]:
@@ -96,18 +91,6 @@ def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
 
 
-def test_the_page_of_a_lane_says_which_lanes_share_its_machine_under_another_name():
-    demo = hosts_demo()
-    assert "one machine" not in page(demo, "gpu2/gpu:0")
-    connect(demo, "me@gpu3", replace(HOSTS["me@gpu3"], boot=HOSTS["gpu2"].boot))
-    assert "with me@gpu3/gpu:1: these lanes take turns" in page(demo, "gpu2/gpu:0")
-
-
-def test_the_offset_of_a_clock_is_written_to_the_microsecond():
-    assert units.offset(33_400) == "+0.000033 s" and units.offset(-33_600) == "-0.000034 s"
-    assert units.offset(3_600_000_120_499) == "+3 600.000120 s" and units.offset(999_999_999) == "+1.000000 s"
-
-
 def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo = Demo(REMOTE)
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
@@ -147,9 +130,3 @@ async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_charac
             await press(pilot, *keys)
             assert "owned" in shown(pilot), keys
             assert shown(pilot).replace("\n", "").isprintable(), keys
-
-
-def test_a_device_in_a_sentence():
-    words = [hosts.device_words("", device, named=False) for device in ("cpu", "gpu:0", "gpu:3", "MIG-11111111")]
-    assert words == ["the CPU", "the GPU", "GPU 3", "MIG-11111111"]
-    assert hosts.device_words("gpu2", "MIG-11111111", named=True) == "MIG-11111111 of gpu2"

@@ -1,19 +1,14 @@
 """All keys: ids, how they are written, the palette, the help, what each requests, and what W saves."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re
-import threading
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from support.profiles import memory_peak, profile
-from support.ui import CPU_MACHINE, WIDTH, Demo, FakeRuns, hosts_demo, racing_demo
-from support.waiting import PATIENCE_S
-from textual import events
+from support.ui import CPU_MACHINE, Demo, FakeRuns, hosts_demo, racing_demo
 from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
 from textual.screen import Screen
@@ -21,31 +16,26 @@ from textual.widgets import Input
 
 import tfmon.ui.screens
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import BadLine, LaneEnded, LaneStarted, RecordingChanged
+from tfmon.model.events import BadLine, LaneEnded, RecordingChanged
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import LaneEnd, ProcessInfo, StepFacts
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample, Missing
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label, listed_keys
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
 from tfmon.ui.render import hosts
-from tfmon.ui.render.bars import failure_line
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.source import (
-    Display,
-    acknowledged,
     next_values,
     pause_or_resume,
     reachable,
-    shared_value,
     to_improve,
-    with_failures,
 )
 
-from .pilot import app_of, frame, press, shown, until
+from .pilot import app_of, frame, press, rows_of, shown, until
 
 
 def screens() -> list[type[Screen]]:
@@ -88,6 +78,25 @@ def test_keys_are_written_as_people_do(named, shown):
     assert label(named) == shown
 
 
+async def test_keys_of_the_settings_file_replace_the_built_in_ones_and_are_shown():
+    demo = racing_demo()
+    app = app_of(
+        demo, keymap={"batch.up": "f6", "knobs": "&", "close": "backspace", "help": "h", "chart.span": "f7"}
+    )
+    async with app.run_test(size=(200, 50)) as pilot:
+        await press(pilot, "B")
+        assert demo.controls.calls == []
+        await press(pilot, "f6")
+        assert demo.controls.calls[0][2:] == ("batch_size", 32)
+        assert "b/F6 batch" in shown(pilot) and "& knobs" in shown(pilot)
+        await press(pilot, "ampersand")
+        assert "Knobs of all lanes" in shown(pilot) and "Backspace back" in shown(pilot)
+        await press(pilot, "escape")
+        assert "Knobs of all lanes" in shown(pilot)
+        await press(pilot, "backspace", "h")
+        assert re.search(r"F6 +batch size up", shown(pilot)) and not re.search(r" B +batch size up", shown(pilot))
+
+
 def options(pilot) -> list[str]:
     commands = pilot.app.screen.query_one(CommandList)
     return [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
@@ -113,25 +122,13 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
         await press(pilot, "question_mark", "colon")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await search(pilot, "theme nord")
-        before = app.monitor.palette["text"].bgcolor
+        before = app.screen_stack[0].style_of("text").bgcolor
         await press(pilot, "enter")
-        await until(pilot, lambda: app.theme == "nord" and app.monitor.palette["text"].bgcolor != before)
+        await until(pilot, lambda: app.theme == "nord" and app.screen_stack[0].style_of("text").bgcolor != before)
         await press(pilot, "colon")
         await search(pilot, "all the knobs")
         await press(pilot, "enter")
         await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
-
-
-async def test_text_typed_in_one_go_with_the_key_that_opens_the_palette_is_searched_for():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
-        for character in ":batch":
-            app.post_message(events.Key("colon" if character == ":" else character, character))
-        await until(pilot, lambda: isinstance(pilot.app.focused, Input))
-        await until(pilot, lambda: options(pilot) and "batch" in options(pilot)[0])
-        assert app.screen.query_one(Input).value == "batch" and not demo.controls.calls
 
 
 SAID = "read only: this screen shows the race and changes nothing"
@@ -188,37 +185,6 @@ async def test_w_saves_a_report_and_says_where_or_why_not():
         await until(pilot, lambda: "no space left" in shown(pilot))
 
 
-@pytest.mark.parametrize("another_race", [False, True])
-async def test_a_report_is_announced_until_it_is_written_and_belongs_to_its_race(another_race, monkeypatch):
-    demo, runs, written = racing_demo(), FakeRuns(), threading.Event()
-    monkeypatch.setattr(runs, "report", lambda path: written.wait(PATIENCE_S) and f"saved {path}.html")
-    monkeypatch.setattr("tfmon.ui.monitor.NOTICE_S", PATIENCE_S)
-    demo.session.accept(RecordingChanged(at_ns=demo.clock(), recording=RecordingState("conv")))
-    app = app_of(demo, runs=runs)
-    async with app.run_test(size=(120, 36)) as pilot:
-        for key in ("W", "tab", "p", "escape", "i", "escape"):
-            await press(pilot, key)
-            demo.clock.ahead(60)
-            app.monitor.pull()
-            assert "writing a report" in shown(pilot), key
-        await press(pilot, "W")
-        assert "a report is being written already" in shown(pilot)
-        if another_race:
-            demo.session.begin(replace(demo.session.snapshot().race, scenario="dense", number=7), demo.specs)
-        written.set()
-        said = "   report of small-dense: saved conv.html" if another_race else "   saved conv.html"
-        await until(pilot, lambda: said in shown(pilot))
-        demo.clock.ahead(60)
-        await press(pilot, "tab")
-        assert said in shown(pilot), "the key may have been on its way"
-        monkeypatch.setattr("tfmon.ui.monitor.NOTICE_S", 0)
-        await press(pilot, "tab")
-        app.monitor.pull()
-        assert "saved conv.html" not in shown(pilot)
-
-
-# ---------------------------------------------------------------- the help
-
 SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory", "state", "processor", "installed"}
 EXPLAINED_WITH = {"busy", "used by lane", "limited by", "link"}
 """Those of `gpu`, `gpu mem`, `clocks` and `PCIe`."""
@@ -232,10 +198,11 @@ def test_every_line_of_a_pane_is_explained(machine):
     demo.session.accept(
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
-    rows = plain(frame(demo, 220, 50).rows)
+    rows = plain(rows_of(frame(demo, 220, 50)))
     labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
-    expected = "step time bottleneck loss done knobs cpu memory gpu note refused"
-    assert set(expected.split()) <= labels
+    expected = {*["step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "note", "refused"]}
+    assert expected | ({"gpu"} if machine is None else set()) <= labels
+    assert machine is None or "gpu" not in labels, "no lane has one"
     assert labels <= {name for name, _ in IN_PANE}
 
 
@@ -269,12 +236,6 @@ def test_the_help_lists_every_key_and_fits():
         assert width < 40 or max(map(cells, rows)) <= width
 
 
-def test_the_help_of_a_sweep_lists_no_keys_of_pages_that_it_has_not():
-    ids = {key.id for key in listed_keys(replay=False, sweep=True)}
-    assert {"sweep.curve", "sort", "filter", "move.down"} <= ids
-    assert not ids & {"lane.stack", "lane.kill", "log.view", "run.delete"}
-
-
 @pytest.fixture
 def demo() -> Demo:
     demo = Demo().go()
@@ -303,12 +264,6 @@ def test_the_end_of_the_range_or_of_the_data_is_said_and_does_not_stop_other_lan
     assert next_values(lanes(demo), BATCH_SIZE, -1)[0]["gpu:0"] == 8
 
 
-def test_a_knob_that_is_no_batch_size_is_not_limited_by_the_data(demo):
-    lane = replace(lanes(demo)[0], settings={"width": 2048})
-    assert next_values([lane], WIDTH, 1)[0] == {"cpu": 4096}
-    assert next_values([], PREFETCH, 1) == ({}, "no lane is training")
-
-
 def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):
     demo.enter("cpu", "paused")
     pause, resume = pause_or_resume(lanes(demo))
@@ -324,28 +279,6 @@ def test_advice_is_tried_on_a_lane_that_trains_and_on_a_gpu_first(demo):
     demo.fail("gpu:0")
     assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "cpu"
     assert to_improve(analyse(demo.session.snapshot()), []) is None
-
-
-def test_values_that_differ_are_both_shown(demo):
-    demo.ask("gpu:0", "prefetch", "auto")
-    assert shared_value(lanes(demo), PREFETCH) == ("off", "auto")
-    demo.apply("gpu:0", "prefetch", "auto")
-    assert shared_value(lanes(demo), PREFETCH) == ("off/auto", "")
-
-
-def test_several_are_counted_and_one_that_trains_again_is_forgotten():
-    demo = racing_demo()
-    view = with_failures(Display(), demo.session.snapshot(), ())
-    for name in demo.names:
-        demo.fail(name)
-    view = with_failures(view, demo.session.snapshot(), ())
-    assert failure_line(view, demo.session.snapshot(), "Esc").startswith("cpu (and 1 more) failed")
-    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}))
-    view = with_failures(view, demo.session.snapshot(), ())
-    assert view.unseen == ("gpu:0",)
-    view = acknowledged(view)
-    assert failure_line(view, demo.session.snapshot(), "Esc") == ""
-    assert with_failures(view, demo.session.snapshot(), ()) is view
 
 
 class TestReachable:

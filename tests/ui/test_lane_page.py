@@ -1,7 +1,5 @@
 """The pages of a lane and of reports: what bounds it, what may help, and every reading with its source."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,7 +12,6 @@ from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.gpu import ClockReason, SlowReading
 from tfmon.model.lane_events import Hello, LibrariesLoaded, Profiled
-from tfmon.model.lane_state import ProcessInfo
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.reports.race import to_text
@@ -23,7 +20,7 @@ from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import _of_lane, lane_rows
 
-from .pilot import app_of, frame, press, shown, text, until
+from .pilot import app_of, frame, press, rows_of, shown, text, until
 
 
 def race(demo: Demo) -> str:
@@ -77,21 +74,8 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
     report = to_text(analyse(demo.session.snapshot()))
     assert f"cpu: {told}" in report and "  step = tf.constant(step)" in report
     assert "a Python number retraces" in race(demo) and "(train.py:7, 20 %)" in race(demo)
-    narrow = "\n".join(plain(frame(demo, 80, 30).rows))
+    narrow = "\n".join(plain(rows_of(frame(demo, 80, 30))))
     assert "dispatch and compute alike; a Pyth" in narrow, "the figures make room for it"
-
-
-def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():
-    demo = racing_demo()
-    (before,) = demo.session.snapshot().gpus
-    assert "whole GPU" not in page(demo, "gpu:0") + race(demo)
-    demo.session.accept(replace(before, part_of="GPU-1"))
-    state = demo.session.snapshot().lane("gpu:0")
-    snapshot = replace(
-        demo.session.snapshot(), lanes=(replace(state, process=ProcessInfo(gpu_uuids=(before.key,))),), periods=()
-    )
-    text = "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane("gpu:0"), 120)))
-    assert "power, temperature, clocks and link are those of the whole GPU" in text
 
 
 def test_the_machine_and_what_disturbs_it_are_told():
@@ -107,18 +91,6 @@ def test_the_machine_and_what_disturbs_it_are_told():
     assert "75 % by programs that are neither tfmon nor its lanes" in text
     assert "other programs keep 0.8 cores busy" in text
     assert "for a core   n/a (this system keeps no account of pressure)" in text
-
-
-def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
-    demo = Demo(mode="turns").go()
-    demo.sample()
-    assert "last minute" not in page(demo, "gpu:0")
-    sample = demo.session.snapshot().gpus[0]
-    for second in range(90):
-        demo.session.accept(reread(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
-    (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
-    assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
-    assert len(demo.session.snapshot().hosts[""].gpu_history["GPU-1"]) == 60
 
 
 def test_the_bar_of_step_time_and_its_words_fit_and_the_shares_add_up():
@@ -158,8 +130,6 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         assert "20 steps of 1.2 ms" in shown(pilot) and "profile again" not in shown(pilot)
         assert profiled == ["cpu", "gpu:0"], "a lane that has ended keeps its profile"
 
-
-# ---------------------------------------------------------------- a lane that hangs
 
 STACK = ("Thread 0x00007f (most recent call first):", '  File "mine.py", line 7 in data [bold]no markup[/]')
 

@@ -1,12 +1,10 @@
 """The page of a lane's log."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 from support.ui import Demo, racing_demo
-from textual.events import Key, MouseScrollUp
+from textual.events import MouseScrollUp
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
@@ -75,16 +73,6 @@ async def test_a_filter_of_words_is_typed_kept_and_dropped():
         assert isinstance(pilot.app.screen, RaceScreen)
 
 
-async def test_words_that_come_in_one_burst_with_the_slash_are_all_taken():
-    async with app_of(talking_demo()).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "l")
-        for key in ("slash", *"even"):
-            character = "/" if key == "slash" else key
-            pilot.app.post_message(Key(key, character))
-        await until(pilot, lambda: pilot.app.screen.filter_text == "even")
-        assert pilot.app.screen.tab == "log"
-
-
 async def test_one_key_goes_through_events_output_tensorflow_and_all():
     demo = racing_demo()
     say(
@@ -107,15 +95,6 @@ async def test_one_key_goes_through_events_output_tensorflow_and_all():
             "output": [False, True, False], "TensorFlow": [False, False, True],
         }  # fmt: skip
         assert "lines: all ·" in shown(pilot)
-
-
-def test_tfmons_own_profiles_do_not_push_lines_out_of_the_log():
-    demo = racing_demo()
-    absl = "I0000 00:00:1795332585.429800   27612"
-    for file in ("profiler_session.cc:117", "save_profile.cc:150"):
-        say(demo, f"{absl} {file}] Collecting XSpace", PROFILER, f"{absl.replace('I', 'W')} {file}] failed")
-    log = [line.text for line in demo.session.snapshot().lane("cpu").log if line.kind == "printed"]
-    assert len(log) == 2 and all(text.endswith("failed") for text in log), "a warning stays"
 
 
 def test_slices_are_no_events():

@@ -1,6 +1,4 @@
-"""Looking closer, with keys and mouse: zoom, charts, a display that stands still, what is copied."""
-
-from __future__ import annotations
+"""Looking closer, with keys and mouse: zoom, charts, a display that stands still, copies."""
 
 import shlex
 
@@ -8,7 +6,6 @@ import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.errors import UsageError
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.screens.text import CopyPage, continued, verdict_lines
 from tfmon.ui.source import OWN
@@ -39,21 +36,6 @@ async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
         assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, "cpu"), (
             "Esc ends the zoom before the focus"
         )
-
-
-async def test_a_lane_that_gets_ready_or_failed_is_zoomed_too_and_a_small_terminal_says_so():
-    demo = Demo()
-    demo.clock.ahead(0.4)
-    demo.enter("cpu", "importing")
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "z")
-        assert "loading TensorFlow" in shown(pilot) and " G  gpu:0 " not in shown(pilot)
-        demo.fail("gpu:0")
-        await press(pilot, "tab")
-        assert "pip install keras-hub" in shown(pilot) and " C  cpu " not in shown(pilot)
-    async with app_of(demo).run_test(size=(60, 12)) as pilot:
-        await press(pilot, "z")
-        assert "no room to zoom" in shown(pilot) and not pilot.app.monitor.view.zoomed
 
 
 async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
@@ -98,15 +80,6 @@ async def test_y_copies_the_verdict_and_the_command_and_shows_them_to_select():
         assert f"\nsmall-dense: {verdict}" in shown(pilot) and f"\n{COMMAND}\n" in shown(pilot)
         await press(pilot, "y")
         assert not isinstance(app.screen, CopyPage)
-
-
-async def test_a_race_that_no_command_repeats_says_why():
-    def repeat() -> str:
-        raise UsageError("layers=64,32 cannot be set for one lane on a command line", "its value has a comma")
-
-    async with app_of(racing_demo(), repeat=repeat).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "y")
-        assert "there is none: layers=64,32 cannot be set" in shown(pilot) and "faster" in shown(pilot)
 
 
 def test_the_verdict_is_copied_with_every_knob_in_which_the_lanes_differ():

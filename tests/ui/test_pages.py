@@ -1,28 +1,21 @@
 """The pages beside the race: tabs, what each keeps, and their lists."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 from support.ui import RUNS, FakeRuns, racing_demo
 
-from tfmon.errors import TfmonError
-from tfmon.ui.keys import KEYS, label
-from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_action, tab_row
+from tfmon.ui.render.layout import TABS, tab_action
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import (
     GAP,
     Column,
     Entry,
     Order,
     arranged,
-    matching_rows,
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.help import help_rows
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, chosen, press, shown, until
@@ -102,21 +95,6 @@ async def test_a_list_is_sorted_by_the_name_of_a_column_that_is_clicked_and_reve
         await until(pilot, lambda: "knob↑" in shown(pilot))
 
 
-async def test_a_doctor_that_fails_says_so_and_examines_again():
-    reasons = ["the disk is full"]
-
-    def examine() -> str:
-        if reasons:
-            raise TfmonError(reasons.pop())
-        return "it is well"
-
-    async with app_of(racing_demo(), examine=examine).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "d")
-        await until(pilot, lambda: "the disk is full" in shown(pilot))
-        await press(pilot, "enter")
-        await until(pilot, lambda: "it is well" in shown(pilot))
-
-
 async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
     demo = racing_demo()
     app = app_with_pages(demo)
@@ -187,36 +165,6 @@ async def test_what_changes_in_a_table_leaves_the_chosen_entry_and_the_place_as_
         page.on_screen_resume()
         await until(pilot, lambda: "51 runs" in shown(pilot))
         assert page.entry.id == before
-
-
-def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
-    rows = help_rows({}, 60)
-    found = plain(matching_rows(rows, "profile 20"))
-    assert [line.split() for line in found] == [
-        ["Lanes"],
-        ["P", "profile", "20", "steps", "of", "the", "focused", "lane,", "or", "of"],
-        ["two,", "and", "compare", "them"],
-    ]  # fmt: skip
-    assert len(matching_rows(rows, "on a page")) > 15, "a head that matches keeps its section"
-    assert matching_rows(rows, "no such words") == []
-
-
-def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():
-    names = list(TABS)
-    for width in (30, 60, 80, 200):
-        row, zones = tab_row(names, "log", {}, width)
-        (text,) = plain([row])
-        assert "[l log]" in text and len(zones) == len(TABS)
-        assert all(zone.rect.x + zone.rect.width <= max(width, 34) for zone in zones)
-        assert "[l log]" in plain([to_ascii(row)])[0]
-    assert "x log" in plain([tab_row(names, "", {"lane.log": "x"}, 80)[0]])[0]
-
-
-def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
-    hints = [Hint(label(key.keys), key.id) for key in KEYS[:9]] + [Hint("?", "help"), Hint("Esc", "back")]
-    for width in (20, 60, 120):
-        (text,) = plain([hint_row(hints, width, 0)[0]])
-        assert len(text) <= width and text.endswith("? help  Esc back")
 
 
 async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():

@@ -1,18 +1,14 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 from support.events import reread
-from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed
-from tfmon.model.lane_state import OVER
 from tfmon.model.readings import Missing
-from tfmon.model.script_events import Progressed
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import hosts, readings
+from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import refusal_line
 from tfmon.ui.render.pane import common_of, pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
@@ -48,16 +44,6 @@ def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
     assert line(drawn(demo, "gpu:0"), "gpu ") == "gpu     stale: read 12.0 s ago"
 
 
-def test_nothing_is_invented_before_the_first_sample():
-    rows = drawn(Demo(), "gpu:0")
-    assert not any(label in "\n".join(rows) for label in ("step    –", "loss    –", "done    –")), (
-        "no row of dashes"
-    )
-    assert line(rows, "cpu") == "cpu     n/a (not sampled yet)"
-    assert line(rows, "gpu ") == "gpu     n/a (not sampled yet)"
-    assert "examples/s" not in "\n".join(rows)
-
-
 def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     snapshot = racing_demo().session.snapshot()
 
@@ -81,13 +67,6 @@ def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
     rows = drawn(demo, "cpu", 64)
     assert "no steps seen" in rows[1]
     assert "report.step(" in " ".join(rows[2:6])
-
-
-def test_after_a_change_the_figure_waits_for_new_windows():
-    demo = racing_demo()
-    demo.apply("cpu", "batch_size", 40)
-    text = "\n".join(drawn(demo, "cpu", charset="ascii"))
-    assert "--- examples/s" in text and "measuring" in text
 
 
 def test_a_refused_request_and_unreadable_lines_are_said():
@@ -134,20 +113,6 @@ def test_long_and_wide_names_never_break_the_frame():
             assert "racing" in drawn(demo, name, width, 18)[0]
 
 
-def test_the_clock_of_a_lane_that_is_over_stands_still():
-    for phase in OVER:
-        demo = racing_demo()
-        demo.enter("cpu", phase)
-        before = drawn(demo, "cpu")[0]
-        demo.clock.ahead(30)
-        assert drawn(demo, "cpu")[0] == before
-
-
-def test_a_machine_without_known_cores_still_shows_the_cpu():
-    demo = racing_demo(replace(GPU_MACHINE, usable_cores=0), mode="concurrent")
-    assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"
-
-
 def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
     demo = Demo([LaneSpec("cpu", {"batch_size": 32})], CPU_MACHINE, mode="concurrent").go()
     demo.clock.ahead(4)
@@ -168,15 +133,3 @@ def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
     demo.train("cpu", 160, 200, demo.clock())
     demo.clock.ahead(2)
     assert "step 3 runs; the change is being prepared" in step(), "it did not take effect after that step"
-
-
-def test_the_bar_beside_the_epochs_shows_how_much_of_all_is_done():
-    demo = racing_demo()
-    for epoch, batch, filled in ((1, 188, 0), (50, 0, 8), (50, 188, 8), (100, 188, 16)):
-        demo.session.accept(
-            Progressed(
-                lane="cpu", at_ns=demo.clock(), doing="fit", epoch=epoch, epochs=100, batch=batch, batches=188
-            )
-        )
-        row = plain([readings.done_row(demo.session.snapshot().lane("cpu"), 80)])[0]
-        assert (row.count("▓"), row.count("░")) == (filled, 16 - filled)

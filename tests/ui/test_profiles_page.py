@@ -1,7 +1,5 @@
 """The page that compares the profiles of two lanes."""
 
-from __future__ import annotations
-
 import pytest
 from support.profiles import INPUT, memory_peak, profile
 from support.ui import Demo, crossover_demo, racing_demo
@@ -24,7 +22,7 @@ MEMORY = {
 
 
 def profiled(demo: Demo, first: str, second: str, times: int = 3) -> str:
-    """Have the demo's lanes profiled."""
+    """Report profiles of the demo's lanes."""
     for number in range(times):
         for lane, parts, device in ((first, CPU, "CPU"), (second, GPU, "GPU:0")):
             noise = {key: time * (1 + 0.01 * number) for key, time in parts.items()}
@@ -68,17 +66,6 @@ async def test_two_lanes_are_profiled_and_compared_part_by_part():
         assert "What explains" not in shown(pilot)
 
 
-async def test_a_small_terminal_has_the_table_without_the_columns_that_are_least_needed():
-    app, _ = make(racing_demo())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "P")
-        await until(pilot, lambda: "explains" in shown(pilot))
-        text = shown(pilot)
-        assert "MatMul net/dense" in text and "-28.3 ms" in text and "86 %" in text
-        assert "runs a step" not in text.split("MatMul net/dense")[0]
-        assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
-
-
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_the_peak_of_memory_is_the_last_table_and_the_first_one_comes_again(size):
     app, _ = make(racing_demo())
@@ -91,17 +78,6 @@ async def test_the_peak_of_memory_is_the_last_table_and_the_first_one_comes_agai
         assert ["net/dense", "–", "1.1", "GiB", "73", "%"] in [line.split() for line in text.splitlines()]
         await press(pilot, "tab")
         assert "by operation" in shown(pilot)
-
-
-async def test_memory_is_sorted_by_its_amount_and_not_by_its_text():
-    app, _ = make(racing_demo())
-    async with app.run_test(size=(200, 50)) as pilot:
-        await press(pilot, "P")
-        await until(pilot, lambda: "explains" in shown(pilot))
-        await press(pilot, "tab", "tab", "tab")
-        await press(pilot, *"oooo")
-        amounts = [line.split()[-4:-2] for line in shown(pilot).splitlines() if "%" in line and ":" not in line]
-        assert amounts == [["92", "MiB"], ["308", "MiB"], ["1.1", "GiB"]]
 
 
 async def test_a_profile_that_cannot_be_taken_says_why():

@@ -1,23 +1,19 @@
 """The race on the screen as text: header, verdict, bottom lines, small terminals, progress, the result."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
 import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
-from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import Verdict
-from tfmon.model.events import LaneStarted, UserRequested
-from tfmon.model.lane_events import Finished
+from tfmon.model.events import LaneStarted
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict import awaited, elapsed, result_rows, verdict_rows
+from tfmon.ui.render.verdict import awaited, result_rows, verdict_rows
 from tfmon.ui.source import Display
 
 from .pilot import frame, text
@@ -59,15 +55,6 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
     assert "F  batch 256, prefetch 1, bfloat16 " in wide
 
 
-def test_a_message_goes_away_after_its_time():
-    demo = racing_demo()
-    view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
-    for size in ((120, 36), (60, 16), (60, 5)):
-        assert "batch size is already 1" in text(frame(demo, *size, **view))
-    demo.clock.ahead(1)
-    assert "batch size is already 1" not in text(frame(demo, **view))
-
-
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     lines = text(frame(racing_demo(), 60, 6)).splitlines()
     assert lines[0].startswith(" C 7.7k ex/s  racing")
@@ -78,16 +65,6 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
     assert text(frame(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
     assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
-
-
-def test_while_all_pause_the_charts_stand_still():
-    demo = racing_demo(mode="concurrent")
-    demo.enter_all("paused")
-    before = text(frame(demo))
-    demo.clock.ahead(20)
-    demo.sample()
-    after = text(frame(demo))
-    assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
 
 
 def snapshot(**race) -> Snapshot:
@@ -177,50 +154,6 @@ def test_what_is_ending_offers_no_key_and_is_not_paused():
     assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
 
 
-def test_a_lane_that_the_user_ended_is_not_done():
-    demo = racing_demo()
-    demo.session.accept(UserRequested(at_ns=demo.clock(), action="end", lanes=("cpu",)))
-    for name in demo.names:
-        demo.session.accept(Finished(lane=name, at_ns=demo.clock(), steps=9))
-    shown = text(frame(demo))
-    assert ("ended on request after" in shown, "done after" in shown) == (True, True)
-
-
-def test_a_script_that_crashes_before_its_first_step_ran_for_as_long_everywhere():
-    demo = Demo([LaneSpec("cpu")])
-    demo.clock.ahead(3)
-    demo.fail("cpu")
-    assert elapsed(demo.session.snapshot()) == "0:03" and "failed after 0:03" in text(frame(demo))
-
-
-def test_a_title_says_for_how_long_the_lane_has_had_its_turn_or_waits_for_it():
-    demo = racing_demo()
-    first, second, *_ = demo.names
-    demo.session.grant_slice(first)
-    demo.clock.ahead(40)
-    demo.session.grant_slice(second)
-    demo.clock.ahead(4)
-    shown = text(frame(demo))
-    assert "waiting 0:04" in shown and "training 0:04" in shown
-
-
-def test_a_run_that_does_something_else_after_its_last_step_was_as_long_everywhere():
-    demo = racing_demo()
-    demo.clock.ahead(5)
-    for name in demo.names:
-        demo.session.accept(Finished(lane=name, at_ns=demo.clock(), steps=9))
-    known = demo.session.snapshot()
-    assert elapsed(known) == units.clock(known.raced_s) and f"done after {elapsed(known)}" in text(frame(demo))
-
-
-def test_a_request_for_the_value_in_effect_is_no_change():
-    demo = racing_demo()
-    demo.ask("cpu", "batch_size", demo.settings["cpu"]["batch_size"])
-    assert "requested" not in text(frame(demo))
-    demo.ask("cpu", "batch_size", 64)
-    assert "→ 64 requested" in text(frame(demo))
-
-
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE).go()
@@ -282,23 +215,6 @@ def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
 def over(demo: Demo) -> Demo:
     demo.enter_all("done")
     return demo
-
-
-def test_a_restarted_lane_takes_the_result_away():
-    demo = over(racing_demo())
-    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
-    shown = text(frame(demo))
-    assert "Result" not in shown and "stage 1 of 6" in shown
-
-
-def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
-    demo = racing_demo(mode="concurrent")
-    for _ in range(40):
-        demo.clock.ahead(0.2)
-        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
-    demo.enter("cpu", "done")
-    pane = text(frame(demo, charset="ascii"))
-    assert "7 669 examples/s" in pane and "not measured" not in pane
 
 
 @pytest.mark.parametrize("most", [3, 4, 9])

@@ -1,7 +1,5 @@
 """A replay on the screen: its keys, its time line and keys row, and the pages over it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +8,8 @@ import pytest
 from support.recordings import RECORDED
 
 from tfmon.api import live
-from tfmon.api.live import replay_of
-from tfmon.api.settings import screen_settings
+from tfmon.api.live import Replay
+from tfmon.api.settings import ScreenOptions
 from tfmon.errors import TfmonError
 from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.recordings.library import EXAMPLE
@@ -19,10 +17,8 @@ from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
-from tfmon.ui.render.rows import cells
-from tfmon.ui.render.style import to_ascii
 from tfmon.ui.screens.help import HelpPage
-from tfmon.ui.screens.replay import LEAST_BAR, TAKEN, cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.screens.replay import LEAST_BAR, TAKEN, timeline_row
 
 from .pilot import press, shown, until
 
@@ -32,7 +28,7 @@ REFUSAL = "this is a replay of a race that is over: nothing in it can be changed
 
 @pytest.fixture
 def player():
-    """A player that is paused, so that nothing happens but what the keys do."""
+    """A paused player: only keys change something."""
     with Recording(RECORDED) as opened:
         player = Player(opened)
         player.toggle()
@@ -40,7 +36,7 @@ def player():
 
 
 def app_of(player: Player, **more) -> MonitorApp:
-    return MonitorApp(replay_of(player), characters="braille", **more)
+    return MonitorApp(Replay(player), characters="braille", **more)
 
 
 def at(player: Player) -> float:
@@ -122,13 +118,6 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
         assert pilot.app.return_value == "quit", "at once: no lane has to end"
 
 
-async def test_a_recording_without_a_gpu_does_not_promise_one():
-    with Recording(EXAMPLE) as opened:
-        async with app_of(Player(opened)).run_test(size=(80, 24)) as pilot:
-            await press(pilot, "G")
-            await until(pilot, lambda: "no GPU was read up to this moment of the recording" in shown(pilot))
-
-
 async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_paused(player, monkeypatch):
     monkeypatch.setattr("tfmon.ui.monitor.MESSAGE_S", 0.05)
     async with app_of(player).run_test(size=(120, 36)) as pilot:
@@ -144,19 +133,6 @@ async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_pause
         await until(pilot, lambda: REFUSAL not in shown(pilot))
 
 
-async def test_a_message_that_is_said_again_stays_as_long_as_the_first(player, monkeypatch):
-    timers = []
-    async with app_of(player).run_test(size=(120, 36)) as pilot:
-        monkeypatch.setattr(pilot.app, "set_timer", lambda after_s, call: timers.append(call))
-        await press(pilot, "r", "r")
-        timers[0]()
-        await press(pilot)
-        assert REFUSAL in shown(pilot)
-        timers[1]()
-        await press(pilot)
-        assert REFUSAL not in shown(pilot)
-
-
 async def test_the_page_of_a_lane_names_no_keys_that_a_replay_has_not(player):
     async with app_of(player).run_test(size=(120, 60)) as pilot:
         await press(pilot, "right", "i")
@@ -164,16 +140,6 @@ async def test_the_page_of_a_lane_names_no_keys_that_a_replay_has_not(player):
         assert "K ends this lane" not in shown(pilot)
         await press(pilot, "i", "end", "i")
         assert "Lane A" in shown(pilot) and "Heartbeat" not in shown(pilot), "no heading without a line"
-
-
-async def test_the_time_line_counts_as_the_header_does(player):
-    async with app_of(player).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "end")
-        header, line = shown(pilot).splitlines()[1], shown(pilot).splitlines()[-2]
-        counted = re.search(r"(\d+:\d\d) · ", header)
-        assert counted and line.split()[1] == counted[1], (header, line)
-        await press(pilot, "home")
-        assert shown(pilot).splitlines()[-2].split()[1].startswith("-"), "before the start signal"
 
 
 def replay(at_s: float = 30, **more) -> ReplayState:
@@ -208,39 +174,6 @@ def test_the_bar_and_its_marks_keep_their_place(width):
         for one in (replay(at_s, event=at_s, events=449), replay(at_s, started_ns=15 * SECOND, playing=False)):
             bars.add((one.started_ns, *timeline_row(one, width)[1:]))
     assert len(bars) == 2 and all(size >= LEAST_BAR for _, _, size in bars), bars
-
-
-def test_at_a_mark_the_bar_is_on_its_tick_and_what_happened_is_named():
-    one = replay()
-    for mark in one.marks:
-        row, start, size = timeline_row(replay(mark.at_ns / SECOND), 120)
-        assert text(row)[start + cell_of(one, mark.at_ns, size)] == "█" and mark.text in text(row)
-
-
-def test_every_width():
-    for width in range(1, 160):
-        for one in (replay(0), replay(60), replay(playing=False), replay(to_ns=0, at_s=0)):
-            row, start, size = timeline_row(one, width)
-            assert cells(row) == width
-            assert start + size <= width
-            assert cells(keys_row(one, {}, "", width)) == width
-            assert text(to_ascii(row)).isascii()
-
-
-def test_a_cell_and_its_time_belong_together():
-    one = replay()
-    for width in (10, 77):
-        assert [cell_of(one, time_of(one, cell, width), width) for cell in range(width)] == pytest.approx(
-            list(range(width)), abs=1
-        )
-        assert (cell_of(one, 0, width), cell_of(one, one.to_ns, width)) == (0, width - 1)
-
-
-def test_the_keys_give_way_to_a_message_and_are_shown_as_remapped():
-    assert text(keys_row(replay(), {}, "no", 40)).strip() == "no"
-    shown = text(keys_row(replay(), {"replay.pause": "f9", "quit": "f10"}, "", 120))
-    assert "F9 pause" in shown and "F10 quit" in shown and ", . step" in shown
-    assert "Space play" in text(keys_row(replay(playing=False), {}, "", 120))
 
 
 def test_no_key_has_two_meanings():
@@ -278,7 +211,7 @@ def test_an_error_of_the_screen_is_not_blamed_on_the_recording(monkeypatch):
     failed = SimpleNamespace(run=lambda mouse: None, broken=KeyError(0))
     monkeypatch.setattr(live, "_app", lambda *arguments: failed)
     with Recording(EXAMPLE) as opened, pytest.raises(TfmonError) as caught:
-        live.replay(opened, screen_settings(None, None, None))
+        live.replay(opened, ScreenOptions())
     message = re.fullmatch(r"the screen failed: KeyError: 0 \(traceback: (\S+)\)", caught.value.message)
     assert f"the recording stays as it is: tfmon replay {EXAMPLE} --headless" in caught.value.hint
     report = Path(message[1])

@@ -1,16 +1,12 @@
 """The page of the recorded races."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
 from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
-from textual.events import Paste
 
-from tfmon.api.live import replay_of
-from tfmon.model.events import LaneStarted
+from tfmon.api.live import Replay
 from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
@@ -53,22 +49,6 @@ async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
         assert len(listed(pilot)) == 3
 
 
-async def test_what_is_pasted_is_taken_where_one_types_and_a_question_goes_with_its_page():
-    runs = FakeRuns()
-    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        pilot.app.post_message(Paste("no line is typed"))
-        await press(pilot, "slash")
-        pilot.app.post_message(Paste("conv\n"))
-        await until(pilot, lambda: "2 of 4 runs" in shown(pilot))
-        await press(pilot, "enter", "D")
-        await pilot.click(offset=(shown(pilot).index("l log"), 0))
-        await until(pilot, lambda: pilot.app.screen.tab == "log")
-        await press(pilot, "R", "D", "n", "escape")
-        await until(pilot, lambda: len(listed(pilot)) == 4)
-        assert runs.calls == [] and "for good" not in shown(pilot)
-
-
 async def test_a_reader_may_not_change_the_recordings():
     runs = FakeRuns()
     async with app_of(racing_demo(), runs=runs, readonly=True).run_test(size=SIZE) as pilot:
@@ -78,9 +58,6 @@ async def test_a_reader_may_not_change_the_recordings():
         await press(pilot, "y")
         assert runs.calls == []
         assert "delete" not in shown(pilot).splitlines()[-1]
-
-
-# ---------------------------------------------------------------- a replay over the race
 
 
 @pytest.fixture
@@ -97,7 +74,7 @@ def opened() -> Iterator[Player]:
 
 async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(opened):
     demo = racing_demo()
-    app = app_of(demo, runs=FakeRuns(opened=replay_of(opened)))
+    app = app_of(demo, runs=FakeRuns(opened=Replay(opened)))
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "down", "enter")
@@ -124,21 +101,6 @@ async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(ope
         await press(pilot, "escape")
         assert isinstance(app.screen, RaceScreen) and not isinstance(app.screen, ReplayScreen)
         assert "failed" in shown(pilot)
-
-
-async def test_ctrl_c_over_a_replay_asks_there_before_it_ends_a_command(opened):
-    demo = racing_demo()
-    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command="python mine.py"))
-    app = app_of(demo, runs=FakeRuns(opened=replay_of(opened)))
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        await press(pilot, "down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
-        await press(pilot, "ctrl+c")
-        assert "of training)? q again: yes" in shown(pilot) and demo.controls.calls == []
-        await press(pilot, "ctrl+c")
-        await until(pilot, lambda: app.return_value == "quit")
-        assert demo.controls.calls == [("stop",)] and opened.closed
 
 
 async def test_a_run_that_cannot_be_opened_is_said():

@@ -1,23 +1,17 @@
-"""What the charts show: the metrics, how far they reach back, their scales, and how they are drawn."""
-
-from __future__ import annotations
+"""The charts: the metrics, how far they reach back, their scales, and how they are drawn."""
 
 import itertools
-import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.events import MS, SECOND, lane, phase, window
-from support.ui import CPU_MACHINE, racing_demo
+from support.events import MS, SECOND, advance, lane, phase, window
+from support.ui import racing_demo
 
-from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import KnobMark, Point
-from tfmon.model.session import Snapshot
+from tfmon.model.lane_state import KnobMark, LaneState
+from tfmon.model.windows import LaneWindow
 from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.series import throughput_parts
 from tfmon.ui.source import OWN, SHARED, Display, Scale
 
 
@@ -47,7 +41,7 @@ def columns(state: LaneState, metric: str, seconds: int, span_s: int, width: int
     [("throughput", 1_000, 2_000), ("input", 10, 20), ("loss", 2.0, 1.0), ("p50", None, None)],
 )
 def test_every_span_shows_the_same_values(span_s, metric, before, after):
-    """The 1, 5 and 30 minutes come from windows, seconds and five seconds; all must tell the same."""
+    """The 1, 5 and 30 minutes come from windows, seconds and five seconds. All must show the same values."""
     seconds = span_s
     values = columns(trained(seconds), metric, seconds, span_s)
     known = [value for value in values if value is not None]
@@ -95,17 +89,6 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
     assert set("".join(plain(chart.chart_rows(gpu, snapshot, view, 60, 9, "lane0")))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
 
 
-def test_the_key_goes_through_the_metrics_that_some_lane_has():
-    def round_of(snapshot: Snapshot) -> list[str]:
-        seen = ["throughput"]
-        while (metric := series.next_metric(snapshot, seen[-1])) not in seen:
-            seen.append(metric)
-        return seen
-
-    assert round_of(racing_demo().session.snapshot()) == [one.id for one in series.METRICS]
-    assert "gpu" not in round_of(racing_demo(CPU_MACHINE).session.snapshot())
-
-
 def scales(view: Display) -> dict[str, Scale]:
     return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
 
@@ -124,13 +107,6 @@ def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_neg
     assert loss == Scale(-5.0, 1.0)
     assert chart.share(loss, -5.0) == 0 and chart.share(loss, 1.0) == 1
     assert chart.share(loss, float("nan")) is None and chart.share(loss, None) is None
-
-
-@given(st.floats(1e-5, 4e10))
-def test_a_value_of_a_scale_has_four_characters_at_most(value):
-    for metric in (series.THROUGHPUT, series.BY_ID["memory"]):
-        scale = series._scale(metric, [[value]], None, OWN)
-        assert len(chart.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
 
 
 def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scale():
@@ -153,7 +129,7 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
     demo.clock.ahead(0.2)
     demo.train("cpu", 7_000, 2.0, demo.clock())
     after = demo.session.snapshot()
-    assert after.lanes[0].measurements.history != before.lanes[0].measurements.history
+    assert after.lanes[0].points != before.lanes[0].points
     for metric in (one for one in series.METRICS if one.id != "gpu"):
         view = Display(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
         first, second = (chart.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
@@ -174,39 +150,23 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
     assert few.high == 50, "what lasts sets the scale"
 
 
-def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> list[Point]:
+def window_at(at_s: float, span_s: float, examples: float) -> LaneWindow:
+    return LaneWindow(
+        at_ns=round(at_s * SECOND),
+        since_ns=round((at_s - span_s) * SECOND),
+        span_ns=round(span_s * SECOND),
+        examples=round(examples),
+        steps=1,
+    )
+
+
+def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> list[LaneWindow]:
     count = round((end_s - begin_s) / span_s)
-    return [
-        Point(round((begin_s + (place + 1) * span_s) * SECOND), round(span_s * SECOND), round(speed * span_s), 1)
-        for place in range(count)
-    ]
+    return [window_at(begin_s + (place + 1) * span_s, span_s, speed * span_s) for place in range(count)]
 
 
-def throughput(points: list[Point], axis: series.TimeAxis, per_cell: int) -> list[float | None]:
-    return series.columns(throughput_parts(points, axis.start_ns), axis, per_cell)
-
-
-@given(st.floats(1e-6, 1e12))
-def test_the_top_is_round_and_holds_the_peak(peak: float):
-    top = series.nice_top(peak)
-    assert top >= peak
-    mantissa = top / 10 ** math.floor(math.log10(top) + 1e-9)
-    assert round(mantissa, 6) in (1, 2, 5, 10)
-
-
-def test_the_top_stays_while_the_peak_wanders_near_its_edge_and_without_one():
-    for peak, before, top in (
-        (990, 0, 1000),
-        (1010, 1000, 2000),
-        (990, 2000, 2000),
-        (860, 2000, 1000),
-        (90, 2000, 100),
-        (0, 0, 0),
-        (0, 500, 500),
-    ):
-        assert series.nice_top(peak, before) == top  # fmt: skip
-    assert chart.scale_label("").strip() == "┤"
-    assert chart.scale_label("5k") == "  5k ┤"
+def throughput(points: list[LaneWindow], axis: series.TimeAxis, per_cell: int) -> list[float | None]:
+    return series.columns(series.parts(points, series.THROUGHPUT), axis, per_cell)
 
 
 def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
@@ -221,22 +181,6 @@ def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
     paused = throughput([*points(500, 50, 60), *points(500, 80, 90)], axis, 2)
     shape = [known for known, _ in itertools.groupby(value is not None for value in paused)]
     assert shape == [False, True, False, True, False]
-
-
-def test_a_window_longer_than_a_cell_is_spread_over_all_its_cells():
-    axis = series.time_axis(100 * SECOND, 60)
-    values = throughput([Point(95 * SECOND, 5 * SECOND, 1_000, 1)], axis, 1)
-    assert [round(value) for value in values if value is not None] == [200] * 5
-
-
-def test_finished_cells_stay_as_they_are_while_time_goes_on():
-    history = points(1_000, 60, 100)
-    width = 60
-    before = throughput(history, series.time_axis(round(99.2 * SECOND), width), 2)
-    later = throughput([*history, *points(2_000, 100, 101)], series.time_axis(round(99.9 * SECOND), width), 2)
-    assert before[:-2] == later[:-2]
-    moved = throughput(history, series.time_axis(round(100.1 * SECOND), width), 2)
-    assert moved[:-4] == before[2:-2]
 
 
 @pytest.mark.parametrize("charset", ["braille", "block", "ascii"])
@@ -265,17 +209,6 @@ def test_more_is_never_drawn_lower(values, height):
     assert all(len(row) == len(values) // 2 for row in chart.plot(values, 1e6, height, "braille"))
 
 
-def test_braille_dots_fill_from_the_bottom():
-    assert chart.plot([1, 2, 3, 4], 4, 1, "braille") == ["⣠⣾"]
-    assert chart.plot([None, 4, 4, None], 4, 1, "braille") == ["⢸⡇"]
-    assert chart.plot([99.0, 99.0], 10, 2, "braille") == ["⣿", "⣿"], "values above the top stay in the chart"
-
-
-def test_only_the_top_of_each_column_is_an_edge():
-    assert chart.edge_runs("⣿⣿⣀", "⣀  ") == [("⣿", False), ("⣿⣀", True)]
-    assert "".join(text for text, _ in chart.edge_runs(" ⣿ ⣿", "    ")) == " ⣿ ⣿"
-
-
 def mark(at_s: float, text: str) -> KnobMark:
     return KnobMark(round(at_s * SECOND), text, 0)
 
@@ -287,26 +220,3 @@ def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
     assert row.index("┬") == 20
     assert row[21:36] == " prefetch auto "
     assert row.startswith("60 s ago") and row.endswith(" now")
-
-
-def test_words_stand_left_of_a_tick_without_room_at_its_right_and_are_never_cut():
-    axis = series.time_axis(60 * SECOND - 1, 60)
-    row = chart.axis_row((mark(50, "batch_size 20"),), axis)
-    assert row.index("┬") == 50
-    assert row[:50].endswith(" batch 20 ")
-    assert "┬" not in chart.axis_row((mark(20, "batch_size 1"),), series.time_axis(200 * SECOND, 40))
-
-
-def test_the_newest_change_keeps_its_words_where_ticks_crowd():
-    axis = series.time_axis(60 * SECOND - 1, 40)
-    row = chart.axis_row(tuple(mark(30 + place, f"batch_size {2**place}") for place in range(4)), axis)
-    assert row.count("┬") >= 3
-    assert "batch 8" in row
-    assert "batch 4" not in row
-
-
-def test_marks_leave_the_ends_of_the_axis_readable():
-    axis = series.time_axis(60 * SECOND - 1, 40)
-    for at in range(50, 60):
-        row = chart.axis_row((mark(at, "batch_size 20"),), axis)
-        assert row.endswith(" now") and "batch 20 ┬" in row

@@ -17,9 +17,9 @@ from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.analysis.verdict_notes import concern_notes
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
-from tfmon.model.series import CrossoverState
+from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.windows import WindowSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,8 @@ class LaneAnalysis:
     @property
     def measured_text(self) -> str:
         """The measured time, and its discarded part if any."""
-        measured_ns, ran_ns = self.lane.steady.span_ns, self.lane.measurements.ran_ns
-        text, whole = units.seconds(measured_ns / 1e9), units.seconds(ran_ns / 1e9)
-        since_start = text == units.seconds(ran_ns * (1 - sum(self.lane.discarded_shares.values())) / 1e9)
-        return f"measured for {text} of {whole}" if since_start and text != whole else f"measured for {text}"
+        lane = self.lane
+        return units.measured(lane.steady.span_ns / 1e9, lane.measurements.ran_ns / 1e9, lane.discarded_shares)
 
     @property
     def discarded_text(self) -> str:
@@ -113,7 +111,7 @@ class Analysis:
         state = self.snapshot.tuned
         if state is None:
             return False
-        nothing_left = state.everything and not (state.series or state.ended)
+        nothing_left = state.plan.everything and not (state.present or state.ended)
         return tuning.measured(state) or (
             nothing_left and any(one.lane.totals.measured_steps for one in self.lanes)
         )
@@ -158,7 +156,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         name = lane.spec.name
         same = name in known and known[name].slices is lane.slices
         throughputs[name] = known[name] if same else Throughput.of(lane.slices, known.get(name))
-    experiment = snapshot.experiment
+    series = snapshot.experiment
     verdict = find_verdict(snapshot, throughputs, before.verdict if before is not None else None)
     measured = measure(snapshot, verdict, before.measured if before is not None else ())
     rows = history_of(snapshot, measured)
@@ -172,7 +170,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
             for lane in snapshot.lanes
         ),
         news=change_news(snapshot, rows) or tuning.news(snapshot),
-        curve=curve_of(snapshot, experiment) if isinstance(experiment, CrossoverState) else None,
+        curve=curve_of(snapshot, series) if series is not None and series.policy == CROSSOVER else None,
         tuning=tuning.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
         history=rows,
         measured=measured,

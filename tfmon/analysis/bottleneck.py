@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.analysis.account import account_of
 from tfmon.analysis.causes import Cause, causes_of, explains
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import LEAST_TRACES, retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
-from tfmon.analysis.shares import PAUSES, Shares, shares_of, steps_share
+from tfmon.analysis.shares import PAUSES, Shares, shares_of, whole_of
+from tfmon.model.account import OUTSIDE
 from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
@@ -26,7 +28,7 @@ LEAST_WINDOWS = 3
 FURTHER_PCT = 10.0
 """Least share of step time worth an experiment once nothing helps against the bottleneck."""
 SPLIT_ERROR = 0.4
-"""What the difference of dispatch and compute is uncertain by, as a share of the step, on a CPU.
+"""The uncertainty of the difference between dispatch and compute, as a share of the step, on a CPU.
 
 Source: the computing share had a standard deviation of 0.1 in nine profiles of 20 steps on a busy machine.
 """
@@ -96,24 +98,27 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         return None
     evidence = evidence_of(lane, shares)
     kinds = find_kinds(evidence)
-    evidence = evidence.of_time(steps_share(lane))
+    whole = whole_of(lane)
+    evidence = evidence.of_time(whole.steps)
     match kinds[0]:
         case "retracing":
-            share = evidence.retraced_steps
-            often = "every step, " if share > 95 else f"{share:.0f} % of the steps, "
-            if lane.script.causes:  # they have the count
-                often = ""
+            traces, share = retraces_of(lane, whole)
+            often = (
+                "every step"
+                if evidence.retraced_steps > 95 and not lane.script.causes
+                else units.several(traces, "trace")
+            )
             cause = f" ({lane.step.traced})" if lane.step.traced and not lane.script.causes else ""
-            text = f"retracing: {often}{100 * retraces_of(lane)[1]:.0f} % of the time{cause}"
+            text = f"retracing: {often}, {100 * share:.0f} % of {whole.name}{cause}"
         case "step":
             eager = "eager " if EAGER in lane.script.step_traits else ""
             what = f"{eager}step and the Python around it" if lane.script.step else "training step"
-            text = f"{evidence.step:.0f} % in the {what}"
+            text = f"{evidence.step:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {what}"
             by_tensorflow = not lane.script.command or lane.process.versions["tensorflow"]
             if by_tensorflow and not lane.over:  # TensorFlow takes a profile while the lane trains
                 text = f"{text}; a profile (P) breaks it down"
         case _:
-            text = sentence(kinds, evidence, _PHRASES)
+            text = sentence(kinds, evidence, _PHRASES, whole.name)
     if shared := _shared(lane):
         text = f"{text} ({shared})"
     also = (
@@ -121,10 +126,14 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
         *_activity(snapshot, lane),
     )
-    if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
+    if lane.spec.devices > 1 and not lane.script.command:  # the windows do not separate the devices
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    causes = causes_of(lane, (*kinds, *(_further(evidence) if everything else ())), snapshot.race.knobs)
+    # A change of a small part of a run that is over gains nothing.
+    small = lane.over and bool(whole.ns) and evidence.share(kinds[0]) < FURTHER_PCT
+    wanted = () if small and not everything else (*kinds, *(_further(evidence) if everything else ()))
+    causes = causes_of(lane, wanted, snapshot.race.knobs)
+    causes = tuple(one for one in causes if one.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
     return Bottleneck(kind, text, shares, causes, also, evidence.share(kinds[0]))
 
@@ -133,17 +142,22 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     """Return the largest avoidable loss of a lane's time besides traces, if it is large, or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
-    left_out = ((reason, 100 * share) for reason, share in lane.discarded_shares.items() if reason in PAUSES)
-    losses += [(share, f"{units.percent(share)} of the time is {reason}") for reason, share in left_out]
+    whole, account = whole_of(lane), account_of(lane)
+    shares = lane.discarded_shares
+    if whole.ns and account is not None:
+        shares = {reason: 1e9 * seconds / whole.ns for reason, seconds in account.groups.items()}
+    left_out = ((reason, 100 * share) for reason, share in shares.items() if reason in (*PAUSES, OUTSIDE))
+    losses += [(share, f"{units.percent(share)} of {whole.name} is {reason}") for reason, share in left_out]
     if bottleneck is not None:
         evidence = evidence_of(lane, bottleneck.shares)
         kinds = find_kinds(evidence)
+        evidence = evidence.of_time(whole.steps)
         counted: list[BottleneckKind] = ["input", "transfer", "other"]
         # Starting the step counts only if it limits the lane.
         counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else ()
         parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
         kind = max(parts, key=lambda kind: parts[kind])
-        text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of the time"
+        text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of {whole.name}"
         losses += [(parts[kind], text)] if parts[kind] >= LARGE_PART_PCT else []
     return max((one for one in losses if one[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
 

@@ -20,23 +20,26 @@ from tfmon.model.script_events import (
     ENDLESS,
     FILE_CACHE,
     FIT,
+    FITS,
     FUNCTIONS_EAGERLY,
     MADE,
+    MOVABLE,
     ON_BATCH,
     RANDOM,
+    READ,
     RUN_EAGERLY,
     SEES_BATCHES,
     SEQUENTIAL,
     SHORT,
     SHUFFLE,
-    SKIPS,
+    SHUFFLED,
     SPARE,
     UNCACHED,
-    WAITS,
+    UNROLLS,
 )
 
-RUNS, EPOCHS = "runs", "epochs"
-"""The lane trains, and can be asked; the script has more than one epoch."""
+RUNS, EPOCHS, OBSERVED = "runs", "epochs", "observed"
+"""The lane trains, and can be asked; the script has more than one epoch; the cause was observed."""
 NOT = "not "
 """Before a trait that a script must not have."""
 
@@ -77,9 +80,11 @@ class CauseKind:
     least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
-    """Whether it takes part of the input wait (figure `of_input`) or hides part of it (`of_overlap`), and no
-    further time.
-    """
+    """Whether its cost is a part of the input wait."""
+    of_step: bool = False
+    """Whether its cost is a part of the step. Other changes of the step are then not advised."""
+    gain: float | None = None
+    """Share of the cost that the code gives back if the observation has no figure `gain`. `None` if unknown."""
 
     def supposed_with(self, traits: Collection[str]) -> bool:
         """Return whether the cause is supposed for a script with these traits."""
@@ -93,6 +98,7 @@ class CauseKind:
 
 
 _Input = functools.partial(CauseKind, least_share=0.1, of_input=True)
+_Retrace = functools.partial(CauseKind, gain=1.0)
 _Call = functools.partial(CauseKind, least_share=0.05)
 _Gpu = functools.partial(CauseKind, least_share=0.0)
 _ONE_SHAPE = Remedy(
@@ -102,16 +108,18 @@ _ONE_SHAPE = Remedy(
 _ONE_ITERATOR = (
     "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
 )
+INPUT_SYMPTOMS = ("epoch_first", "epoch_batch", "epoch_later")
+"""Waits for input that causes with `of_input` explain."""
 _CACHE = ("dataset = dataset.map(prepare).cache()  # after what takes long, before shuffle, repeat and batch",)
 
 KINDS: Mapping[str, CauseKind] = {
-    "retrace_value": CauseKind(
+    "retrace_value": _Retrace(
         title="a Python number retraces {subject}",
         mends="pass a tensor: a Python value makes a new graph for each value",
         code=("step = tf.constant(step)",),
         least_count=2,
     ),
-    "retrace_shape": CauseKind(
+    "retrace_shape": _Retrace(
         title="a new shape retraces {subject}",
         mends="give batches one shape, or let one graph take all sizes",
         code=(
@@ -120,35 +128,42 @@ KINDS: Mapping[str, CauseKind] = {
         ),
         remedies=(_ONE_SHAPE,),
     ),
-    "retrace_dtype": CauseKind(
+    "retrace_dtype": _Retrace(
         title="a new dtype retraces {subject}",
         mends="give it values of one type, in each place that calls it",
         code=("x = tf.cast(x, tf.float32)",),
     ),
-    "retrace_object": CauseKind(
+    "retrace_object": _Retrace(
         title="a new object retraces {subject}",
         mends="make the object once and pass the same one, or pass tensors",
         code=("config = Config()  # once, before the loop: each new object is a new graph",),
         least_count=2,
     ),
-    "retrace_function": CauseKind(
+    "retrace_function": _Retrace(
         title="{subject} is made a tf.function again and again",
         mends="make the tf.function once, outside of the loop or method: each new one has its own graphs",
         code=("train_step = tf.function(train_step)  # once, before the loop",),
     ),
-    "retrace_xla": CauseKind(
+    "retrace_xla": _Retrace(
         title="XLA compiles {subject} for each shape",
         mends="give batches one shape: XLA compiles again for each",
         code=("x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",),
         remedies=(_ONE_SHAPE,),
     ),
-    "retrace_keras": CauseKind(
+    "retrace_keras": _Retrace(
         title="Keras traces {subject} again and again",
         remedies=(
             Remedy(
                 (MADE,),
-                "build and compile the model once, before the loop",
-                ('model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',),
+                "build and compile the model once, before the loop, and begin each round with its first weights "
+                "and state of the optimizer; if the models differ, call keras.utils.clear_session() between them",
+                (
+                    "model.optimizer.build(model.trainable_variables)  # once, before the loop",
+                    "start, state = model.get_weights(), [one.numpy() for one in model.optimizer.variables]",
+                    "model.set_weights(start)  # in each round",
+                    "for variable, value in zip(model.optimizer.variables, state):",
+                    "    variable.assign(value)",
+                ),
             ),
             Remedy((DIFFERS,), "call it with arrays of one shape and type"),
             Remedy(
@@ -157,9 +172,9 @@ KINDS: Mapping[str, CauseKind] = {
         ),
     ),
     "epoch_first": _Call(
-        title="the first epoch is slow",
+        title="the first epoch waits for input",
         mends="that comes once: judge the speed by later epochs",
-        remedies=(Remedy((WAITS, CACHE), "the cache fills in it"),),
+        remedies=(Remedy((CACHE,), "the cache fills in it"),),
         least_s=3.0,
     ),
     "epoch_later": CauseKind(
@@ -176,19 +191,14 @@ KINDS: Mapping[str, CauseKind] = {
     "epoch_batch": CauseKind(
         title="each epoch waits for its first batch",
         remedies=(
-            Remedy(
-                (SKIPS,),
-                "`skip` has elements made and drops them, in each epoch: split the data before they are made",
-                ("training = data.skip(held_out).map(prepare)  # in place of data.map(prepare).skip(held_out)",),
-            ),
-            Remedy((UNCACHED, NOT + SKIPS), "keep what its maps make in a cache, if that fits in memory", _CACHE),
+            Remedy((UNCACHED,), "keep what its maps make in a cache, if that fits in memory", _CACHE),
             Remedy(
                 (SHUFFLE, SPARE),
                 "a smaller buffer of `shuffle` fills sooner",
                 ("dataset = dataset.shuffle(1_000)  # its order is then less random",),
             ),
             Remedy((FIT, DATASET, SHORT, NOT + ENDLESS), "a dataset that repeats has one iterator", _ONE_ITERATOR),
-            Remedy((NOT + SKIPS, NOT + UNCACHED, NOT + SHORT), "what is done before it was not observed"),
+            Remedy((NOT + UNCACHED, NOT + SHORT), "what is done before it was not observed"),
         ),
     ),
     "epoch_validation": CauseKind(
@@ -196,11 +206,13 @@ KINDS: Mapping[str, CauseKind] = {
         mends="validate less often, with larger batches, or on a part of the data",
         code=("model.fit(..., validation_freq=5)",),
         least_share=0.2,
+        gain=0.8,
     ),
     "epoch_callback": _Call(
         title="the callback {subject} takes long",
         mends="call it less often, or have it do its work in another thread",
         code=("if epoch % 5 == 0:  # in a callback of your own",),
+        gain=0.8,
     ),
     "epoch_pause": CauseKind(
         title="a pause between epochs",
@@ -230,14 +242,30 @@ KINDS: Mapping[str, CauseKind] = {
         title="Keras' Python between small steps takes long",
         mends="run several steps in one call; callbacks of batches are called once for all of them",
         code=('model.compile("adam", "mse", steps_per_execution={value})',),
-        needs=((FIT, NOT + EAGER),),
+        needs=((FIT, NOT + EAGER, NOT + SEES_BATCHES),),
         knob="steps_per_execution",
         values=(32,),
     ),
     "batch_callback": CauseKind(
-        mends="a callback of the script works in each batch: let it work in fewer of them, or once an epoch",
+        title="the callback {subject} works in each batch",
+        mends='let it work in fewer batches, or once an epoch: save_freq="epoch", update_freq="epoch"',
         code=("if batch % 100 == 0:  # in its on_train_batch_end",),
-        needs=((FIT, SEES_BATCHES),),
+        gain=0.99,
+    ),
+    "adapt_slow": _Call(
+        title="`{subject}.adapt` goes through its data before the training",
+        mends="give it large batches, or save what it has learned and load it",
+        code=("layer.adapt(data.unbatch().batch(1_024))  # or a part of the data: data.take(100)",),
+        remedies=tuple(
+            Remedy((f"of {layer}",), code=(f"keras.layers.{layer}({given})  # as an earlier run has learned it",))
+            for layer, given in (
+                ("TextVectorization", "vocabulary=vocabulary"),
+                ("StringLookup", "vocabulary=vocabulary"),
+                ("IntegerLookup", "vocabulary=vocabulary"),
+                ("Normalization", "mean=mean, variance=variance"),
+                ("Discretization", "bin_boundaries=bin_boundaries"),
+            )
+        ),
     ),
     "one_sample": _Call(
         title="`{subject}` is called for one sample",
@@ -259,6 +287,7 @@ KINDS: Mapping[str, CauseKind] = {
         title="`{subject}` is called outside the steps",
         mends="call it less often, or with larger batches",
         code=("if epoch % 5 == 0:  # not after every epoch",),
+        gain=0.8,
         least_count=2,
     ),
     "input_generator": _Input(
@@ -319,6 +348,42 @@ KINDS: Mapping[str, CauseKind] = {
         values=("auto",),
         of_input=True,
     ),
+    "input_windows": _Input(
+        title="`window` and `flat_map` make a dataset for each window",
+        mends="make windows by index",
+        code=(
+            "dataset = keras.utils.timeseries_dataset_from_array(series, targets, sequence_length=length)",
+            "windows = tf.gather(series, starts[:, None] + tf.range(length))  # or in a map after batch",
+        ),
+    ),
+    "input_dropped": _Input(
+        title="{subject} drops what was prepared before it",
+        remedies=(
+            Remedy(
+                ("of filter", MOVABLE),
+                "filter before the map: the filter reads only what the map leaves as it is",
+                ("dataset = dataset.filter(wanted).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
+            ),
+            Remedy(
+                ("of filter", NOT + MOVABLE),
+                "filter by what is known before the map; or keep what is left in a cache after the filter",
+                ("dataset = dataset.map(prepare).filter(wanted).cache()",),
+            ),
+            Remedy(
+                ("of skip",),
+                "divide the data before the map, or cache before `skip`",
+                ("training = data.skip(held_out).map(prepare)  # in place of data.map(prepare).skip(held_out)",),
+            ),
+            Remedy(
+                ("of shard",), "shard before the map", ("dataset = dataset.shard(shards, index).map(prepare)",)
+            ),
+        ),
+    ),
+    "input_cache_discarded": _Input(
+        title="the cache is discarded in each epoch, because it is never read to its end",
+        mends="limit the data before `cache`, or read it to its end",
+        code=("dataset = dataset.take(count).cache()  # in place of dataset.cache().take(count)",),
+    ),
     "input_arrays": CauseKind(
         title="each `fit` makes a dataset of its arrays",
         mends="make the dataset once, before the loop; or call `fit` once with all epochs",
@@ -328,11 +393,17 @@ KINDS: Mapping[str, CauseKind] = {
         ),
         least_count=2,
     ),
-    "input_no_cache": CauseKind(
-        mends="prepare each example only once, if the results fit in memory",
-        remedies=(Remedy((RANDOM,), "its random changes are then the same in each epoch"),),
+    "input_no_cache": _Input(
+        title="{subject} makes the same results in each epoch",
+        remedies=(
+            Remedy((NOT + FITS, OBSERVED), "keep its results in a file, from which each epoch reads them"),
+            Remedy((FITS,), "keep its results in memory"),
+            Remedy((NOT + OBSERVED,), "prepare each example only once, if the results fit in memory"),
+            Remedy((SHUFFLED,), "shuffle after the cache, or the order is the same in each epoch"),
+            Remedy((RANDOM, NOT + OBSERVED), "its random changes are then the same in each epoch"),
+        ),
         code=_CACHE,
-        needs=((UNCACHED, EPOCHS),),
+        needs=((UNCACHED, EPOCHS, NOT + READ),),
         knob="cache",
         values=(True,),
     ),
@@ -371,6 +442,8 @@ KINDS: Mapping[str, CauseKind] = {
         values=(False,),
     ),
     "step_eager": CauseKind(
+        title="{subject} starts each operation from Python",
+        of_step=True,
         mends="start one graph instead of every operation",
         remedies=(
             Remedy(
@@ -392,6 +465,72 @@ KINDS: Mapping[str, CauseKind] = {
         needs=((EAGER,),),
         knob="graph",
         values=(True,),
+    ),
+    "step_metrics": CauseKind(
+        title="metrics are most of each step",
+        mends="compute them on validation data at the end of an epoch, or all classes in one metric",
+        code=(
+            'model.compile("adam", "mse", metrics=["accuracy"])  # the others in on_epoch_end of a callback',
+            "keras.metrics.F1Score(average=None)  # one metric with a value for each class",
+        ),
+        of_step=True,
+    ),
+    "update_dense": CauseKind(
+        title="the optimizer updates all rows of {subject} in each step",
+        mends="use an optimizer without moments for it, hash into fewer rows, or train on larger batches",
+        code=(
+            'model.compile(keras.optimizers.SGD(0.1), "mse")  # no momentum: only the rows of a batch',
+            "keras.layers.Hashing(num_bins=20_000)  # before the embedding",
+        ),
+        of_step=True,
+    ),
+    "trace_unrolled": _Call(
+        title="a Python loop is unrolled in the graph",
+        mends="keep the loop in the graph, whose body is traced once; steps take longer, so it pays in short runs",
+        remedies=(
+            Remedy((NOT + UNROLLS,), code=("for moment in tf.range(length):  # in place of range(length)",)),
+            Remedy((UNROLLS,), code=("keras.layers.SimpleRNN(units)  # without unroll=True",)),
+        ),
+    ),
+    "step_map_fn": CauseKind(
+        title="tf.map_fn runs its function for one example after the other",
+        mends="write it for the whole batch, or let tf.vectorized_map do that",
+        code=("y = tf.vectorized_map(function, x)  # or operations on all of x: x @ w in place of row @ w",),
+        of_step=True,
+        gain=0.9,
+    ),
+    "step_augmentation": CauseKind(
+        title="augmentation layers run in each step",
+        mends="run them in the input pipeline, on the CPU beside the step",
+        code=(
+            "data = data.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)",
+            "data = data.prefetch(tf.data.AUTOTUNE)  # and a model without these layers",
+        ),
+        of_step=True,
+    ),
+    "step_16_bits": CauseKind(
+        title="this CPU emulates {subject}",
+        mends="compute in float32 on a CPU, and in 16 bits on a GPU only",
+        code=('keras.mixed_precision.set_global_policy("float32")  # or leave the policy out',),
+        of_step=True,
+    ),
+    "step_padding": CauseKind(
+        title="most of each batch is padding",
+        mends="batch examples of like length, or cut the few long ones",
+        code=(
+            "data = data.bucket_by_sequence_length(lambda x, y: tf.shape(x)[0], [32, 64], [32, 32, 8])",
+            "x = keras.utils.pad_sequences(sequences, maxlen=64)  # a length that few exceed",
+        ),
+        of_step=True,
+    ),
+    "validation_shared": CauseKind(
+        title="validation shares examples with training",
+        mends="do not trust its accuracy; shuffle the data once, divide it, and shuffle only the training part",
+        code=(
+            "data = data.shuffle(size, seed=1, reshuffle_each_iteration=False)  # then take and skip",
+            "training = data.skip(held_out).shuffle(size)  # a new order in each epoch, after it is divided",
+        ),
+        least_share=0.0,
     ),
     "step_not_fused": CauseKind(
         mends="fewer, larger operations",
@@ -422,6 +561,8 @@ KINDS: Mapping[str, CauseKind] = {
     ),
 }
 """Every cause by its id, which never changes; the order is that in the manual."""
+OF_STEP = ("step_eager", "step_not_fused", "step_float32", "batch_small", "steps_small")
+"""Supposed changes of the step that do not help if a cause within it was observed."""
 _STEP = ("step_not_fused", "step_float32", "batch_small")
 SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "input": ("input_sequential_map", "input_no_prefetch", "input_no_cache", "variant"),
@@ -433,6 +574,6 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "compute": _STEP,
     "step": ("step_eager", *_STEP),
     "retracing": ("variant", "retrace_value", "retrace_shape"),
-    "other": ("batch_callback", "steps_small", "variant"),
+    "other": ("steps_small", "variant"),
 }
 """What each bottleneck lets suppose where its knob has another value, the likeliest first."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
-from tfmon.analysis.cause_kinds import EPOCHS, KINDS, RUNS, SUPPOSED, CauseKind
+from tfmon.analysis.cause_kinds import EPOCHS, INPUT_SYMPTOMS, KINDS, OBSERVED, OF_STEP, RUNS, SUPPOSED, CauseKind
 from tfmon.analysis.health import growth_of
-from tfmon.analysis.shares import shares_of, steps_share
+from tfmon.analysis.shares import Whole, shares_of, whole_of
 from tfmon.model.knobs import (
     BATCH_SIZE,
     CACHE,
@@ -36,6 +36,8 @@ SMALL_BATCH = 32
 step has enough work."""
 BATCH_FACTOR = 4
 """How much larger that batch is, at least `SMALL_BATCH`: a factor of two gains too little for an experiment."""
+EXPLAINED = 0.5
+"""Share of the work of a pipeline from which the causes of slow input explain other observations of it."""
 SHORT_EPOCH_S = 10.0
 """A cache helps from the second epoch on, so for epochs of at most this length it is suggested first."""
 
@@ -48,7 +50,7 @@ class Cause:
     advice: str
     code: tuple[str, ...]
     knob: str | None = None
-    """A knob to try while it trains; otherwise only the code helps."""
+    """A knob to try while it trains. Without one, only the code helps."""
     value: KnobValue | None = None
     by_hand: bool = False
     """Whether the lane lacks the knob, so that only the code helps."""
@@ -63,7 +65,13 @@ class Cause:
     cost_s: float | None = None
     """Total cost. `None` if unknown."""
     share_pct: float | None = None
-    """Of the time since the first step, pauses between epochs included."""
+    """Share of the whole run, from the start of the process."""
+    gain_s: float | None = None
+    """Estimate of the time of this run that the change gives back. `None` if unknown."""
+    gain_pct: float | None = None
+    """Share of the whole run that the change gives back."""
+    wasted_pct: float | None = None
+    """Share of the work at this place whose results are not used, or are made again."""
 
     @property
     def can_try(self) -> bool:
@@ -85,23 +93,38 @@ def setting_text(knob: str, value: object) -> str:
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
     """Return a lane's causes: observed ones, the costliest first, then those supposed by its bottlenecks."""
-    seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one, lane)]
-    observed = [_observed(one, lane, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
+    whole = whole_of(lane)
+    seen = [
+        one for one in _without_symptoms(lane.script.causes) if one.cause in KINDS and _matters(one, lane, whole)
+    ]
+    observed = [_observed(one, lane, whole, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
     told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
     supposed = dict.fromkeys(one for kind in kinds for one in _supposed(kind, lane, knobs))
     shares, of_input = shares_of(lane), [one for one in observed if KINDS[one.id].of_input]
-    waits = steps_share(lane) * (known(shares.input_pct) or 0.0) if shares is not None else 0.0
+    waits = whole.steps * (known(shares.input_pct) or 0.0) if shares is not None else 0.0
     explained = bool(of_input) and explains(of_input, waits)
+    of_step = any(KINDS[one.id].of_step for one in observed)
     return (
         *observed,
         *(
             one
             for one in supposed
             if one.id not in told
-            and not (explained and one.by_hand and one.id.startswith("input_"))
+            and not (explained and (one.by_hand or lane.over) and one.id.startswith("input_"))
+            and not (of_step and one.id in OF_STEP)
             and lines.isdisjoint(one.code)
         ),
     )
+
+
+def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
+    """Yield observed causes without the waits for input that causes with a line explain."""
+    of_input = min(1.0, sum(one.figures.get("of_input", 0.0) for one in causes if one.cost_ns))
+    for one in causes:
+        if one.cause in INPUT_SYMPTOMS and of_input >= EXPLAINED:
+            continue
+        waits = one.cause in INPUT_SYMPTOMS
+        yield replace(one, cost_ns=round(one.cost_ns * (1.0 - of_input * waits)))
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
@@ -111,7 +134,13 @@ def explains(causes: Iterable[Cause], pct: float) -> bool:
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
     more = (
-        () if seen is None else (f"of {seen.subject}", *(name for name, figure in seen.figures.items() if figure))
+        ()
+        if seen is None
+        else (
+            OBSERVED,
+            f"of {seen.subject.partition('(')[0]}",
+            *(name for name, figure in seen.figures.items() if figure),
+        )
     )
     script, progress = lane.script, lane.script.progress
     if progress is not None and (progress.epochs > 1 or progress.epochs_done):
@@ -119,45 +148,30 @@ def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
     return frozenset((*script.step_traits, *script.input_traits, *more, *([] if lane.over else [RUNS])))
 
 
-def _seen_in(lane: LaneState) -> Iterator[CauseSeen]:
-    """Yield the observed causes; causes of slow input with their share of the input wait."""
-    shares = shares_of(lane) if lane.script.causes else None
-    steps = steps_share(lane)
-    waits = steps * (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
-    for one in lane.script.causes:
-        if one.cause in KINDS and KINDS[one.cause].of_input:
-            # Work that is done ahead hides behind the rest of a step at most.
-            overlap = min(waits, steps - waits) * one.figures.get("of_overlap", 0.0)
-            share = min(1.0, waits * one.figures.get("of_input", 0.0) + overlap)
-            of_ns = round(lane.steady.span_ns / steps)
-            cost_ns = round(of_ns * share)
-            yield replace(one, cost_ns=cost_ns, of_ns=of_ns, count=1)
-        else:
-            yield one
-
-
-def _share(seen: CauseSeen) -> float:
-    return min(1.0, seen.cost_ns / seen.of_ns) if seen.of_ns else 0.0
-
-
-def _matters(seen: CauseSeen, lane: LaneState) -> bool:
+def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
     kind = KINDS[seen.cause]
     if kind.knob and lane.settings.get(kind.knob) in kind.values:
         return False  # it is mended
     if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
         return False
-    costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
+    # In a short run, the start takes most of the time, and a cause of the training is one in longer runs, too.
+    share = seen.cost_ns / seen.of_ns if seen.of_ns else whole.share(seen)
+    costs = seen.cost_ns >= 1e9 * kind.least_s and share >= kind.least_share
     return costs and seen.count >= kind.least_count
 
 
-def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
+def _observed(seen: CauseSeen, lane: LaneState, whole: Whole, knobs: Sequence[Knob]) -> Cause:
     kind = KINDS[seen.cause]
     title, text = kind.title.replace("{subject}", seen.subject or "a function"), ""
-    cost_s = share_pct = None
+    cost_s = share_pct = gain_s = gain_pct = None
     if seen.cost_ns:
-        cost_s, share_pct = seen.cost_ns / 1e9, 100 * _share(seen)
+        cost_s, share_pct = seen.cost_ns / 1e9, 100 * whole.share(seen)
         what = "waiting for it" if kind.of_input else "that"
-        text = f"; {what} took {units.duration(cost_s)}, {units.percent(share_pct)} of the time"
+        text = f"; {what} took {units.duration(cost_s)}, {units.percent(share_pct)} of {whole.name}"
+        gain = seen.figures.get("gain", kind.gain)
+        if gain is not None:
+            gain_s, gain_pct = gain * cost_s, gain * share_pct
+            text += f"; mending it gives back about {units.duration(gain_s)}, {units.percent(gain_pct)}"
     times = f", {units.count(seen.count)} times" if seen.count > 1 and seen.cost_ns else ""
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
@@ -178,6 +192,9 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
         count=seen.count,
         cost_s=cost_s,
         share_pct=share_pct,
+        gain_s=gain_s,
+        gain_pct=gain_pct,
+        wasted_pct=100 * seen.figures["wasted"] if "wasted" in seen.figures else None,
     )
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tfmon import units
-from tfmon.analysis import statistics
-from tfmon.analysis.intervals import LEAST_PAIRS
-from tfmon.analysis.statistics import Throughput
-from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, show
-from tfmon.model.lane_state import LaneState
+from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Center, trimmed_in_time
+from tfmon.analysis.statistics import compare_pairs, exponential
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.ports import ExperimentError
+from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
-from tfmon.model.series import CrossoverState
+from tfmon.model.series import CROSSOVER, Attempt, SeriesPlan, SeriesState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, title
 
@@ -29,6 +28,8 @@ SURE_PAIRS = 12
 """Pairs of a value next to a change of the lead, even where the faster lane is certain."""
 MOST_PAIRS = 24
 """Most pairs of a value next to a change of the lead."""
+LONG_PAIR_S = 20.0
+"""After longer pairs, higher values are not measured: they would take longer still."""
 HIGHEST = 4_096
 """End of the range unless the knob or the user sets a lower one."""
 
@@ -48,6 +49,8 @@ class CurvePoint:
     """Why nothing can be measured here. Otherwise empty."""
     missing: str = ""
     """Why the ratio is missing. Otherwise empty."""
+    pair_s: float | None = None
+    """Mean time of a pair. `None` without one."""
 
     @property
     def sure(self) -> bool:
@@ -75,6 +78,8 @@ class Curve:
     knob: str
     titles: tuple[str, str]
     """Distinguishing settings of the lanes besides the knob."""
+    left_s: tuple[float, float] | None
+    """Least and largest remaining time at the present pace. `None` if unknown."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
@@ -98,7 +103,7 @@ def plan_crossover(
     knob: str,
     bounds: tuple[float | None, float | None] = (None, None),
     examples: int | None = None,
-) -> CrossoverState:
+) -> SeriesState:
     """Return the plan of a crossover of the first two lanes; a batch is never larger than the data.
 
     Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, not a number, or that differs.
@@ -117,7 +122,13 @@ def plan_crossover(
             f"the lanes differ only in {knob.replace('_', ' ')}, which a crossover sets to one value in both, so "
             "they would be alike; choose another knob, or lanes that differ in something else"
         )
-    return CrossoverState(knob, (lanes[0].name, lanes[1].name), values)
+    return crossover_of(knob, (lanes[0].name, lanes[1].name), values)
+
+
+def crossover_of(knob: str, lanes: tuple[str, str], values: Sequence[KnobValue]) -> SeriesState:
+    """Return a crossover of two lanes before its start."""
+    plan = SeriesPlan(CROSSOVER, {knob: tuple(values)}, lanes)
+    return SeriesState(plan, tuple(Attempt(number, "", {knob: value}) for number, value in enumerate(values)))
 
 
 def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
@@ -139,20 +150,23 @@ def expected_pairs(values: int) -> tuple[int, int]:
     return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
-def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
-    """Return the curve from the slices of both lanes at each value, under their settings at that time."""
-    lanes = [snapshot.lane(name) for name in state.lanes]
+def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
+    """Return the curve from the pairs of both lanes at each value."""
+    lanes = [snapshot.lane(name) for name in state.plan.lanes]
     first, second = state.under or tuple(lane.settings for lane in lanes)
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
     titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
-    places = tuple(_place(snapshot, lanes, (first, second), state, value) for value in state.values)
+    apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
+    points = [_point(state, one, snapshot.race.between, apart=apart) for one in state.attempts]
+    places = tuple(_too_slow(points))
     crossings = _crossings(places, *titles)
-    return Curve(state.knob, titles, places, crossings, _answer(state, places, crossings, titles))
+    answer = _answer(state, places, crossings, titles)
+    return Curve(state.knob, titles, _left_s(state, places), places, crossings, answer)
 
 
-def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
+def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
     """Return the next value to measure and its required pairs; `None` when all is known."""
-    open_places = [place for place in curve.places if not place.refused]
+    open_places = [place for place in places if not place.refused]
     for place in open_places:
         if place.pairs < FIRST_PAIRS:
             return place.value, FIRST_PAIRS
@@ -163,9 +177,9 @@ def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
     return fewest.value, fewest.pairs + FIRST_PAIRS
 
 
-def pairs_left(curve: Curve) -> tuple[int, int]:
-    """Return the least and the largest number of remaining pairs."""
-    open_places = [place for place in curve.places if not place.refused]
+def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
+    """Return the least and the largest number of remaining pairs, if all sure leads stay sure."""
+    open_places = [place for place in places if not place.refused]
     near = _near_crossings(open_places)
     least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
     least += sum(max(1, SURE_PAIRS - place.pairs) for place in near)
@@ -174,10 +188,10 @@ def pairs_left(curve: Curve) -> tuple[int, int]:
         leads = {_lead(one) if one.sure else None for one in open_places[max(0, at - 1) : at + 2]}
         if len(leads) > 1 or None in leads:
             most += max(0, (SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs)
-    return least, most if next_value(curve) is not None else 0
+    return least, most if next_value(places) is not None else 0
 
 
-def ended_text(state: CrossoverState) -> str:
+def ended_text(state: SeriesState) -> str:
     """Return whether a finished crossover has measured everything, as text."""
     return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
@@ -193,26 +207,43 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     return f"{who} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 
 
-def _place(
-    snapshot: Snapshot,
-    lanes: Sequence[LaneState],
-    under: Sequence[Settings],
-    state: CrossoverState,
-    value: KnobValue,
-) -> CurvePoint:
-    """Return the figures of whole rounds at a value, without running and interrupted slices."""
-    slices = [
-        lane.slices_under({**settings, state.knob: value}) for lane, settings in zip(lanes, under, strict=True)
-    ]
-    whole = set.intersection(*({one.round for one in lane if one.load is not None} for lane in slices))
-    ours, theirs = (Throughput.of(tuple(one for one in lane if one.round in whole)) for lane in slices)
-    apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
-    ratio = statistics.ratio(ours.logs, theirs.logs, prior=snapshot.race.between, apart=apart)
-    refused, missing = state.refused.get(value, ""), ""
+def _point(state: SeriesState, attempt: Attempt, between: BetweenProcesses | None, *, apart: bool) -> CurvePoint:
+    """Return the figures of one value."""
+    pairs, value = attempt.pairs, attempt.settings[state.knob]
+    first = trimmed_in_time([pair.base + pair.log for pair in pairs])
+    second = trimmed_in_time([pair.base for pair in pairs])
+    result = compare_pairs(pairs, between, apart=apart)
+    ratio = result.estimate() if result is not None else None
+    refused, missing = attempt.refused, ""
     if ratio is None:
-        missing = f"{units.several(len(whole), 'pair')}: too few" if whole else "not measured"
+        missing = f"{units.several(len(pairs), 'pair')}: too few" if pairs else "not measured"
         missing = refused or (missing if state.over else "")
-    return CurvePoint(value, ours.speed(), theirs.speed(), ratio, len(whole), refused, missing)
+    pair_s = attempt.measured_s / len(pairs) if pairs else None
+    return CurvePoint(value, _speed(first), _speed(second), ratio, len(pairs), refused, missing, pair_s)
+
+
+def _speed(center: Center | None) -> Estimate | None:
+    return None if center is None else exponential(center.estimate(AT_THE_END))
+
+
+def _too_slow(points: Sequence[CurvePoint]) -> Iterator[CurvePoint]:
+    """Yield the points. Refuse values above one whose pairs take long, because they would take longer."""
+    slow: CurvePoint | None = None
+    for point in points:
+        if slow is not None and not point.pairs and not point.refused:
+            reason = f"not measured: a pair takes {slow.pair_s:.0f} s at {slow.value} already"
+            point = replace(point, refused=reason, missing=reason)
+        yield point
+        if slow is None and point.pair_s is not None and point.pair_s > LONG_PAIR_S:
+            slow = point
+
+
+def _left_s(state: SeriesState, places: Sequence[CurvePoint]) -> tuple[float, float] | None:
+    if state.over or not state.visits_s:
+        return None
+    pair_s = sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS  # each visit measures as many
+    least, most = pairs_left(places)
+    return least * pair_s, most * pair_s
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -263,7 +294,7 @@ def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
 
 
 def _answer(
-    state: CrossoverState, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
+    state: SeriesState, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
 ) -> str:
     known = [place for place in places if place.ratio is not None]
     if not known:
@@ -297,7 +328,7 @@ def _answer(
     return answer + _unknown(state, places) if state.over else answer
 
 
-def _unknown(state: CrossoverState, places: Sequence[CurvePoint]) -> str:
+def _unknown(state: SeriesState, places: Sequence[CurvePoint]) -> str:
     values = [place.value for place in places if place.ratio is None]
     if not values:
         return "; stopped before it was certain" if state.ended else ""

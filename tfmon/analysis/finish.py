@@ -14,7 +14,7 @@ from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
 from tfmon.model.lane_texts import went_on
 from tfmon.model.readings import Estimate
-from tfmon.model.series import TuneState
+from tfmon.model.series import TUNING
 from tfmon.model.session import Snapshot
 
 LEAST_LOSSES = 8
@@ -56,7 +56,8 @@ def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str
     """Return which lane of a script's race did the same work sooner, or why that is unknown, or ""."""
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
-    changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
+    series = [period.experiment for period in snapshot.periods]
+    changed |= {one.lane for one in series if one is not None and one.policy == TUNING}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
     return f"{text}; settings of {ids} changed on the way" if text and ids else text
 
@@ -67,7 +68,7 @@ def _ended(snapshot: Snapshot) -> bool:
 
 
 def ended_itself(lanes: Sequence[LaneState]) -> bool:
-    """Return whether a script's lanes ended by themselves, so that more time would not help."""
+    """Return whether a script's lanes ended on their own, so that more time would not help."""
     return all(lane.script.command and lane.end.requested is None for lane in lanes)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfmon.model.lane_use import GpuUse
-from tfmon.model.window_sums import Mean
+from tfmon.model.windows import Mean
 
 LIMIT_PCT = 60.0
 """Share of a peak from which on it is a limit."""

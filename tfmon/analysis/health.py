@@ -10,19 +10,20 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Literal, get_args
+from typing import get_args
 
 from tfmon import units
+from tfmon.analysis.concern_ids import ConcernId
 from tfmon.analysis.finish import loss_scatter
 from tfmon.analysis.intervals import deviation, student
-from tfmon.analysis.shares import steps_share
+from tfmon.analysis.shares import Whole, whole_of
 from tfmon.analysis.speed_changes import slowdown_of
+from tfmon.model.histogram import middle_ns, quantile_ns
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate, known
 from tfmon.model.script_events import CauseSeen
 from tfmon.model.session import Snapshot
 from tfmon.model.speed import LEAST_BLOCKS
-from tfmon.model.window_sums import middle_ns, quantile_ns
 
 TIMES_MEDIAN = 10
 """A step waits if it took longer than this multiple of the median."""
@@ -51,19 +52,9 @@ MANY_TRACES = 20
 """From this number of graphs on, they are reported as the growing memory."""
 SOON_S = 86_400.0
 
-ConcernId = Literal[
-    "child_killed", "stands_still", "loss_lost", "loss_diverges", "validation_rises", "memory_grows", "slower",
-    "cores_taken", "retraces", "waits", "loss_flat",
-]  # fmt: skip
-"""The worst first; each stays the same from version to version."""
 LESSER = ("waits", "loss_flat")
 """Concerns after a large loss of time, which can explain them."""
 FACTS = ("loss_flat",)
-FAIL_ON: dict[str, ConcernId] = {
-    "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
-    "validation": "validation_rises", "memory": "memory_grows", "slower": "slower", "cores": "cores_taken",
-    "retraces": "retraces", "waits": "waits",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +112,16 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
     return fmean(gaps_ns) / 1e9
 
 
-def retraces_of(lane: LaneState) -> tuple[int, float]:
-    """Return the number of repeated traces of a lane and their share of the time.
+def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
+    """Return the number of repeated traces of a lane and their share of the whole.
 
     A script's process observes each trace; for other lanes the steady windows count the steps with traces.
     """
     seen = [one for one in lane.script.causes if one.cause.startswith("retrace_") and one.of_ns]
     if seen:
-        return sum(one.count for one in seen), min(1.0, sum(one.cost_ns / one.of_ns for one in seen))
+        return sum(one.count for one in seen), min(1.0, sum(map(whole.share, seen)))
     steady = lane.steady
-    return steady.traced_steps, steady.traced_ns / steady.span_ns if steady.span_ns else 0.0
+    return steady.traced_steps, whole.steps * steady.traced_ns / steady.span_ns if steady.span_ns else 0.0
 
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
@@ -168,19 +159,20 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         what: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
         text = f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; ")
         yield Concern(what, text, since_s(change.at_ns))
-    steady, (traces, traced) = lane.steady, retraces_of(lane)
+    steady, whole = lane.steady, whole_of(lane)
+    traces, traced = retraces_of(lane, whole)
     if traces >= LEAST_TRACES and traced >= TRACING_SHARE:
-        text = f"{units.several(traces, 'trace')} took {units.percent(100 * traced)} of the time"
+        text = f"{units.several(traces, 'trace')} took {units.percent(100 * traced)} of {whole.name}"
         yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced else ""))
     elif (batches := _first_batches(lane, waits)) is not None:
-        share = units.percent(100 * batches.cost_ns / batches.of_ns)
-        text = f"{FIRST_BATCHES}, {units.several(batches.count, 'time')}: {share} of the time"
+        share = units.percent(100 * whole.share(batches))
+        text = f"{FIRST_BATCHES}, {units.several(batches.count, 'time')}: {share} of {whole.name}"
         yield Concern("waits", text)
     elif waits is not None and waits.share >= LEAST_SHARE:
-        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share * steps_share(lane))
+        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share * whole.steps)
         yield Concern(
             "waits",
-            f"{steps} of {units.count(steady.steps)} took {share} of the time, more than {TIMES_MEDIAN} times "
+            f"{steps} of {units.count(steady.steps)} took {share} of {whole.name}, more than {TIMES_MEDIAN} times "
             f"the median each and up to {units.duration(waits.longest_s)}"
             + (f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""),
         )
@@ -356,7 +348,7 @@ def _what_grew(lane: LaneState) -> str:
 
 
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
-    """Return the verdict on a lane by itself: healthy, or its faults, the worst first, with its throughput.
+    """Return the verdict on a single lane: healthy, or its faults, the worst first, with its throughput.
 
     For a failed lane it is the error, and earlier faults.
 
@@ -379,7 +371,7 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
     worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
     parts = [*worse, *filter(None, [loss]), *lesser]
-    if not loss and not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:
+    if not loss and not any(one.is_fault for one in result) and lane.speed.count > LEAST_BLOCKS:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
         steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
         parts.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")

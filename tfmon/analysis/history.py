@@ -1,4 +1,4 @@
-"""The history of a race: each change of a setting, what it did to its lane, and the verdict from then on. Pure."""
+"""The history of a race: each change of a setting, its effect on the lane, and the verdict from then on. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.tuning import answer_text, gain_text
-from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
+from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import concurrent_slices
 from tfmon.model.periods import Period, in_slices
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, Estimate
-from tfmon.model.series import CrossoverState
+from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
+from tfmon.model.windows import concurrent_slices
 
 TOO_WIDE = 4.0
 """Unclear effects with a larger ratio of the interval's ends are omitted."""
 LARGE = 2.0
 """From this factor on, an effect has an interval from two slices, with a common scatter."""
 LOOKS = Looks(ALWAYS_VALID)
-HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +66,6 @@ class HistoryRow:
         if effect is not None and not self.early:
             return "scatters too much to say"
         return "too early to say" if self.early else "measured too briefly"
-
-    def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the row as text, a cell for each of the `HEADS`; the verdict with the ids of the lanes."""
-        speeds = [units.rate(speed) if speed is not None else "–" for speed in (self.before, self.after)]
-        ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
-        effect = "–" if self.verdict and len(snapshot.lanes) > 1 else ""
-        if self.verdict and ratio:
-            effect = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
-        return (
-            units.clock(self.at_s),
-            f"{self.lane} {self.what}".strip(),
-            " → ".join(speeds) if self.lane or self.before is not None else "",
-            self.effect_text if self.lane else "",
-            str(ratio.pairs) if ratio else "",
-            effect,
-        )
 
 
 def measure(
@@ -138,7 +121,7 @@ def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) ->
 def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[HistoryRow]:
     period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
     assert period is not None, "the present period has not ended"
-    at_s, experiment = _at_s(period, snapshot), period.experiment
+    at_s, series = _at_s(period, snapshot), period.experiment
     for change in period.changes:
         lane, after = period.lane(change.lane), next(one for one in now if one.spec.name == change.lane)
         centers = one.centers[change.lane], then.centers[change.lane]
@@ -149,10 +132,10 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
         yield HistoryRow(at_s, change.text, lane.spec.id, first, second, effect, early=early)
-    if isinstance(experiment, CrossoverState):
-        yield HistoryRow(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
-    elif experiment is not None:
-        yield HistoryRow(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {answer_text(experiment)}")
+    if series is not None and series.policy == CROSSOVER:
+        yield HistoryRow(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
+    elif series is not None:
+        yield HistoryRow(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
     elif not period.changes:
         centers = one.centers.get(period.phase_of), then.centers.get(period.phase_of)
         first, second = (None if center is None else math.exp(center.value) for center in centers)

@@ -102,8 +102,8 @@ def spending(share: float, degrees: float, error: float = ERROR) -> float:
 def student(error: float, degrees: float) -> float:
     """Return the two-sided quantile of Student's t distribution for this probability.
 
-    Newton's method for the logarithm of the tail over that of t, which is concave: the first step passes the root,
-    all others descend to it. Accurate to 11 digits.
+    Newton's method for the logarithm of the tail over the tail of t, which is concave: the first step passes the
+    root, all others descend to it. Accurate to 11 digits.
     """
     density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     goal, z = math.log(error), NormalDist().inv_cdf(1 - error / 2) if error > 1e-12 else 7.0
@@ -152,14 +152,14 @@ def _beta(x: float, a: float, b: float) -> float:
 
 #
 # Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move it or
-# widen its interval, unlike those of the plain mean. A test compares with `scipy.stats.mstats.trimmed_mean_ci`.
+# widen its interval, unlike the interval of the plain mean. Tested against `scipy.stats.mstats.trimmed_mean_ci`.
 # Source: Tukey, McLaughlin (1963), Sankhyā A 25.
 
 
 TRIM = 0.2
 """Share of the values cut off at each end."""
 LEAST_PAIRS = 5
-"""With fewer slices or pairs there is no interval."""
+"""With fewer slices or pairs an interval is impossible."""
 FEWEST, UNTRIMMED = 2, 8
 """Pairs of two lanes from which on there is an interval, and from which on values are trimmed."""
 STRETCHES = 5

@@ -17,9 +17,9 @@ from tfmon.analysis.intervals import trimmed
 from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.gpu_others import Taken, process_text
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.readings import NO_STOLEN, Missing, Reading, SliceLoad, known
 from tfmon.model.session import Snapshot
+from tfmon.model.windows import SliceSpeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +29,23 @@ class GpuOthers:
     place: str
     share_pct: float
     """Mean share of the GPU's time of other processes, while it was notable."""
-    slices: int
-    """Slices of the lane with such use. 0 without slices."""
-    of_slices: int
     time_share: float
+    """Share of the time in which it was notable."""
     processes: int
     first: ProcessName | None
 
     @property
     def shown(self) -> bool:
         """Whether it is large enough to report."""
-        share = self.slices / self.of_slices if self.of_slices else self.time_share
-        return share > TOLD
+        return self.time_share > TOLD
 
     @property
     def text(self) -> str:
-        """One line: "another process took 40 % of gpu:0 during 12 of 30 slices (ana: python train.py)"."""
+        """One line: "another process took 40 % of gpu:0 during 30 % of the time (ana: python train.py)"."""
         who = "another process" if self.processes == 1 else f"up to {self.processes} other processes"
-        when = (
-            f"{self.slices} of {self.of_slices} slices"
-            if self.of_slices
-            else f"{100 * self.time_share:.0f} % of the time"
-        )
         named = f" ({'' if self.processes == 1 else 'the most: '}{process_text(self.first)})" if self.first else ""
-        return f"{who} took {self.share_pct:.0f} % of {self.place} during {when}{named}"
+        took, when = f"{self.share_pct:.0f} % of {self.place}", f"{100 * self.time_share:.0f} % of the time"
+        return f"{who} took {took} during {when}{named}"
 
     @property
     def short(self) -> str:
@@ -71,19 +64,26 @@ def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
     return max(result, key=lambda one: one.time_share * one.share_pct, default=None)
 
 
+def windows_with_others(lane: LaneState, index: int) -> int:
+    """Return how many of the lane's recent windows overlap a time in which others used its GPU."""
+    taken = [one for one in lane.gpu_use.taken.get(index, ()) if one.counts]
+    until_ns = [one.until_ns for one in taken]
+    after = (bisect_right(until_ns, one.since_ns) for one in lane.points)
+    return sum(
+        place < len(taken) and taken[place].since_ns < one.at_ns
+        for place, one in zip(after, lane.points, strict=True)
+    )
+
+
 def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers:
     counted = [one for one in readings if one.counts]
-    slices = _slices(lane, readings, any_counts=bool(counted))
     span_ns = sum(_span_ns(one) for one in readings)
     hit_ns = sum(_span_ns(one) for one in counted)
-    hit = [share for share in slices if share.counts]
     weighted = sum(_span_ns(one) * one.pct for one in counted)
     most = max(counted, key=lambda one: one.pct, default=None)
     return GpuOthers(
         lane.spec.place_of(index),
         weighted / hit_ns if hit_ns else 0.0,
-        len(hit),
-        len(slices),
         hit_ns / span_ns if span_ns else 0.0,
         max((one.processes for one in counted), default=0),
         most.first if most is not None else None,
@@ -99,27 +99,6 @@ def others_notes(snapshot: Snapshot) -> list[str]:
             before = result.get(one.place)
             result[one.place] = one if before is None or one.time_share > before.time_share else before
     return [f"{one.text}; the figures include that" for one in result.values()]
-
-
-def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> list[Taken]:
-    if not any_counts:
-        known = (one for one in lane.slices if one.at_ns > readings[0].since_ns)
-        return [Taken(one.at_ns - one.span_ns, one.at_ns, 0.0) for one in known]
-    ends = [one.until_ns for one in readings]
-    result = (_during(one.at_ns - one.span_ns, one.at_ns, readings, ends) for one in lane.slices)
-    return [one for one in result if one is not None]
-
-
-def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
-    """Return the known use by others over some time. `None` if unknown."""
-    total_ns, weighted = 0, 0.0
-    for one in readings[bisect_right(ends, since_ns) :]:
-        if one.since_ns >= until_ns:
-            break
-        shared_ns = min(until_ns, one.until_ns) - max(since_ns, one.since_ns)
-        if shared_ns > 0:
-            total_ns, weighted = total_ns + shared_ns, weighted + shared_ns * one.pct
-    return Taken(since_ns, until_ns, weighted / total_ns) if total_ns else None
 
 
 def _span_ns(one: Taken) -> int:
@@ -269,7 +248,7 @@ def _busy_cores(loads: Sequence[SliceLoad]) -> float:
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
-    """Return a time of the slices over how long they took, as far as it is known; `unknown` where it never is."""
+    """Return a time of the slices over their duration, as far as it is known. `unknown` if it is never known."""
     known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
     if known:
         return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))

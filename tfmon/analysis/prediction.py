@@ -17,10 +17,10 @@ from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Between, LogRatio
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Missing
 from tfmon.model.session import Snapshot
+from tfmon.model.windows import SliceSpeed
 
 SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
 """Standard deviation of a pair that is supposed beside that of few pairs, which may be small by chance: so the

@@ -1,6 +1,6 @@
 """Compares two profiles: the operations and waits that explain a longer step. Pure.
 
-Each profile splits the step into parts that do not overlap, so the differences of the parts add up to that of the
+Each profile splits the step into parts that do not overlap, so their differences add up to the difference of the
 step time. Several profiles of each side give intervals.
 """
 
@@ -39,7 +39,7 @@ class TimeDifference:
 
     @property
     def certain(self) -> bool:
-        """Whether there is a difference: the interval excludes none, or there is no interval to ask."""
+        """Whether there is a difference: the interval excludes none, or an interval is missing."""
         if self.ci95_ns is None:
             return self.value_ns != 0
         return self.ci95_ns[0] > 0 or self.ci95_ns[1] < 0
@@ -93,7 +93,7 @@ class DiffRow:
         """Return its name, with both ends where it is cut in the middle: both are informative."""
         name = self.name.lstrip("_")
         if self.kind and self.name != self.kind:
-            scope, _, last = name.rpartition("/")  # the last part tells no more than the type, but for a number
+            scope, _, last = name.rpartition("/")  # the last part is only the type and a number
             name = f"{self.kind.lstrip('_')} {name if last[-1:].isdigit() else scope or name}"
         tail = (width - 1) // 2
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
@@ -134,7 +134,7 @@ class ProfileDiff:
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]
-    """Largest contribution first; the differences add up to that of the step time."""
+    """Largest contribution first. The sum of the differences is the difference of the step time."""
     explained: Explained | None
     """`None` unless the step times certainly differ."""
     incomplete: tuple[bool, ...]

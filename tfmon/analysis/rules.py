@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
-    """Return the kind of bottleneck, or the two kinds of a mixed bottleneck, that of the rule first."""
+    """Return the kind of bottleneck, or the two kinds of a mixed bottleneck, first the kind of the rule."""
     rule = next(rule for rule in RULES if rule.applies(evidence))
     if rule.decides:
         return (rule.kind,)
@@ -153,7 +153,12 @@ _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager executi
 """Names of kinds on the screen that differ from the kind."""
 
 
-def sentence(kinds: tuple[BottleneckKind, ...], evidence: Evidence, phrases: Mapping[BottleneckKind, str]) -> str:
+def sentence(
+    kinds: tuple[BottleneckKind, ...],
+    evidence: Evidence,
+    phrases: Mapping[BottleneckKind, str],
+    whole: str = "the time",
+) -> str:
     """Return a sentence: "input-bound: waiting for batches takes 62 % of the time"."""
     first, *others = kinds
     names, takes = (
@@ -161,6 +166,6 @@ def sentence(kinds: tuple[BottleneckKind, ...], evidence: Evidence, phrases: Map
         f"{phrases[first]} takes {evidence.share(first):.0f} %",
     )
     if not others:
-        return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of the time"
+        return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of {whole}"
     size = evidence.sync if others[0] == "sync" else evidence.share(others[0])
-    return f"{' and '.join(names)} alike: {takes} of the time, {phrases[others[0]]} {size:.0f} %"
+    return f"{' and '.join(names)} alike: {takes} of {whole}, {phrases[others[0]]} {size:.0f} %"

@@ -77,7 +77,7 @@ class SeriesCurve:
         """Return a point and its interval as text."""
         if self.ratios:
             return units.ratio_in(point.value, point.low, point.high)
-        return units.rate(point.value), rates(point)
+        return units.rate(point.value), units.rates(point.low, point.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,6 @@ class SeriesTable:
     notes: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
-
-
-def rates(speed: Estimate) -> str:
-    """Return the interval of a throughput in examples/s: `4 990 to 5 010`."""
-    return f"{units.rate(speed.low)} to {units.rate(speed.high)}"
 
 
 def settings_text(settings: Settings) -> str:
@@ -208,7 +203,7 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
-    """Return the values below the axis; every second one, and so on, if there is no room for all."""
+    """Return the values below the axis. Without room for all, return every second one, and so on."""
     labels = [show(value) for value in values]
     every = 1
     while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:

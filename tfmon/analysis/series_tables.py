@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover import CurvePoint, ahead_text, ended_text
+from tfmon.analysis.crossover import CurvePoint, ahead_text, curve_of, ended_text
 from tfmon.analysis.series import (
     DASH,
     Cell,
@@ -27,13 +27,12 @@ from tfmon.analysis.tuning import (
     gain_text,
     news,
     outcome_text,
-    pairs_of,
 )
-from tfmon.analysis.verdict_notes import Scaling
+from tfmon.analysis.verdict_notes import Scaling, scaling
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
-from tfmon.model.series import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
+from tfmon.model.series import CROSSOVER, KEPT, STOPPED, TUNING, UNDONE, Attempt, SeriesState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS, counted
 
@@ -53,7 +52,7 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
     best = ranking.best(kind)
     if best is None or best.ratio is None:
         return f"no combination has a ratio{where}{yet}"
-    name = settings_text(best.combination.settings)
+    name = settings_text(best.attempt.settings)
     factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
     rivals = ranking.rivals(best)
     alike = [row for row in rivals if row.settled and best.ratio.low >= 1]
@@ -70,11 +69,11 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
         found = "found" if ranking.over else "known yet"
         line = f"no best {found}{where}: the nearest is {name}, {factor} {baseline} ({interval})"
     for others, what in ((alike, "within its error"), (unsettled, "not settled and may be better")):
-        names = [settings_text(row.combination.settings) for row in others]
+        names = [settings_text(row.attempt.settings) for row in others]
         if names:
             line += f"; {names[0]} is {what}" if len(names) == 1 else f"; {len(names)} others are {what}"
     without = [row for row in ranking.rows if row.ratio is None and row.outcome not in (FAILED, REFUSED)]
-    unknown = sum(row.combination.kind == kind for row in without)
+    unknown = sum(row.attempt.kind == kind for row in without)
     if ranking.over and unknown:
         line += f"; {unknown} without a ratio may be better"
     return f"{line}; it {learns_text(best)}" if best.learns else line
@@ -93,7 +92,7 @@ def scaling_of(ranking: Ranking) -> list[Scaling]:
         return []
     fewest = min(map(int, over[name]))
     return [
-        Scaling("", int(row.combination.settings[name]), fewest, KINDS[name], row.ratio)
+        scaling("", (int(row.attempt.settings[name]), fewest), KINDS[name], row.ratio)
         for row in ranking.rows
         if row.ratio is not None and row.outcome != BASELINE
     ]
@@ -152,7 +151,7 @@ def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTa
 
 
 def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
-    known, figures, ratio = row.combination, row.combination.figures, row.ratio
+    known, figures, ratio = row.attempt, row.attempt.figures, row.ratio
     speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
     limited, place = figures.bottleneck if figures else "", row.place or (figures.place if figures else "")
     outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
@@ -197,14 +196,14 @@ def ratio_texts(row: SweepRow) -> tuple[str, str]:
 def _state_text(row: SweepRow) -> str:
     if row.outcome != OPEN:
         return f"{row.state}: {row.reason}" if row.reason else row.state
-    pairs = len(row.combination.pairs)
+    pairs = len(row.attempt.pairs)
     died = "" if row.place else row.reason
     return ", ".join(filter(None, (row.state, units.several(pairs, "pair") if pairs else "", died)))
 
 
 def _about(row: SweepRow) -> str:
     """Describe a combination."""
-    known, figures = row.combination, row.combination.figures
+    known, figures = row.attempt, row.attempt.figures
     said = [settings_text(known.settings)]
     if row.outcome == BASELINE:
         said.append("the baseline: 1× by definition")
@@ -235,8 +234,8 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
             continue
         ratios: dict[str, dict[KnobValue, Estimate]] = {}
         for row in ranking.ranked:
-            settings = row.combination.settings
-            if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
+            settings = row.attempt.settings
+            if row.attempt.kind == kind and row.ratio is not None and settings[knob] in values:
                 others = settings_text({name: value for name, value in settings.items() if name != knob})
                 ratios.setdefault(others, {})[settings[knob]] = row.ratio
         ordered = tuple(sorted(values))
@@ -253,9 +252,9 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the last crossover: a row for each value of the knob; or `None`."""
     snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
-    if curve is None or not isinstance(state, CrossoverState):
+    if curve is None or state is None or state.policy != CROSSOVER:
         return None
-    lanes = [snapshot.lane(name) for name in state.lanes]
+    lanes = [snapshot.lane(name) for name in state.plan.lanes]
     ids = (lanes[0].spec.id, lanes[1].spec.id)
     knob = curve.knob.replace("_", " ")
     speeds = [tuple(place.first for place in curve.places), tuple(place.second for place in curve.places)]
@@ -294,7 +293,7 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
     lanes = {lane.spec.name: lane for lane in snapshot.lanes}
     lane = [SeriesColumn("lane")] if len(lanes) > 1 else []
     heads = (*lane, *map(SeriesColumn, ("tried", "throughput")), SeriesColumn("pairs", 5), SeriesColumn("outcome"))
-    rows = tuple(_attempt_row(number, one, lanes) for number, one in enumerate(state.attempts))
+    rows = tuple(_attempt_row(number, one, lanes) for number, one in enumerate(state.changes))
     return SeriesTable(
         columns=heads,
         rows=rows,
@@ -304,27 +303,26 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
     )
 
 
-def _progress(analysis: Analysis, state: TuneState) -> str:
+def _progress(analysis: Analysis, state: SeriesState) -> str:
     if not state.over:
         return news(analysis.snapshot)
     if state.ended:
         return f"ended early: {state.ended}"
     if not state.attempts and analysis.lane(state.lane).bottleneck is None:
         return "too little was measured to know what limits the lane"
-    return ALL_TRIED.format(" other" if state.attempts else "") if state.everything else ""
+    return ALL_TRIED.format(" other" if state.attempts else "") if state.plan.everything else ""
 
 
 def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> SeriesRow:
-    trained = lanes.get(attempt.lane)
-    gain = gain_of(trained, attempt) if trained is not None and not attempt.outcome else attempt.gain
-    pairs = gain.pairs if gain else len(pairs_of(trained, attempt)) if trained is not None else 0
-    name = attempt.title or attempt.lane
+    gain = attempt.gain if attempt.outcome else gain_of(attempt)
+    pairs = gain.pairs if gain else len(attempt.pairs)
+    name = attempt.of_lane.title or attempt.of_lane.lane
     lane: list[Cell] = [(name, name)] if len(lanes) > 1 else []
     change, outcome = change_text(attempt), outcome_text(attempt)
     gained: Cell = (gain_text(gain), gain.value) if gain else (DASH, None)
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
     cells = (*lane, (change, change), gained, (str(pairs), pairs), (outcome, outcome))
-    return SeriesRow(at, cells, level, level or "faint", whole=attempt.purpose)
+    return SeriesRow(at, cells, level, level or "faint", whole=attempt.of_lane.purpose)
 
 
 def doing_text(snapshot: Snapshot) -> str:
@@ -332,12 +330,14 @@ def doing_text(snapshot: Snapshot) -> str:
     state = snapshot.experiment
     if state is None or state.over:
         return ""
-    if isinstance(state, TuneState):
-        settings = state.latest.change.items() if state.latest else ()
+    if state.policy == TUNING:
+        settings = state.latest.settings.items() if state.latest else ()
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
         id = next((one.spec.id for one in snapshot.lanes if one.spec.name == state.lane), state.lane)
         return f"{id} is {f'trying {change}' if change else 'being tuned'}"
-    ends = dict.fromkeys(units.clock(one) for one in (state.left_s, state.most_left_s) if one is not None)
+    if state is None or state.policy != CROSSOVER:
+        return ""
+    ends = dict.fromkeys(map(units.clock, curve_of(snapshot, state).left_s or ()))
     left = f", about {' to '.join(ends)} left" if ends else ""
     doing = f"measuring {show(state.at)}{left}" if state.at is not None else "waiting for the lanes"
     return f"crossover over {short_name(state.knob)}: {doing}"

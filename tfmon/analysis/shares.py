@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tfmon.analysis.account import account_of
+from tfmon.model.account import STEPS, SUSPENDED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.script_events import CauseSeen
+from tfmon.model.windows import WindowSums
 
 ASYNCHRONOUS = 0.25
 """From this share of the call on, remaining work after the call means that the device is asynchronous."""
@@ -57,13 +60,38 @@ class Shares:
     """Whether the device works while the host continues."""
 
 
-def steps_share(lane: LaneState) -> float:
-    """Return the share of steps in a lane's time from its first step to its last; the rest is pauses.
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The time of which sentences about a lane give shares: all have this denominator.
 
-    Sentences use shares of all that time; `Shares` has shares of the steps' time.
+    It is the run of a script, without the time in which it was suspended. Of a lane without an account, it is the
+    time from its first step to its last. `Shares` has shares of the steps' time.
     """
-    own = (one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback "))
-    return max(0.01, 1 - sum(own))
+
+    ns: int
+    """0 if unknown."""
+    name: str
+    """Its name in a sentence."""
+    steps: float
+    """Share of the training steps."""
+
+    def share(self, seen: CauseSeen) -> float:
+        """Return the share that an observed cause has taken."""
+        whole_ns = self.ns or seen.of_ns
+        return min(1.0, seen.cost_ns / whole_ns) if whole_ns else 0.0
+
+
+def whole_of(lane: LaneState) -> Whole:
+    """Return the denominator of the shares in sentences about a lane."""
+    account = account_of(lane) if lane.script.command else None
+    if account is None:
+        own = (
+            one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback ")
+        )
+        return Whole(0, "the time", max(0.01, 1 - sum(own)))
+    groups = account.groups
+    run_s = account.wall_s - groups.get(SUSPENDED, 0.0)
+    return Whole(round(1e9 * run_s), "the run", groups.get(STEPS, 0.0) / run_s if run_s > 0 else 0.0)
 
 
 def shares_of(lane: LaneState) -> Shares | None:
@@ -86,7 +114,7 @@ def shares_of(lane: LaneState) -> Shares | None:
     if not unknown:
         return shares
     missing = Missing(unknown)
-    if shares.asynchronous:  # what the device does and what it waits for were not told apart
+    if shares.asynchronous:  # the device's work and its waits were not separated
         shares = replace(shares, dispatch_pct=missing, device_pct=missing)
     return replace(shares, input_pct=missing)
 

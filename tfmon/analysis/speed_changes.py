@@ -80,8 +80,7 @@ def levels_of(lane: LaneState) -> tuple[Level, ...]:
     watch = lane.speed
     if not watch.levels:
         return ()
-    blocks = max((one.blocks for one in watch.scales), key=lambda blocks: sum(one.span_ns for one in blocks))
-    levels = (*watch.levels, Level(watch.since_ns, watch.step, blocks))
+    levels = (*watch.levels, Level(watch.since_ns, watch.step, watch.blocks))
     return tuple(one for one in levels if one.blocks)
 
 

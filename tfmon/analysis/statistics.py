@@ -6,7 +6,7 @@ the trimmed mean of the logarithms, see `intervals`.
 
 How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
 differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
-deviation is estimated from the processes of the race and what earlier races told, see `between_processes`.
+deviation is estimated from the processes of the race and from earlier races, see `between_processes`.
 
 All functions take logarithms by round, see `log_speeds`, so that a lane's are computed once for all its figures.
 """
@@ -29,9 +29,10 @@ from tfmon.analysis.intervals import (
     trimmed,
     trimmed_in_time,
 )
-from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
+from tfmon.model.series import Pair
+from tfmon.model.windows import SliceSpeed
 
 
 class LogSpeed(NamedTuple):
@@ -46,7 +47,7 @@ LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
 """The speed of a lane in each slice, by round."""
 
 BETWEEN_PROCESSES_SD = 0.008
-"""Between-process standard deviation where nothing else is known: that of the log ratio of two equal processes.
+"""Between-process standard deviation before anything else is known: of the log ratio of two equal processes.
 
 It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
 Source: `benchmarks/fairness.py`.
@@ -82,7 +83,7 @@ class Throughput:
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the throughput in examples/s. `None` from too few slices."""
-        return None if self.center is None else _exponential(self.center.estimate(looks))
+        return None if self.center is None else exponential(self.center.estimate(looks))
 
     @classmethod
     def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
@@ -129,7 +130,7 @@ class LogRatio:
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the ratio with its interval. `None` without one."""
-        return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
+        return exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
 def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
@@ -153,7 +154,7 @@ def compare(
     """Compare two lanes by common rounds. `None` from too few.
 
     Args:
-        in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
+        in_turns: Whether the lanes trained in turns in each round, if they trained on one machine.
         apart: Whether they trained on two machines, at the same time.
     """
     pairs = [(one, second[number]) for number, one in first.items() if number in second]
@@ -164,13 +165,13 @@ def compare(
 
 
 def compare_pairs(
-    logs: Sequence[float],
-    first_leads: Sequence[bool],
-    processes: Sequence[int],
-    prior: BetweenProcesses | None = None,
+    pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, apart: bool = False
 ) -> LogRatio | None:
-    """Compare two lanes of one machine by known pairs. `None` from too few."""
-    return _compare(logs, first_leads, [(one, one) for one in processes], prior)
+    """Compare two lanes by the pairs of a series. `None` from too few. `apart` as in `compare`."""
+    leads = [] if apart else [pair.leads for pair in pairs]
+    processes = [(pair.visit, pair.visit) for pair in pairs]
+    supposed_sd = BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD
+    return _compare([pair.log for pair in pairs], leads, processes, prior, supposed_sd)
 
 
 def ratio(
@@ -186,23 +187,16 @@ def ratio(
     return None if result is None else result.estimate(looks)
 
 
-def gain(
-    pairs: Sequence[tuple[SliceSpeed, SliceSpeed]],
-    looks: Looks = AT_THE_END,
-    *,
-    one_process: bool = True,
-) -> Estimate | None:
+def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool = True) -> Estimate | None:
     """Return one lane's throughput under new settings over that under the old ones. `None` from too few pairs.
 
-    A pair is a slice under each setting, close in time. Without `one_process` each setting has its own process,
-    and the interval includes between-process variance.
+    Without `one_process` each setting has its own process, and the interval includes between-process variance.
     """
-    trained = [(old, new) for old, new in pairs if old.examples * new.examples]
-    logs = [math.log(new.examples_per_s / old.examples_per_s) for old, new in trained]
+    logs = [pair.log for pair in pairs]
     if one_process:
         center = trimmed(logs)
-        return None if center is None else _exponential(center.estimate(looks))
-    result = _compare(logs, (), [(new.process, old.process) for old, new in trained])
+        return None if center is None else exponential(center.estimate(looks))
+    result = _compare(logs, (), [(pair.visit, pair.visit) for pair in pairs])
     return None if result is None else result.estimate(looks)
 
 
@@ -279,7 +273,7 @@ def _compare(
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
     """Compare two lanes by the log ratios of pairs, the first slice of each pair, and the processes of both."""
-    effect = None  # half of what the log ratio is larger by where the first lane's slice came first
+    effect = None  # half of the log ratio's increase if the first lane's slice came first
     if first_leads:
         leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
         following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
@@ -298,7 +292,8 @@ def _compare(
     return LogRatio(center, between_processes(logs, groups, prior, supposed_sd))
 
 
-def _exponential(logs: Estimate | None) -> Estimate | None:
+def exponential(logs: Estimate | None) -> Estimate | None:
+    """Return the estimate of a value from the estimate of its logarithm."""
     if logs is None:
         return None
     return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.pairs, logs.kind)

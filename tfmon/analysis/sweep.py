@@ -23,11 +23,11 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_
 from tfmon.model.lanes_together import distinct
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, Estimate
-from tfmon.model.series import Combination, Figures, SweepPlan, SweepState, learns_differently
+from tfmon.model.series import Attempt, Figures, SeriesPlan, SeriesState, learns_differently
 from tfmon.model.spec import DEVICE_KNOBS, counted
 
 PAIRS_OF_A_VISIT = 16
-"""Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
+"""The most rounds of a visit: equal processes differ, so further rounds of the same two add less and less."""
 
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
@@ -39,7 +39,7 @@ OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
 class SweepRow:
     """The result of a combination."""
 
-    combination: Combination
+    attempt: Attempt
     outcome: str = OPEN
     """One of `OUTCOMES`; `open` while it needs more measurements."""
     ratio: Estimate | None = None
@@ -53,7 +53,7 @@ class SweepRow:
     @property
     def number(self) -> int:
         """The number of the combination."""
-        return self.combination.number
+        return self.attempt.number
 
     @property
     def state(self) -> str:
@@ -81,8 +81,8 @@ class SweepRow:
 
     @property
     def reason(self) -> str:
-        """Why there is no ratio. Otherwise empty."""
-        known = self.combination
+        """Why it has no ratio. Otherwise empty."""
+        known = self.attempt
         if known.refused or known.failed:
             return known.refused or known.failed
         if self.ratio is not None:
@@ -96,7 +96,7 @@ class SweepRow:
 class Ranking:
     """The state of a sweep; figures only for a table are computed when needed."""
 
-    state: SweepState
+    state: SeriesState
     rows: tuple[SweepRow, ...]
     """By the number of the combination."""
     floors: Mapping[str, float]
@@ -122,7 +122,7 @@ class Ranking:
     @property
     def baseline(self) -> dict[str, KnobValue]:
         """The known baseline values of the swept knobs."""
-        plan, figures = self.state.plan, [row.combination.figures for row in self.rows]
+        plan, figures = self.state.plan, [row.attempt.figures for row in self.rows]
         measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
         known = {**measured, **plan.baseline}
         return {knob: known[knob] for knob in plan.over if knob in known}
@@ -142,7 +142,7 @@ class Ranking:
 
         An unsettled one is the best only if it is certainly faster than all settled ones.
         """
-        rated = [row for row in self.rows if row.combination.kind == kind and row.rated]
+        rated = [row for row in self.rows if row.attempt.kind == kind and row.rated]
         if all(row.outcome == BASELINE for row in rated):
             return None
         winners = [row for row in rated if row.settled and row.span[0] > 1]
@@ -158,30 +158,27 @@ class Ranking:
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
-        """Return the others on its kind of device whose interval overlaps that of the best."""
-        kind = [row for row in self.rows if row is not best and row.combination.kind == best.combination.kind]
+        """Return the others on its kind of device with an interval that overlaps the best one's."""
+        kind = [row for row in self.rows if row is not best and row.attempt.kind == best.attempt.kind]
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
 
 def judge(
-    combination: Combination, plan: SweepPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
+    attempt: Attempt, plan: SeriesPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
 ) -> SweepRow:
     """Return the result of a combination."""
-    learns = learns_differently(combination.settings, plan.baseline)
-    if combination.baseline:
-        return SweepRow(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
-    pairs = combination.pairs
-    result = compare_pairs(
-        [pair.log for pair in pairs], [pair.leads for pair in pairs], [pair.visit for pair in pairs], prior
-    )
+    learns = learns_differently(attempt.settings, plan.baseline)
+    if attempt.baseline:
+        return SweepRow(attempt, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
+    result = compare_pairs(attempt.pairs, prior)
     logs = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
     learnt = result.between.learnt if result is not None and result.between is not None else None
-    row = SweepRow(combination, OPEN, logs, learnt, learns=learns)
+    row = SweepRow(attempt, OPEN, logs, learnt, learns=learns)
     return replace(row, outcome=_outcome(row, plan, floor))
 
 
-def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
-    known, ratio = row.combination, row.ratio
+def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
+    known, ratio = row.attempt, row.ratio
     if known.refused:
         return REFUSED
     if known.failed:
@@ -189,57 +186,62 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
     if ratio is not None and ratio.half_width <= plan.until_ci:
         return MEASURED
     if known.measured_s >= plan.each_s:
-        return LIMIT  # also where it could be told later that it cannot win: nothing was stopped early
+        return LIMIT  # even if it turns out later that it cannot win: nothing was stopped early
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
-def choices_of(combinations: Iterable[Combination], kind: str) -> int:
+def choices_of(combinations: Iterable[Attempt], kind: str) -> int:
     """Return the number of combinations to choose from on a kind of device, without the baseline."""
     return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
-def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
-    """Return the results of a sweep so far; `before` has figures to reuse."""
-    choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
-    if before is not None:
-        earlier = before.rows
-    else:  # what each tells of equal processes counts for the others
-        earlier = tuple(judge(one, state.plan, choices[one.kind], 0.0) for one in state.combinations)
-    pooled = _pooled(earlier)
-    rows = [
-        old
-        if before is not None and old.combination is one
-        else judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt))
-        for one, old in zip(state.combinations, earlier, strict=True)
-    ]
-    floors = dict.fromkeys(state.plan.kinds, 1.0)
+def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
+    """Return the results of a sweep so far. Compute only the figures that changed since `before`."""
+    plan, attempts = state.plan, state.attempts
+    choices: Mapping[str, int]
+    if before is None:
+        changed = set(range(len(attempts)))
+        choices = {kind: choices_of(attempts, kind) for kind in plan.kinds}
+        rows = [judge(one, plan, choices[one.kind], 0.0) for one in attempts]
+    else:
+        pairs = zip(before.rows, attempts, strict=True)
+        changed = {one.number for row, one in pairs if row.attempt is not one and not one.baseline}
+        refused = any(attempts[number].refused for number in changed)
+        choices = {kind: choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
+        rows = [*before.rows]
+    measured = before is None or any(attempts[one].figures is not rows[one].attempt.figures for one in changed)
+    pooled = _pooled(rows) if changed else None  # each one's variance of equal processes counts for the others
+    for number in changed:
+        one = attempts[number]
+        rows[number] = judge(one, plan, choices[one.kind], 0.0, _less(pooled, rows[number].learnt))
+    floors = dict.fromkeys(plan.kinds, 1.0)
     for row in rows:
-        if row.rated:
-            floors[row.combination.kind] = max(floors[row.combination.kind], row.span[0])
-    settled = []
-    same_floors = before is not None and floors == before.floors
-    for row, old in zip(rows, earlier, strict=True):
-        floor, place = floors[row.combination.kind], state.running.get(row.number, "")
-        known = row.outcome == BASELINE or (same_floors and row is old)
-        outcome = row.outcome if known else _outcome(row, state.plan, floor)
-        same = (row.outcome, row.place, row.over) == (outcome, place, state.over)
-        settled.append(row if same else replace(row, outcome=outcome, place=place, over=state.over))
-    shown = tuple(_with_speed(row, settled) if row.outcome == BASELINE else row for row in settled)
-    return Ranking(state, shown, floors, choices)
+        if row.ratio is not None and row.ratio.low > floors[row.attempt.kind] and row.rated:
+            floors[row.attempt.kind] = row.ratio.low
+    if before is None or floors != before.floors or state.over != before.state.over:
+        stale = set(range(len(rows)))
+    else:
+        stale = changed | (state.running.keys() ^ before.state.running.keys())
+    for number in stale:
+        row = rows[number]
+        outcome = row.outcome if row.outcome == BASELINE else _outcome(row, plan, floors[row.attempt.kind])
+        place = state.running.get(number, "")
+        if (row.outcome, row.place, row.over) != (outcome, place, state.over):
+            rows[number] = replace(row, outcome=outcome, place=place, over=state.over)
+    if measured:
+        rows = [_with_speed(row, rows) if row.outcome == BASELINE else row for row in rows]
+    return Ranking(state, tuple(rows), floors, choices)
 
 
 def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
     """Return the row of the baseline with its throughput beside the others."""
-    beside = [
-        row.combination.figures
-        for row in rows
-        if row.combination.figures is not None and row.combination.kind == baseline.combination.kind
-    ]
-    speeds = [figures.baseline_examples_per_s for figures in beside if figures.baseline_examples_per_s]
+    alike = (row.attempt for row in rows if row.attempt.kind == baseline.attempt.kind and not row.attempt.baseline)
+    beside = [one.figures for one in alike if one.figures is not None and one.figures.baseline_examples_per_s]
+    speeds = [figures.baseline_examples_per_s or 0.0 for figures in beside]
     if not speeds:
         return baseline
     figures = Figures(beside[0].place, median(speeds))
-    return replace(baseline, combination=replace(baseline.combination, figures=figures))
+    return replace(baseline, attempt=replace(baseline.attempt, figures=figures))
 
 
 def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
@@ -259,21 +261,21 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the number of the open combination with the fewest visits on a kind of device; or `None`."""
-    combinations = (row.combination for row in rows if row.outcome == OPEN)
+    combinations = (row.attempt for row in rows if row.outcome == OPEN)
     due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
     return min(due)[1] if due else None
 
 
-def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
+def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
     """Return the time until each open combination is at its limit. `None` before the first visit has ended."""
-    visited = [one for one in state.combinations if one.pairs]
+    visited = [one for one in state.attempts if one.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
     if not state.visits_s or not measured_s:
         return None
     start_s = max(0.0, sum(state.visits_s) / len(state.visits_s) - measured_s / visits)
     visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(one.pairs) for one in visited)
-    due_s = [max(0.0, state.plan.each_s - row.combination.measured_s) for row in rows if not row.settled]
+    due_s = [max(0.0, state.plan.each_s - row.attempt.measured_s) for row in rows if not row.settled]
     return sum(one + start_s * math.ceil(one / visit_s) for one in due_s) / max(1, len(state.running))
 
 
@@ -325,8 +327,8 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 
 
 def combine(
-    plan: SweepPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
-) -> tuple[Combination, ...]:
+    plan: SeriesPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
+) -> tuple[Attempt, ...]:
     """Return all combinations of a plan, on each kind of device, in the order of their first visits.
 
     Args:
@@ -339,7 +341,7 @@ def combine(
         raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")
     grid = [dict(zip(plan.over, values, strict=True)) for values in itertools.product(*plan.over.values())]
     return tuple(
-        Combination(
+        Attempt(
             number,
             kind,
             settings,

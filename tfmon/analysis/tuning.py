@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -20,12 +20,22 @@ from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, STEPS_PER_EXECUTION, KnobValue, find
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
 from tfmon.model.ports import ExperimentError
 from tfmon.model.readings import SPENDING, Estimate
 from tfmon.model.script_events import SEES_BATCHES
-from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
+from tfmon.model.series import (
+    KEPT,
+    REFUSED,
+    REVERTED,
+    STOPPED,
+    TUNING,
+    UNDONE,
+    Attempt,
+    Change,
+    SeriesPlan,
+    SeriesState,
+)
 from tfmon.model.session import Snapshot
 
 LOOKS = (6, 12, 18)
@@ -47,27 +57,28 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     state = snapshot.tuned
     if result is None or state is None:
         return result
-    series = state.series if not state.over else ()
+    present = state.present if not state.over else ()
     settled = [
         one
-        for one in series
+        for one in present
         if one.outcome == KEPT or _not_kept(one) or (one.gain is not None and one.gain.high < 1 - CLEAR)
     ]
     since = itertools.takewhile(
-        lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
+        lambda one: one.outcome != KEPT,
+        (one for one in reversed(state.changes) if one.of_lane.lane == lane.spec.name),
     )
     tried = [*settled, *since]
     causes = []
     for one in result.causes:
-        attempt = next((attempt for attempt in tried if attempt.change == {one.knob: one.value}), None)
+        attempt = next((attempt for attempt in tried if attempt.settings == {one.knob: one.value}), None)
         if attempt is None:
             causes.append(one)
         elif one.count:
-            causes.append(replace(one, effect=attempt_text(lane, attempt)))
+            causes.append(replace(one, effect=attempt_text(attempt)))
     return replace(result, causes=tuple(causes))
 
 
-def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
+def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesState:
     """Return a series of attempts on a lane, before its start.
 
     Raises: ExperimentError for a lane that has ended, or that no knob of the scenario can help.
@@ -85,10 +96,10 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
             raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
         raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
     attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
-    return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
+    return tuning_of(name, attempts, everything=everything)
 
 
-def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState | None]:
+def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState | None]:
     """Return the last change by the user or by tuning that is in effect; for tuning also the state without it.
 
     Undone changes are removed from the list, so that repeated undo works. Raises ExperimentError without a change,
@@ -106,10 +117,12 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState |
     if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
     state = snapshot.tuned
-    for place, one in enumerate(state.attempts if state is not None else ()):
-        if state is not None and one.outcome == KEPT and _changes_of(one) == made[-1]:
-            undone = (*state.attempts[:place], replace(one, outcome=UNDONE), *state.attempts[place + 1 :])
-            return made[-1], replace(state, attempts=undone)
+    if state is not None and any(one.outcome == KEPT and _changes_of(one) == made[-1] for one in state.attempts):
+        undone = (
+            replace(one, outcome=UNDONE) if one.outcome == KEPT and _changes_of(one) == made[-1] else one
+            for one in state.attempts
+        )
+        return made[-1], replace(state, attempts=tuple(undone))
     return made[-1], None
 
 
@@ -123,33 +136,43 @@ def undoes_last(snapshot: Snapshot) -> bool:
 
 
 def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
-    return tuple(KnobChange(attempt.lane, knob, attempt.before[knob], new) for knob, new in attempt.change.items())
+    return tuple(
+        KnobChange(attempt.of_lane.lane, knob, attempt.of_lane.before[knob], new)
+        for knob, new in attempt.settings.items()
+    )
 
 
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     """Return the changes by the user or by tuning at the end of a period, in order."""
     state = period.experiment
-    attempts = state.series if isinstance(state, TuneState) else ()
+    attempts = state.present if state is not None and state.policy == TUNING else ()
     tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
     return [period.changes, *tuned] if period.changes else tuned
 
 
-def plan_attempt(snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1) -> Attempt:
+def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool = False) -> SeriesState:
+    """Return a tuning of a lane before its start, with the attempts of earlier ones."""
+    plan = SeriesPlan(TUNING, lanes=(lane,), everything=everything)
+    return SeriesState(plan, tuple(attempts), first=len(attempts))
+
+
+def plan_attempt(
+    snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1, number: int = 0
+) -> Attempt:
     """Return the attempt with a remedy of these causes on a lane with its present settings."""
     lane = snapshot.lane(name)
-    before = dict(lane.settings)
     assert cause.knob is not None and cause.value is not None
-    return Attempt(
+    change = Change(
         lane=name,
-        before=before,
-        after={**before, cause.knob: cause.value},
+        before=dict(lane.settings),
         bottleneck=bottleneck,
         purpose=cause.advice,
         restarts=find(snapshot.race.knobs, cause.knob).kind == "restart",
-        changes=changed_work(lane, cause.knob),
         choices=choices,
+        work=changed_work(lane, cause.knob),
         title=snapshot.called(lane),
     )
+    return Attempt(number, "", {cause.knob: cause.value}, change)
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
@@ -163,39 +186,22 @@ def changed_work(lane: LaneState, knob: str) -> str:
     )
 
 
-def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[SliceSpeed]:
-    """Return the slices of a block, oldest first."""
-    until_ns = math.inf if block.until_ns is None else block.until_ns
-    slices = lane.slices_under(attempt.after if block.changed else attempt.before)
-    return [one for one in slices if block.since_ns < one.at_ns <= until_ns]
-
-
-def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceSpeed]]:
-    """Return the slices under the old and the new settings, paired with the neighbouring block."""
-    blocks: dict[bool, list[list[SliceSpeed]]] = {False: [], True: []}
-    for block in attempt.blocks:
-        blocks[block.changed].append(slices_in(lane, attempt, block))
-    neighbours = zip(blocks[False], blocks[True], strict=False)
-    return [pair for old, new in neighbours for pair in zip(old, new, strict=False)]
-
-
-def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
+def gain_of(attempt: Attempt) -> Estimate | None:
     """Return the gain of an attempt so far, 1.38 for 38 %. `None` from too few pairs."""
-    pairs = pairs_of(lane, attempt)
-    share = min(1.0, len(pairs) / looks_at(attempt)[-1])
-    looks = Looks(SPENDING, share, attempt.choices)
-    return gain(pairs, looks, one_process=not attempt.restarts)
+    share = min(1.0, len(attempt.pairs) / looks_at(attempt)[-1])
+    looks = Looks(SPENDING, share, attempt.of_lane.choices)
+    return gain(attempt.pairs, looks, one_process=not attempt.of_lane.restarts)
 
 
 def looks_at(attempt: Attempt) -> tuple[int, ...]:
     """Return the numbers of pairs at which the gain of an attempt is tested."""
-    return LOOKS_RESTARTING if attempt.restarts else LOOKS
+    return LOOKS_RESTARTING if attempt.of_lane.restarts else LOOKS
 
 
-def decide(lane: LaneState, attempt: Attempt) -> str:
+def decide(attempt: Attempt) -> str:
     """Return `kept` or `reverted`, or "" if more pairs are needed."""
     looks = looks_at(attempt)
-    pairs, result = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
+    pairs, result = len(attempt.pairs), gain_of(attempt)
     last = pairs >= looks[-1]
     if pairs < looks[0]:
         return ""
@@ -204,7 +210,7 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
     if result.high < 1 + WORTH:
         return REVERTED
     if result.low > 1 and result.value >= 1 + (WORTH if last else CLEAR):
-        return REVERTED if attempt.changes else KEPT
+        return REVERTED if attempt.of_lane.work else KEPT
     useless = pairs > looks[0] and result.low <= 1 and result.value < 1 + CLEAR / 2
     return REVERTED if last or useless else ""
 
@@ -219,13 +225,13 @@ class Best:
     """Throughput under these settings over that at the beginning. `None` if it was not measured directly."""
 
 
-def best_of(state: TuneState) -> Best:
+def best_of(state: SeriesState) -> Best:
     """Return the outcome of a tuning."""
-    kept = [attempt for attempt in state.series if attempt.outcome == KEPT]
-    settings = {knob: value for attempt in kept for knob, value in attempt.change.items()}
+    kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
+    settings = {knob: value for attempt in kept for knob, value in attempt.settings.items()}
     code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
-    whole = kept[0] if len(kept) == 1 else state.total
-    if whole is None or whole.outcome != KEPT or {**whole.before, **settings} != whole.after:
+    whole = kept[0] if len(kept) == 1 else state.whole
+    if whole is None or whole.outcome != KEPT or {**whole.of_lane.before, **settings} != whole.after:
         return Best(settings, code, None)
     return Best(settings, code, whole.gain)
 
@@ -247,18 +253,18 @@ def news(snapshot: Snapshot) -> str:
     lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
         return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
-    settings = attempt.after if attempt.outcome == KEPT else attempt.before
-    in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
-    if state.over and not (in_effect and lane.spec.name == attempt.lane):
+    settings = attempt.after if attempt.outcome == KEPT else attempt.of_lane.before
+    in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.settings)
+    if state.over and not (in_effect and lane.spec.name == attempt.of_lane.lane):
         return ""
-    if attempt is state.total:
-        return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(lane, attempt)}"
-    return f"{lead}{attempt_text(lane, attempt)}"
+    if attempt is state.whole:
+        return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(attempt)}"
+    return f"{lead}{attempt_text(attempt)}"
 
 
 def change_text(attempt: Attempt) -> str:
     """Return the change: "prefetch auto"."""
-    return " · ".join(setting_text(knob, value) for knob, value in attempt.change.items())
+    return " · ".join(setting_text(knob, value) for knob, value in attempt.settings.items())
 
 
 def gain_text(estimate: Estimate) -> str:
@@ -277,22 +283,22 @@ def gain_text(estimate: Estimate) -> str:
 def outcome_text(attempt: Attempt) -> str:
     """Return the outcome of an attempt, with the reason of a refusal."""
     if attempt.outcome == REFUSED:
-        return f"not possible: {attempt.reason}"
+        return f"not possible: {attempt.refused}"
     return _not_kept(attempt) or attempt.outcome or "in progress"
 
 
 def _not_kept(attempt: Attempt) -> str:
     gains = attempt.outcome == REVERTED and attempt.gain is not None and attempt.gain.low > 1
-    return f"not kept: {attempt.changes}" if gains and attempt.changes else ""
+    return f"not kept: {attempt.of_lane.work}" if gains and attempt.of_lane.work else ""
 
 
-def attempt_text(lane: LaneState, attempt: Attempt) -> str:
+def attempt_text(attempt: Attempt) -> str:
     """Return a trial or its result in one sentence."""
     change = change_text(attempt)
     if attempt.outcome == "":
-        return f"trying {change}: {_measured_text(lane, attempt)}"
+        return f"trying {change}: {_measured_text(attempt)}"
     if attempt.outcome == REFUSED:
-        return f"{change} is not possible: {attempt.reason}"
+        return f"{change} is not possible: {attempt.refused}"
     measured = gain_text(attempt.gain) if attempt.gain is not None else "too little could be measured"
     if attempt.outcome == STOPPED:
         so_far = f"{measured} so far, " if attempt.gain is not None else ""
@@ -306,10 +312,10 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
     return f"{change}: {measured}, {_not_kept(attempt) or 'reverted'}"
 
 
-def _measured_text(lane: LaneState, attempt: Attempt) -> str:
+def _measured_text(attempt: Attempt) -> str:
     if attempt.outcome:
-        return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
-    result, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
+        return gain_text(attempt.gain) if attempt.gain is not None else attempt.refused or attempt.outcome
+    result, pairs = gain_of(attempt), len(attempt.pairs)
     so_far = f", {gain_text(result)} so far" if result is not None else ""
     if result is not None and result.high > WIDE * result.low:
         so_far = ", too early to say"
@@ -318,17 +324,17 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
     return f"{pairs} of {next_look} pairs{so_far}"
 
 
-def answer_text(state: TuneState) -> str:
+def answer_text(state: SeriesState) -> str:
     """Return the final settings of a series and their gain, or its progress."""
     best, yet = best_of(state), "" if state.over else " yet"
-    undone = [f"{change_text(one)} was undone" for one in state.series if one.outcome == UNDONE]
+    undone = [f"{change_text(one)} was undone" for one in state.present if one.outcome == UNDONE]
     others = [
         f"{change_text(one)}: {gain_text(one.gain)}, {_not_kept(one)}"
-        for one in state.series
+        for one in state.present
         if one.gain is not None and _not_kept(one)
     ]
     head = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
-    if not state.series:
+    if not state.present:
         result = f"nothing was tried{yet}"
     elif best.settings:
         gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
@@ -342,6 +348,6 @@ def answer_text(state: TuneState) -> str:
     return "; ".join([result, *undone, *others])
 
 
-def measured(state: TuneState) -> bool:
+def measured(state: SeriesState) -> bool:
     """Return whether any change of a series was measured to a decision."""
-    return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.series)
+    return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.present)

@@ -40,11 +40,11 @@ from tfmon.analysis.verdict_notes import (
 )
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.lane_statistics import concurrent_slices
 from tfmon.model.lanes_together import also_differing, collisions
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 from tfmon.model.session import Snapshot
+from tfmon.model.windows import concurrent_slices
 
 CONTENDED = "contended: all train at once and share the cores"
 TAKE_TURNS = " (t: take turns)"
@@ -63,12 +63,12 @@ KIND_TEXTS: dict[IntervalKind, str] = {
     SPENDING: "valid for this length",
     FIXED: "valid at the end",
 }
-"""What an interval is made for, beside it."""
+"""Other purposes of the intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The throughput of one lane over that of the slowest."""
+    """The throughput of one lane divided by the slowest lane's."""
 
     lane: str
     ratio: Estimate
@@ -76,29 +76,29 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which lane is faster, or why that cannot be said."""
+    """The faster lane, or why it is not known."""
 
     text: str
-    """One line: which lane is faster and by what factor, or why that cannot be said."""
+    """One line: the faster lane and its factor, or why it is not known."""
     short: str = ""
     """The same with the lanes' ids for their names, or of one lane its worst fault alone. Empty without a lane."""
     winner: str | None = None
-    """Name of the fastest lane, if the interval of its lead is above 1; else None."""
+    """Name of the fastest lane, if the interval of its lead is above 1. Otherwise `None`."""
     slowest: str | None = None
     """Name of the slowest lane. `None` before there is an interval."""
     ratio: float | None = None
-    """Throughput of the fastest lane over that of the slowest."""
+    """Throughput of the fastest lane divided by the slowest lane's."""
     interval: Estimate | None = None
     """The same with its 95 % interval."""
     at_least: float | None = None
-    """What that ratio is at least, from a step that did not end; None where steps did."""
+    """A lower bound of that ratio, from a step that did not end. `None` if steps did."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first. Empty in a concurrent race."""
     ranked: tuple[str, ...] = ()
     """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
     note: str = ""
     looks: Looks = AT_THE_END
-    """How its intervals are looked at; those of the lanes' throughput, too."""
+    """How its intervals and the intervals of the lanes' throughput are looked at."""
     kind: VerdictKind = ""
     """Which answer it is. Empty before there is an interval."""
     left_s: float | None = None
@@ -109,9 +109,9 @@ class Verdict:
     also: tuple[str, ...] = ()
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
     machines: tuple[MachineDifference, ...] = ()
-    """What else differs between the machines of the lanes, and may be the cause, too."""
+    """Other differences between the machines of the lanes. They may be the cause, too."""
     scaling: tuple[Scaling, ...] = ()
-    """How the throughput grows with the devices, where the lanes differ in their number only. The texts say so."""
+    """How the throughput grows with the devices, if the lanes differ only in their number. In the texts, too."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -250,14 +250,14 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return which of some lanes is faster, or what is known of that. `None` before there are intervals."""
+    """Return the faster lane of some, or the knowledge so far. `None` before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
 
     def pace(lane: tuple[LaneState, Throughput]) -> float:
-        state, throughput = lane  # one disturbed slice hardly moves what the pairs are about
+        state, throughput = lane  # one disturbed slice hardly moves the ratio of the pairs
         return math.exp(throughput.center.value) if throughput.center else state.steady.examples_per_s or 0.0
 
     lanes = sorted(compared, key=pace, reverse=True)
@@ -280,7 +280,7 @@ def _judged(
     ranking = tuple(Rank(one.spec.name, over) for (one, _), over in zip(lanes, estimates, strict=False) if over)
     if lead is None or shown is None or len(ranking) < len(result):
         return None
-    # All intervals must be as narrow for `until_ci`, so the widest tells how long that takes.
+    # All intervals must be as narrow for `until_ci`, so the widest decides how long it takes.
     awaited = lead
     if race.until_ci is not None:
         awaited = max((one for one in result if one is not None), key=lambda one: one.reach(looks))
@@ -322,7 +322,7 @@ def _judged(
     if not scaling:
         return judged
     answer, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
-    if judged.winner != scaling[-1].lane:  # where most devices win, how it grows is all there is to say
+    if judged.winner != scaling[-1].lane:  # if most devices win, the growth is the whole verdict
         answer, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
     return replace(judged, text=answer, short=brief, scaling=scaling)
 

@@ -1,4 +1,4 @@
-"""What is said beside a verdict: what limits the figure, and what else may explain it. Pure."""
+"""Notes beside a verdict: limits of the figure, and other explanations of it. Pure."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ EQUAL = {
     "op determinism": ("it also turns XLA off", "the same call in both"),
     "TF_ENABLE_ONEDNN_OPTS": ("other kernels compute on the CPU", "the same value in both"),
 }
-"""What libraries resolve, why it differs between lanes, and what makes them equal."""
+"""The values that libraries resolve, why they differ between lanes, and how to make them equal."""
 
 
 _LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_threads"}
@@ -139,7 +139,7 @@ def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
         if _LEVERS.get(name) in started:
             continue
         values[name] = [lane.script.resolved.get(name, "?") for lane in snapshot.lanes]
-    if len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1:  # else `machine_differences` tells it
+    if len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1:  # else see `machine_differences`
         for name in VERSIONS:
             own = [lane.process.versions[name] or "?" for lane in snapshot.lanes]
             if "?" not in own and len(set(own)) > 1:
@@ -160,7 +160,7 @@ def _where(lanes: Sequence[LaneState], values: Sequence[str]) -> str:
 
 
 HERE = "here"
-"""What the monitor's own machine is called beside hosts."""
+"""The name of the monitor's own machine beside hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The throughput of a lane over that of the lane with the fewest devices."""
+    """The throughput of a lane divided by the one of the lane with the fewest devices."""
 
     lane: str
     devices: int
@@ -228,11 +228,8 @@ class Scaling:
     """Devices of the lane that it is compared with."""
     kind: str
     ratio: Estimate
-
-    @property
-    def of_linear(self) -> float:
-        """The ratio of throughputs over the ratio of devices; 1 is linear."""
-        return self.ratio.value * self.over / self.devices
+    of_linear: float
+    """The ratio of throughputs over the ratio of devices; 1 is linear."""
 
     def text(self, interval: str) -> str:
         """Return "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"; `interval` is its end."""
@@ -247,6 +244,12 @@ class Scaling:
         return "GPUs" if self.kind == "gpu" else "logical CPUs"
 
 
+def scaling(lane: str, devices: tuple[int, int], kind: str, ratio: Estimate) -> Scaling:
+    """Return the scaling of a lane with the first number of devices over a lane with the second."""
+    more, fewer = devices
+    return Scaling(lane, more, fewer, kind, ratio, ratio.value * fewer / more)
+
+
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
     """Return the scaling of lanes that differ only in the number of devices. () otherwise."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
@@ -258,7 +261,7 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
     least, *more = ordered
     result = [(lane, ratio(lane, least)) for lane in more]
     return tuple(
-        Scaling(lane.spec.name, lane.spec.devices, least.spec.devices, lane.spec.kind, estimate)
+        scaling(lane.spec.name, (lane.spec.devices, least.spec.devices), lane.spec.kind, estimate)
         for lane, estimate in result
         if estimate is not None
     )

@@ -155,7 +155,7 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """Return the idlest GPUs for a lane, and the reason; the first without reason if none is readable."""
+        """Return the idlest GPUs for a lane, and the reason. If none is readable, return the first without one."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
@@ -175,6 +175,7 @@ class Idle:
                     raise GpusBusyError(
                         f"no GPU was free within {wait_s / 60:g} min: {'; '.join(busy)}",
                         "--wait-idle with more minutes waits longer; without it, gpu is the idlest as it is",
+                        options=("wait_idle",),
                     )
                 left = f"{units.clock(wait_s - waited_s)} left, Ctrl-C leaves"
                 self.tell(f"waiting for a free GPU ({left}): {'; '.join(busy)}")

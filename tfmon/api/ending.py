@@ -23,7 +23,7 @@ class Ending:
     def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
         """Follow a session from now on."""
         self._session, self._lanes = session, lanes
-        self._until_ci, self._fail_on = race_options.until_ci, race_options.fail_on
+        self._until_ci, self._fail_on = race_options.until_ci, race_options.concerns
         self._unhealthy = ""
         if self._until_ci is not None:
             session.listen(self._finish_when_narrow)
@@ -60,7 +60,7 @@ class Ending:
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of a race; for one lane with a user's command, that of the command."""
+        """Return the exit code of a race. A single lane with a user's command has that command's code."""
         lanes, ours = self._session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return EXIT_UNHEALTHY

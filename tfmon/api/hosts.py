@@ -9,8 +9,9 @@ from typing import Any
 
 from tfmon.api.settings import find_host
 from tfmon.catalog import ScenarioInfo
-from tfmon.doctor.facts import OthersLoad, Running
-from tfmon.doctor.report import run_checks
+from tfmon.doctor.facts import Running
+from tfmon.doctor.gather import gather_facts
+from tfmon.doctor.report import Diagnosis
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote.connection import Connection, working_folder
 from tfmon.lanes.remote.host import Host
@@ -25,6 +26,7 @@ from tfmon.model.readings import Reading, known
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.surroundings import OthersLoad
 from tfmon.reports.checks import to_text
 
 
@@ -141,7 +143,8 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
     def one(host: str) -> str:
         others = others_load(snapshot.hosts[host])
         if not host or connected is None:
-            return to_text(run_checks(python, imports=False, running=Running(tuple(processes), others)))
+            facts = gather_facts(python, imports=False, running=Running(tuple(processes), others))
+            return to_text(Diagnosis(facts))
         lanes = (lane for lane in snapshot.lanes if lane.spec.host == host)
         pids = [pid for lane in lanes if (pid := lane.process.pid) is not None]
         options: dict[str, Any] = {"imports": False, "folder": working_folder(), "pids": pids}

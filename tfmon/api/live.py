@@ -1,4 +1,4 @@
-"""Runs the app on the screen, and ends every lane when the app closes or a signal arrives."""
+"""Runs the app on the screen for a run in another process, or for a recording."""
 
 from __future__ import annotations
 
@@ -9,184 +9,76 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api.notify import in_terminal
-from tfmon.api.program import Program
+from tfmon.api.notify import notices_in_terminal
 from tfmon.api.repeat import command_line
-from tfmon.api.run import AnyRun, Interruption, closed_terminal, collect_rarely, ended, go_on
-from tfmon.api.run import say as tell
-from tfmon.api.runs import RaceRun
-from tfmon.api.settings import ScreenSettings, config_path
-from tfmon.api.viewer import ANSWER_S, Viewer
-from tfmon.catalog import ScenarioInfo, list_scenarios
+from tfmon.api.run import Interruption, closed_terminal, collect_rarely, ended, go_on, say
+from tfmon.api.settings import ScreenOptions, config_file
+from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
 from tfmon.lanes.launch import yield_to_lanes
-from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
-from tfmon.model.ports import Controls, Experiments, RunInfo
-from tfmon.model.session import Session, Snapshot
-from tfmon.model.threads import start_thread
+from tfmon.model.ports import RunInfo, Source
+from tfmon.model.session import Snapshot
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
+from tfmon.system.threads import start_thread
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.source import Say, ScenarioRow, Source
 
-FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
 """Time for the app to close after a signal, once the lanes have ended."""
 
 
-def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: ScreenSettings) -> str:
-    """Show a race until the user leaves; return why it was interrupted, or "".
+def show(viewer: Viewer, screen: ScreenOptions) -> None:
+    """Show a run until the user leaves it or it ends. A detachable run continues without a terminal or screen.
 
-    Without a plan, the race is planned after the first paint, because a GPU's driver can take seconds. After a
-    failure of the screen, the race continues without it. Thread: the main thread, for the signals.
-    """
-    program.announce(info)
-    first = not config_path().exists() and not library.runs()
+    The first signal ends a run that this command began. Another viewer only leaves.
 
-    def start(say: Say) -> None:
-        if first:
-            say(FIRST_START)
-        for line in (*filter(None, [run.beside]), *run.notes):
-            say(line)
-        program.say = say
-        run.begin()
-
-    lanes, run = program.lanes, RaceRun(program, plan, info)
-    source = replace(
-        _source_of(program.session, lanes, program.experiments),
-        repeat=program.repeat,
-        examine=program.examine,
-        profile=program.profiles.text,
-        profile_pair=program.profiles.pair,
-        watch_gpus=program.watch_gpus,
-        start=start,
-        stop=lanes.stop,
-        end_now=lanes.end_now,
-    )
-    return _run(source, screen, run, program.session)
-
-
-def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str:
-    """Show a run of another process until the user leaves or it ends; return why it was interrupted, or "".
-
-    A signal ends the run if this command began it (`began_here`); another viewer only leaves.
-
-    Thread: the main thread, for the signals. Raises: TfmonError if the screen failed; the run continues.
-    """
-
-    def start(say: Say) -> None:
-        viewer.tell = say
-        try:
-            begun = viewer.ask("begun")
-        except TfmonError as error:  # the run has ended before anything could be told
-            say(error.line)
-            return
-        for line in begun:
-            if began_here:
-                say(line)
-
-    source = replace(
-        _source_of(viewer.session, viewer.controls, viewer.experiments),
-        repeat=partial(viewer.ask, "repeat", timeout_s=ANSWER_S),
-        examine=partial(viewer.ask, "examine"),
-        profile=partial(viewer.ask, "profile"),
-        profile_pair=partial(viewer.ask, "profile_pair"),
-        watch_gpus=partial(viewer.ask, "watch_gpus"),
-        start=start,
-        stop=viewer.end,
-        end_now=viewer.end_now,
-        leave=viewer.leave,
-        lost=lambda: viewer.lost().line if viewer.died else "",
-    )
-    if viewer.session.snapshot().sweep is not None:
-        source = replace(
-            source,
-            controls=None,
-            experiments=None,
-            refusal="a sweep chooses its settings itself: no key changes its lanes",
-            tabs=(),
-            scenarios=tuple,
-            table=str,
-            repeat=str,
-        )
-    return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
-
-
-def _source_of(session: Session, controls: Controls, experiments: Experiments) -> Source:
-    """Return a source of a running race, in this or another process."""
-    return Source(
-        session.snapshot,
-        controls,
-        experiments,
-        runs=RecordedRuns(),
-        scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
-        table=lambda: _table(session.snapshot()),
-    )
-
-
-def _run(
-    source: Source,
-    screen: ScreenSettings,
-    run: AnyRun,
-    session: Session | None = None,
-    end: Callable[[str], object] | None = str,
-) -> str:
-    """Show lanes until the user leaves or a signal arrives, and end them; return why it was interrupted.
-
-    A run of another process continues if the user leaves it, and if the terminal or the screen is gone.
-
-    Args:
-        end: Ends the run on a signal of that name. `None` if a signal only closes the screen.
+    Thread: the main thread, for the signals. Raises: TfmonError if the screen failed.
     """
     yield_to_lanes()
+    viewer.runs = RecordedRuns()
 
     def take_terminal() -> None:
-        for suspension in run.suspensions:
-            undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
+        undo.callback(suspend_with(viewer, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
         if app.broken is not None:
             return
-        if end is None:
-            app.request(app.exit, "left")
-            leave_anyway(run.close)
-        else:
-            end(interrupted.signal)
+        if viewer.began_here:
+            viewer.request_end(interrupted.signal)
             app.request_quit()
-            leave_anyway(partial(run.close, interrupted.reason))
+            leave_anyway(partial(viewer.close, interrupted.reason))
+        else:
+            app.request(app.exit, "left")
+            leave_anyway(viewer.close)
 
-    hung_up = bool if source.leave is None else run.go_on_alone
-    app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
-    with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
-        if session is not None:
-            undo.enter_context(in_terminal(session, screen.notify, partial(app.request, app.paint)))
+    app = _app(viewer, screen, take_terminal, suspend_job if has_shell() else None)
+    with contextlib.ExitStack() as undo, ended(viewer, leave, quiet=True) as interrupted:
+        undo.enter_context(notices_in_terminal(viewer.session, screen.notify, partial(app.request, app.paint)))
         collect_rarely()
-        ending = app.run(mouse=screen.mouse)
+        app.run(mouse=screen.mouse)
         if app.broken is not None:
             flush_input()
-            if source.leave is not None:
+            if viewer.detachable:
                 raise screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
-            tell(f"the screen failed: {described(app.broken)}")
-            tell("the race goes on without it; Ctrl+C ends it and prints the result")
-            go_on(run, lambda: bool(interrupted.signal))
-            run.close(interrupted.reason)
+            say(f"the screen failed: {described(app.broken)}")
+            say("the race goes on without it; Ctrl+C ends it and prints the result")
+            go_on(viewer, lambda: bool(interrupted.signal))
+            viewer.request_end(interrupted.signal)
             flush_input()
-    return interrupted.reason if ending != "quit" else ""
 
 
 def _app(
     source: Source,
-    screen: ScreenSettings,
+    screen: ScreenOptions,
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
@@ -202,6 +94,7 @@ def _app(
         theme=screen.theme,
         readonly=screen.readonly,
         characters=screen.charset,
+        keymap=config_file().keys,
     )
 
 
@@ -230,12 +123,12 @@ def leave_anyway(close: Callable[[], None]) -> None:
     start_thread("tfmon-leave", leave, lambda _reason: os._exit(EXIT_INTERRUPTED))
 
 
-def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False) -> bool:
+def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False) -> bool:
     """Show a recorded race; return whether the user left (not a signal). Raises TfmonError if the screen fails."""
     player = Player(recording)
     if at_end:
         player.go_to(player.state().to_ns)
-    app = _app(replay_of(player, RecordedRuns()), screen)
+    app = _app(Replay(player, RecordedRuns()), screen)
     with closed_terminal(partial(os._exit, EXIT_INTERRUPTED)):
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
@@ -245,26 +138,33 @@ def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False
     return ending is not None
 
 
-def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
-    """Return a playing recording as a source; stopping it closes the recording."""
-    snapshot = player.session.snapshot
-    return Source(
-        snapshot,
-        refusal="this is a replay of a race that is over: nothing in it can be changed",
-        playback=player,
-        tabs=("race", "lane", "log", "knobs", "gpus", "runs"),
-        runs=runs,
-        table=lambda: _table(snapshot()),
-        repeat=lambda: command_line(snapshot()),
-        stop=player.close,
-    )
+class Replay(Source):
+    """A recording that is played; stopping it closes the recording."""
 
+    refusal = "this is a replay of a race that is over: nothing in it can be changed"
+    tabs = ("race", "lane", "log", "knobs", "gpus", "runs")
 
-def _table(snapshot: Snapshot) -> str:
-    """Return the result of a race. Report writers are imported here, so that a screen starts faster."""
-    from tfmon.reports.race import to_text
+    def __init__(self, player: Player, runs: RecordedRuns | None = None) -> None:
+        self.playback: Player = player
+        self.runs = runs
 
-    return to_text(analyse(snapshot))
+    def snapshot(self) -> Snapshot:
+        """Return the state at the position of the player."""
+        return self.playback.session.snapshot()
+
+    def table(self) -> str:
+        """Return all results as text."""
+        from tfmon.reports.race import to_text  # late: it is slow to load
+
+        return to_text(analyse(self.snapshot()))
+
+    def repeat(self) -> str:
+        """Return the command that repeats the race."""
+        return command_line(self.snapshot())
+
+    def stop(self) -> None:
+        """Close the recording."""
+        self.playback.close()
 
 
 class RecordedRuns:
@@ -298,7 +198,7 @@ class RecordedRuns:
 
     def replay(self, id: str) -> Source:
         """Open a recording to play it."""
-        return replay_of(Player(Recording(_path(id))), self)
+        return Replay(Player(Recording(_path(id))), self)
 
 
 def _path(id: str) -> Path:

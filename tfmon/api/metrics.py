@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.health import concerns
@@ -17,14 +17,17 @@ from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
-from tfmon.model.threads import start_thread
+from tfmon.system.threads import start_thread
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 EVERY_S = 5.0
-HERE = "127.0.0.1"
+METRICS = ("metrics",)
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
+RATIO = "Its examples a second over those of the slowest lane, with the 95 % interval"
+Values: TypeAlias = dict[tuple[str, ...], "Reading | None"]
+"""The values of a metric, by the values of its labels."""
 LANE = ("lane", "title")
 GPU = ("host", "gpu", "uuid", "name")
 
@@ -39,7 +42,7 @@ OF_A_LANE: dict[str, tuple[str, Callable[[LaneState], Reading | None]]] = {
     "gpu_memory_bytes": ("GPU memory that it uses", lambda lane: lane.gpu_use.used_bytes),
 }
 """Metrics of a lane: the first two are counters, the rest gauges."""
-COUNTERS = ("steps", "examples")
+COUNTERS = ("lane_steps", "lane_examples")
 OF_A_GPU: dict[str, tuple[str, Callable[[GpuSample], Reading]]] = {
     "busy_ratio": ("Share of the time in which it is busy", lambda gpu: _part(gpu.load.busy_pct)),
     "memory_used_bytes": ("Memory that all its processes use", lambda gpu: gpu.memory.used_bytes),
@@ -62,65 +65,43 @@ class RaceCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric with its known samples."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         self._analysis = analyse(self._snapshot(), self._analysis)
-        snapshot = self._analysis.snapshot
-        yield from self._of_lanes(snapshot)
-        gpus = [(host, gpu) for host, state in snapshot.hosts.items() for gpu in state.gpus]
-        for name, (text, value) in OF_A_GPU.items():
-            labels = (((host, str(gpu.index), gpu.key, gpu.name), gpu) for host, gpu in gpus)
-            yield _metric(f"tfmon_gpu_{name}", text, GPU, {label: value(gpu) for label, gpu in labels})
-        yield from self._of_verdict(self._analysis)
-
-    def _of_lanes(self, snapshot: Snapshot) -> Iterator[Metric]:
-        lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
-        for name, (text, value) in OF_A_LANE.items():
-            known = {label: value(lane) for label, lane in lanes.items()}
-            yield _metric(f"tfmon_lane_{name}", text, LANE, known, counts=name in COUNTERS)
-        quantiles = {
-            (*label, f"{percent}"): None if ms is None else ms / 1e3
-            for label, lane in lanes.items()
-            for percent in (50, 95, 99)
-            for ms in [lane.steady.step_ms(percent / 100)]
-        }
-        yield _metric("tfmon_lane_step_seconds", "Step time in the steady state", (*LANE, "percentile"), quantiles)
-        phases = {(*label, lane.phase): 1 for label, lane in lanes.items()}
-        yield _metric("tfmon_lane_phase", "1 for the phase that it is in", (*LANE, "phase"), phases)
-        wrong = {
-            (*label, one.id): 1
-            for label, lane in lanes.items()
-            if not lane.over
-            for one in concerns(snapshot, lane)
-            if one.is_fault
-        }
-        yield _metric("tfmon_lane_concern", "1 for what is wrong with it", (*LANE, "concern"), wrong)
-
-    @staticmethod
-    def _of_verdict(analysis: Analysis) -> Iterator[Metric]:
-        ratios = {
-            (rank.lane, analysis.snapshot.lane(rank.lane).title, end): getattr(rank.ratio, end)
-            for rank in analysis.verdict.ranking
-            for end in ("value", "low", "high")
-        }
-        text = "Its examples a second over those of the slowest lane, with the 95 % interval"
-        yield _metric("tfmon_lane_ratio", text, (*LANE, "end"), ratios)
+        for name, text, labels, values in figures(self._analysis):
+            kind: Any = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
+            family = kind(f"tfmon_{name}", text, labels=labels)
+            for label, value in values.items():
+                if value is not None and not isinstance(value, Missing):
+                    family.add_metric(label, value)
+            yield family
 
 
-def _metric(
-    name: str,
-    text: str,
-    labels: tuple[str, ...],
-    values: Mapping[Any, Reading | None],
-    *,
-    counts: bool = False,
-) -> Metric:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    family: Any = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=labels)
-    for label, value in values.items():
-        if value is not None and not isinstance(value, Missing):
-            family.add_metric(label, value)
-    result: Metric = family
-    return result
+def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Values]]:
+    """Yield the name of each metric, its description, its labels, and its values."""
+    snapshot = analysis.snapshot
+    lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
+    for name, (text, of_lane) in OF_A_LANE.items():
+        yield f"lane_{name}", text, LANE, {label: of_lane(lane) for label, lane in lanes.items()}
+    times, phases, wrong, ratios, gpus = Values(), Values(), Values(), Values(), dict[tuple[str, ...], GpuSample]()
+    for (lane_name, title), lane in lanes.items():
+        phases[lane_name, title, lane.phase] = 1
+        for percent in (50, 95, 99):
+            ms = lane.steady.step_ms(percent / 100)
+            times[lane_name, title, f"{percent}"] = None if ms is None else ms / 1e3
+        faults = [] if lane.over else [concern.id for concern in concerns(snapshot, lane) if concern.is_fault]
+        wrong.update({(lane_name, title, fault): 1 for fault in faults})
+    for rank in analysis.verdict.ranking:
+        for end in ("value", "low", "high"):
+            ratios[rank.lane, snapshot.lane(rank.lane).title, end] = getattr(rank.ratio, end)
+    yield "lane_step_seconds", "Step time in the steady state", (*LANE, "percentile"), times
+    yield "lane_phase", "1 for the phase that it is in", (*LANE, "phase"), phases
+    yield "lane_concern", "1 for what is wrong with it", (*LANE, "concern"), wrong
+    yield "lane_ratio", RATIO, (*LANE, "end"), ratios
+    for host, state in snapshot.hosts.items():
+        gpus.update({(host, str(gpu.index), gpu.key, gpu.name): gpu for gpu in state.gpus})
+    for name, (text, of_gpu) in OF_A_GPU.items():
+        yield f"gpu_{name}", text, GPU, {label: of_gpu(gpu) for label, gpu in gpus.items()}
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
@@ -135,28 +116,33 @@ def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], N
     try:
         from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
     except ImportError:
-        raise UsageError("--metrics needs prometheus_client, which is not installed", NEEDS) from None
+        text = "--metrics needs prometheus_client, which is not installed"
+        raise UsageError(text, NEEDS, options=METRICS) from None
     registry: Any = CollectorRegistry()
     registry.register(RaceCollector(snapshot))
     address, _, port = where.rpartition(":")
     closed = threading.Event()
 
     def keep() -> None:
-        while not closed.wait(EVERY_S):
-            write_to_textfile(where, registry)
-
-    def end() -> None:
-        closed.set()
-        with contextlib.suppress(OSError):
-            write_to_textfile(where, registry)
+        over = False
+        while not over:
+            over = closed.wait(EVERY_S)
+            with contextlib.suppress(OSError):
+                write_to_textfile(where, registry)
 
     try:
         if port.isdecimal():
-            server, _ = start_http_server(int(port), address or HERE, registry)
+            server, _ = start_http_server(int(port), address or "127.0.0.1", registry)
             return server.shutdown
         write_to_textfile(where, registry)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"--metrics {where}: {reason}", "name a free port, or the path of a file") from None
-    start_thread("tfmon-metrics", keep, lambda _reason: None)
+        hint = "name a free port, or the path of a file"
+        raise UsageError(f"--metrics {where}: {reason}", hint, options=METRICS) from None
+    thread = start_thread("tfmon-metrics", keep, lambda _reason: None)
+
+    def end() -> None:
+        closed.set()
+        thread.join(EVERY_S)
+
     return end

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.api.state import state_folder
+from tfmon.api.race_lock import state_folder
 from tfmon.errors import UsageError
 
 SUFFIX = ".ipynb"
@@ -27,7 +27,7 @@ class NotebookScript:
 def notebook_script(notebook: Path) -> NotebookScript:
     """Write the code cells of a notebook as a script, which finds the modules beside the notebook.
 
-    IPython lines without a used result are skipped and listed. Line numbers are those of the script, which has the
+    IPython lines without a used result are skipped and listed. Line numbers refer to the script, which has the
     numbers of cells. Raises UsageError if the notebook is unreadable or needs IPython.
     """
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]

@@ -1,243 +1,460 @@
-"""The options of a race and of a sweep, from the command line or Python, and their mutual exclusions.
-
-Values follow `tfmon.api.rules`. Messages contain flags; `rules.named_as_arguments` replaces them by arguments.
-"""
+"""The options of races, sweeps and screens: each is declared here, and nowhere else."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from tfmon.api.rules import flag
-from tfmon.api.settings import resolve
-from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import UsageError
-from tfmon.model.race import MARGIN, TURNS
+from tfmon.analysis.concern_ids import FAIL_ON
+from tfmon.api import rules
+from tfmon.api.option import Option, Options
+from tfmon.api.rules import PATH, YES_OR_NO, ProgramRule, ValueRule
+from tfmon.errors import EXIT_UNHEALTHY, UsageError, flag
+from tfmon.model.knobs import KnobValue
+from tfmon.model.race import MARGIN, MODES, TURNS
 
 if TYPE_CHECKING:
+    from tfmon.analysis.result import RaceResult
+    from tfmon.catalog import ScenarioInfo
     from tfmon.lanes.remote.ray import RayCluster
-    from tfmon.recordings.figures import RaceFigures
 
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen, if no end is set."""
 FRESH_FROM_S = 60.0
-"""Unwatched races of this length or more use fresh processes by default."""
-AS_BEFORE = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
-"""Options that a resumed sweep keeps, so that they exclude `resume`."""
-SLOWER_THAN = 0.05
-"""Default share of its speed that a lane can lose against a baseline."""
+"""Unwatched races of this length or more are repeated in new processes by default."""
+LEAST_CI = 0.025
+"""No interval with one process of each lane is narrower: see `analysis.statistics.between_processes`."""
+LEAST_CI_OF_SWEEP = 0.01
+"""A narrower interval would take too many processes."""
+SHARE = rules.share(0.001)
 ALONE = "leave one of them out"
 
 
 @dataclass(frozen=True, slots=True)
-class RaceOptions:
-    """The options of a race."""
+class Purpose:
+    """The purpose of a program's lanes. It follows from the command, not from options."""
 
-    lanes: tuple[str, ...] = ()
-    """Such as `gpu:0,batch_size=256`. Empty for the default lanes."""
-    settings: tuple[str, ...] = ()
-    """Such as `prefetch=auto`, for every lane."""
-    python: Path = Path(sys.executable)
-    seconds: float | None = None
-    steps: int | None = None
-    mode: str = TURNS
-    slice_s: float = 0.5
-    until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is at most this."""
-    fail_on: tuple[str, ...] = ()
-    """Concerns that end the race, with their own exit code."""
-    notify: str = ""
-    """A command for notices, or a name of `tfmon.api.notify.TERMINAL`. Empty for none."""
-    baseline: tuple[RaceFigures, float] | None = None
-    """The baseline race, and the share of its speed that a lane can lose without a notice."""
-    metrics: str = ""
-    """A port, an address with a port, or the path of a file. Empty for none."""
-    margin: float = MARGIN
     watched: bool = True
     """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
-    varied_knob: str = ""
-    """The knob that a crossover varies; the default lanes have it in common."""
     one_lane: bool = False
     """Whether there is one default lane, on the device that the command finds."""
-    fresh: bool | None = None
-    """Whether fresh processes replace those of the lanes from time to time, not those of a user's script; None for
-    long races that nobody watches."""
-    spare: bool = False
-    ray: RayCluster | None = None
-    """The cluster of lanes such as `ray/gpu`. `None` for the default cluster."""
-    in_place: bool | None = None
-    """Whether a user's lanes share the working folder; `None`: only a single lane does."""
-    record: bool = False
-    wait_idle_s: float | None = None
-    record_file: Path | None = None
-    """`None` for a new file among the user's recordings."""
+    varied_knob: str = ""
+    """The knob that a crossover varies; the default lanes have it in common."""
+    restarts: bool = False
+    """Whether a script is started several times, so that even a single lane has its own view of the folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
+@dataclass(kw_only=True, eq=False, repr=False)
+class LaneOptions(Options):
+    """The options of everything that trains lanes."""
+
+    settings: Option[Mapping[str, KnobValue] | tuple[str, ...] | None, tuple[str, ...]] = Option(
+        ValueRule("dict", 'a dict, such as {"prefetch": 2}', rules.settings_of),
+        (),
+        "Set a knob in every lane. Repeatable.",
+        commands="race watch crossover tune sweep profile",
+        metavar="KNOB=VALUE",
+        multiple=True,
+    )
+    command: Option[Sequence[str] | None, tuple[str, ...]] = Option(
+        rules.words('["python", "train.py"]'),
+        (),
+        "A training script of your own to race instead of a scenario, as a list of words.",
+    )
+    slice_s: Option[float | None, float] = Option(
+        rules.seconds(0.2, 60),
+        0.5,
+        "Length of one lane's slice in seconds, from 0.2 to 60.",
+        commands="race crossover sweep config",
+        setting="slice",
+        shown="0.5",
+    )
+    in_place: Option[bool | None, bool] = Option(
+        YES_OR_NO,
+        False,
+        "Have all lanes of a script write to the working folder itself. By default each has a copy-on-write view "
+        "of it.",
+        commands="race tune sweep",
+    )
+    python: Option[str | os.PathLike[str] | None, str] = Option(
+        ProgramRule(PATH, "a program that can be run; name a Python that has TensorFlow", rules.program_of),
+        "",
+        "The Python interpreter that trains. It needs TensorFlow. By default it is the one that runs tfmon.",
+        commands="race crossover tune sweep profile verify doctor config",
+        setting="python",
+        metavar="PATH",
+    )
+    ray: Option[str | None, str | None] = Option(
+        ValueRule("address", "HOST:PORT of the head of a cluster", rules.text_of),
+        None,
+        "The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: RAY_ADDRESS, "
+        "else the one that runs here.",
+        commands="race watch crossover tune sweep profile",
+        metavar="ADDRESS",
+    )
+    ray_python: Option[str | os.PathLike[str] | None, str | None] = Option(
+        ValueRule(PATH, "the path of a Python that has Ray", rules.text_of),
+        None,
+        "The Python that has Ray, if this one has none or another version than the cluster.",
+        commands="race watch crossover tune sweep profile hosts",
+        metavar="PATH",
+    )
+    ray_cpus: Option[float | None, float] = Option(
+        rules.number("number", "a number of CPUs", 0.0, 100_000),
+        1.0,
+        "How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
+        commands="race watch crossover tune sweep profile",
+        shown="1",
+    )
+
+    @cached_property
+    def interpreter(self) -> Path:
+        """The Python that trains; raises UsageError if it cannot be run."""
+        return interpreter(self.python, self.command)
+
+    def validate(self, command: str, names: frozenset[str]) -> None:
+        """Raise UsageError for options that exclude each other, and for a Python that cannot be run."""
+        _ = self.interpreter, self.ray_cluster
+
+    @cached_property
+    def ray_cluster(self) -> RayCluster | None:
+        """The cluster of lanes such as `ray/gpu`. `None` for the default cluster."""
+        if self.ray is None and self.ray_python is None and self.ray_cpus == 1.0:
+            return None
+        return ray_cluster(self.ray, self.ray_python, self.ray_cpus)
+
+
+@dataclass(eq=False, repr=False)
+class RaceOptions(LaneOptions):
+    """The options of a race, a series on its lanes, or a profile."""
+
+    scenario: Option[str | os.PathLike[str] | None, str] = Option(
+        ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", rules.text_of),
+        "small-dense",
+        "What is raced: a name from `tfmon list`, or the file of a scenario.",
+        commands="race",
+        setting="scenario",
+        flag=None,
+    )
+    _: KW_ONLY
+    lanes: Option[Sequence[str] | None, tuple[str, ...]] = Option(
+        rules.words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
+        (),
+        "A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
+        "ray/gpu. Give it once for each lane.",
+        commands="race watch crossover tune profile",
+        metavar="SPEC",
+        multiple=True,
+    )
+    seconds: Option[float | None, float | None] = Option(
+        rules.seconds(0.0, above=True), None, "Stop after this many seconds.", commands="race watch"
+    )
+    steps: Option[int | None, int | None] = Option(
+        rules.whole(1), None, "Stop after this many steps in each lane.", commands="race"
+    )
+    mode: Option[Literal["turns", "concurrent"] | None, str] = Option(
+        rules.one_of("mode", lambda: MODES),
+        TURNS,
+        "Lanes train one at a time in short slices (turns), which is fair, or all at once (concurrent).",
+        commands="race config",
+        setting="mode",
+        metavar=f"[{'|'.join(MODES)}]",
+        shown="turns",
+    )
+    until_ci: Option[float | None, float | None] = Option(
+        rules.share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
+        None,
+        "Stop when every ratio is known to within ± PERCENT, such as 5%.",
+        commands="race",
+    )
+    margin: Option[float | None, float] = Option(
+        SHARE,
+        MARGIN,
+        "Lanes that differ by less than ± PERCENT are called the same.",
+        commands="race",
+        shown="3%",
+    )
+    fresh: Option[bool | None, bool | None] = Option(
+        YES_OR_NO,
+        None,
+        "Start the lanes again in new processes after 20 s or more, where the difference of equal processes is a "
+        "large part of the interval. Weights are initialised again. Default: without a screen, in races of 60 s "
+        "and more.",
+        commands="race",
+        flag="--fresh/--no-fresh",
+    )
+    fail_on: Option[Sequence[str] | None, tuple[str, ...]] = Option(
+        ValueRule(
+            "concerns", f"one or more of {','.join(FAIL_ON)}", rules.concerns_of,
+            parse=lambda text: text.split(","), words=lambda: FAIL_ON,
+        ),
+        (),
+        f"End the race with exit code {EXIT_UNHEALTHY} as soon as a lane has one of these: {', '.join(FAIL_ON)}.",
+        commands="race watch",
+        metavar="CONCERN,…",
+    )  # fmt: skip
+    ignored_causes: Option[Sequence[str] | None, tuple[str, ...]] = Option(
+        ValueRule("ids", "ids of causes, such as epoch_first,steps_small", rules.causes_of),
+        (),
+        "Do not report these causes. docs/causes.md has the ids; the setting `ignored_causes` keeps them.",
+        commands="race watch config",
+        setting="ignored_causes",
+        flag="--ignore-causes",
+        metavar="ID,…",
+    )
+    notify: Option[str | None, str] = Option(
+        ValueRule("command", "a command, or bell, osc9 or osc777", rules.line_of),
+        "",
+        "Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
+        "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
+        commands="race watch config",
+        setting="notify",
+        metavar="COMMAND",
+    )
+    baseline: Option[str | os.PathLike[str] | None, str | None] = Option(
+        ValueRule(PATH, "a recording, or the id of a run", rules.text_of),
+        None,
+        "Have --notify tell where a lane is slower than it was in this race: one as `tfmon diff` takes it.",
+        commands="race watch",
+        metavar="RECORDING",
+    )
+    slower_than: Option[float | None, float] = Option(
+        SHARE, 0.05, "Tell it where more than PERCENT is lost. Default: 5%.", commands="race watch"
+    )
+    metrics: Option[str | os.PathLike[str] | None, str | None] = Option(
+        ValueRule("address", "a port, an address with a port, or the path of a file", rules.text_of),
+        None,
+        "Serve OpenMetrics for Prometheus on this port of 127.0.0.1, or on ADDRESS:PORT; or write them to FILE "
+        "every few seconds.",
+        commands="race watch",
+        metavar="PORT|FILE",
+    )
+    record: Option[bool | str | os.PathLike[str] | None, bool | Path] = Option(
+        ValueRule(PATH, "True, False, or the path of a new file", rules.file_or_bool),
+        True,
+        "Record the race into this new file; a name ending in .gz is compressed. Without it, the race is recorded "
+        "among those that `tfmon runs` lists.",
+        commands="race watch crossover tune",
+        metavar="FILE",
+        off="--no-record",
+    )
+    wait_idle: Option[float | None, float | None] = Option(
+        rules.number("minutes", "a time in minutes", 0.0, rules.WEEK_MIN),
+        None,
+        "Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
+        commands="race watch",
+        metavar="MINUTES",
+    )
+
+    @cached_property
+    def info(self) -> ScenarioInfo:
+        """The scenario, or the stand-in for the user's command. Raises UsageError if it does not exist."""
+        return scenario_of(self.scenario, self.command)
+
+    @property
+    def record_file(self) -> Path | None:
+        """The file of the recording. `None` for a new file among the user's recordings."""
+        return None if isinstance(self.record, bool) else self.record
+
+    @property
+    def concerns(self) -> frozenset[str]:
+        """The ids of the concerns that end the race."""
+        return frozenset(FAIL_ON[name] for name in self.fail_on)
+
+    @cached_property
+    def baseline_race(self) -> RaceResult | None:
+        """The race that lanes are compared with; raises TfmonError if it cannot be read or is another scenario."""
+        if not self.baseline:
+            return None
+        from tfmon.recordings.library import find
+        from tfmon.recordings.results import read_race
+
+        result, _ = read_race(find(self.baseline))
+        if result.scenario != self.info.name:
+            raise UsageError(
+                f"the baseline is of {result.scenario}, and this is {self.info.name}", "name one of the same"
+            )
+        return result
+
+    def unwatched(self) -> RaceOptions:
+        """Return the options of an unwatched race: with an end, and repeated starts if it is long."""
+        endless = self.seconds is None and self.steps is None and self.until_ci is None
+        seconds = HEADLESS_SECONDS if endless and not self.command else self.seconds
+        long = self.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
+        return replace(self, seconds=seconds, fresh=long if self.fresh is None else self.fresh)
+
+    def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
+        """Return whether the setting counts for an option that is not set."""
+        return super().takes_setting(option, command) and not (option.name == "scenario" and self.command)
+
+    def validate(self, command: str, names: frozenset[str]) -> None:
+        """Raise UsageError for options that exclude each other."""
+        check_scenario(names, command, needed=command in ("tune", "profile"))
+        super().validate(command, names)
+        if "slower_than" in names and not self.baseline:
+            text, hint = "--slower-than needs --baseline", "tfmon diff compares races that are over"
+            raise UsageError(text, hint, options=("slower_than", "baseline"))
+        if self.command and self.steps is not None:
+            text = "--steps is for scenarios; a script sets its own number of steps"
+            raise UsageError(text, "--seconds ends it", options=("steps", "seconds"))
+        if self.command and self.fresh:
+            text = "--fresh is for scenarios; a script cannot be restarted while it runs"
+            raise UsageError(text, "leave it out", options=("fresh",))
+        if self.seconds is not None and self.steps is not None:
+            raise UsageError("--seconds and --steps exclude each other", ALONE, options=("seconds", "steps"))
+        if self.fresh and self.mode != TURNS:
+            text, hint = "--fresh needs --mode turns", "new processes start between two rounds"
+            raise UsageError(text, hint, options=("fresh", "mode"))
+        if self.until_ci is not None and self.mode != TURNS:
+            text, hint = "--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself"
+            raise UsageError(text, hint, options=("until_ci", "mode"))
+        if self.baseline:
+            from tfmon.api.notify import TERMINAL
+
+            if self.notify in ("", *TERMINAL):
+                text = "--baseline needs --notify COMMAND, which is run where a lane is slower"
+                raise UsageError(text, "name one", options=("baseline", "notify"))
+            _ = self.baseline_race
+
+
+@dataclass(eq=False, repr=False)
+class SweepOptions(LaneOptions):
     """The options of a sweep."""
 
-    over: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    """Devices in the notation of lanes with their count, as in `ray/gpu*4`. Empty for the CPU."""
-    race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
-    """Options in common with races: the baseline's settings, the slice, the interpreter."""
-    until_ci: float = 0.03
-    each_s: float = 60.0
-    everything: bool = False
-    file: Path | None = None
-    """The new file. `None` for one among the user's files."""
-    resume: Path | None = None
-    scenario: str | None = None
-    """Name or file. `None` for a command, or for that of a resumed sweep."""
-    command: tuple[str, ...] = ()
+    scenario: Option[str | os.PathLike[str] | None, str | None] = Option(
+        RaceOptions.declaration("scenario").rule,
+        None,
+        "What is measured: a name from `tfmon list`, or the file of a scenario. Not for a command or with resume.",
+        flag=None,
+    )
+    over: Option[Mapping[str, Sequence[KnobValue] | str] | tuple[str, ...] | None, tuple[str, ...]] = Option(
+        ValueRule(
+            "dict",
+            'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}',
+            rules.values_of,
+        ),
+        (),
+        "A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two); or gpus=1,2,4,8, the "
+        "number of GPUs that a lane has. Repeatable: all combinations are measured.",
+        commands="sweep",
+        metavar="KNOB=VALUES",
+        multiple=True,
+    )
+    _: KW_ONLY
+    on: Option[str | Sequence[str] | None, tuple[str, ...]] = Option(
+        ValueRule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', rules.places_of),
+        (),
+        "Where to measure; repeatable, or with commas between. Default: cpu. A combination is measured on each "
+        "kind of device; ray/gpu*2 is two workers on a Ray cluster.",
+        commands="sweep",
+        metavar="[HOST/]DEVICE",
+        multiple=True,
+    )
+    until_ci: Option[float | None, float] = Option(
+        rules.share(LEAST_CI_OF_SWEEP),
+        0.03,
+        "Measure each combination until its ratio is known to within ± PERCENT.",
+        commands="sweep",
+        shown="3%",
+    )
+    limit_s: Option[float | None, float] = Option(
+        rules.seconds(1.0),
+        60.0,
+        "Time limit for each combination in seconds, from 1.",
+        commands="sweep",
+        shown="60",
+    )
+    everything: Option[bool | None, bool] = Option(
+        YES_OR_NO, False, "Disable early stopping: measure every combination fully.", commands="sweep"
+    )
+    record: Option[str | os.PathLike[str] | None, str | None] = Option(
+        ValueRule(PATH, "the path of a new file", rules.text_of),
+        None,
+        "Keep the sweep in this new file; by default it is kept among your sweeps.",
+        commands="sweep",
+        metavar="FILE",
+    )
+    resume: Option[str | os.PathLike[str] | None, str | None] = Option(
+        ValueRule(PATH, "the file of a sweep, or `last`", rules.text_of),
+        None,
+        "Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
+        commands="sweep",
+        metavar="[FILE]",
+        optional_value="last",
+    )
+
+    @cached_property
+    def info(self) -> ScenarioInfo:
+        """The scenario, or the stand-in for the user's command. Raises UsageError if it does not exist."""
+        return scenario_of(self.scenario or "", self.command)
+
+    @property
+    def race(self) -> RaceOptions:
+        """The options of each race."""
+        return RaceOptions(
+            settings=self.settings,
+            command=self.command,
+            slice_s=self.slice_s,
+            in_place=self.in_place,
+            python=self.python,
+            ray=self.ray,
+            ray_python=self.ray_python,
+            ray_cpus=self.ray_cpus,
+            record=False,
+        )
+
+    def validate(self, command: str, names: frozenset[str]) -> None:
+        """Raise UsageError for options that exclude each other."""
+        check_scenario(names, command, needed=not self.resume)
+        super().validate(command, names)
+        fixed = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
+        if self.resume and (kept := tuple(name for name in fixed if name in names)):
+            hint = f"leave {' and '.join(map(flag, kept))} out"
+            raise UsageError("--resume goes on as the sweep began", hint, options=("resume", *kept))
 
 
-def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
-    """Return the scenario of the arguments or of a user's command, or the default one; raises UsageError."""
-    check_one(scenario, command, verb)
-    if command:
-        return command_scenario(tuple(command))
-    return find_scenario(str(resolve("scenario", scenario).value))
+def scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
+    """Return a scenario, or the stand-in for a user's command. Raises UsageError if it does not exist."""
+    from tfmon.catalog import command_scenario, find_scenario
+
+    return command_scenario(tuple(command)) if command else find_scenario(scenario)
 
 
-def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
-    """Raise UsageError if there are both a scenario and a command, or neither, unless it is a race."""
-    if command and scenario is not None:
+def check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
+    """Raise UsageError if both a scenario and a command are set, or neither although it is `needed`."""
+    if {"scenario", "command"} <= names:
         raise UsageError(f"{verb} a scenario, or a command of your own: not both", ALONE)
-    if verb != "race" and not command and scenario is None:
+    if needed and not {"scenario", "command"} & names:
         raise UsageError(f"{verb} a scenario, or a command of your own", "name one of them")
 
 
-def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> RaceOptions:  # noqa: ANN401
-    """Return the options of a race from the caller's arguments of `tfmon.race`; raises UsageError."""
-    known = {name: value for name, value in given.items() if value is not None}
-    _check(known, info)
-    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on", "metrics")
-    notify = str(resolve("notify", given["notify"]).value) if "notify" in given else ""
-    record, minutes = known.get("record", True), known.get("wait_idle")
-    return RaceOptions(
-        **{
-            **{name: known[name] for name in same if name in known},
-            **({"mode": known.get("mode") or str(resolve("mode").value)} if "mode" in given else {}),
-            **_of_every_race(given, info.command),
-            "in_place": known.get("in_place") or None,
-            "notify": notify,
-            "baseline": _baseline(given, info, notify) if known.get("baseline") else None,
-            "record": not known.get("no_record") and record is not False,
-            "record_file": None if isinstance(record, bool) else Path(record),
-            "wait_idle_s": None if minutes is None else 60 * minutes,
-            **more,
-        }
-    )
-
-
-def _baseline(given: Mapping[str, Any], info: ScenarioInfo, notify: str) -> tuple[RaceFigures, float]:
-    """Return the baseline race; raises TfmonError if there is none, or no receiver of the result."""
-    from tfmon.api.notify import TERMINAL
-    from tfmon.recordings.figures import read_race
-    from tfmon.recordings.library import find
-
-    if notify in ("", *TERMINAL):
-        raise UsageError("--baseline needs --notify COMMAND, which is run where a lane is slower", "name one")
-    figures, _ = read_race(find(given["baseline"]))
-    if figures.scenario != info.name:
-        raise UsageError(f"the baseline is of {figures.scenario}, and this is {info.name}", "name one of the same")
-    return figures, SLOWER_THAN if given.get("slower_than") is None else given["slower_than"]
-
-
-def _of_every_race(given: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
-    """Return the options common to races and sweeps; settings count for options that the caller omits."""
-    result: dict[str, Any] = {
-        "settings": given.get("settings") or (),
-        "python": interpreter(given.get("python", ""), command),
-        "ray": ray_cluster(given.get("ray"), given.get("ray_python"), given.get("ray_cpus")),
-    }
-    if "slice_s" in given:
-        result["slice_s"] = resolve("slice", given["slice_s"]).value
-    return result
-
-
-def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
-    """Raise UsageError for options that exclude each other."""
-    if known.get("no_record") and "record" in known:
-        raise UsageError("--record and --no-record exclude each other", ALONE)
-    if "slower_than" in known and "baseline" not in known:
-        raise UsageError("--slower-than needs --baseline", "tfmon diff compares races that are over")
-    if info.command and "steps" in known:
-        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
-    if info.command and known.get("fresh"):
-        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
-    if "seconds" in known and "steps" in known:
-        raise UsageError("--seconds and --steps exclude each other", ALONE)
-    if known.get("mode", TURNS) == TURNS:
-        return
-    if known.get("fresh"):
-        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
-    if "until_ci" in known:
-        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
-
-
-def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
-    """Return the options of an unwatched race: with an end, one interval, and fresh processes if it is long."""
-    endless = options.seconds is None and options.steps is None and options.until_ci is None
-    seconds = HEADLESS_SECONDS if endless and not info.command else options.seconds
-    long = options.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
-    fresh = long if options.fresh is None else options.fresh
-    return replace(options, seconds=seconds, spare=False, watched=False, fresh=fresh)
-
-
-def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Sequence[str]) -> SweepOptions:
-    """Return the options of a sweep from the caller's arguments of `tfmon.sweep`; raises UsageError."""
-    resume = given.get("resume")
-    if resume is None:
-        check_one(scenario, command, "sweep")
-    elif kept := [flag(name) for name in AS_BEFORE if given.get(name)]:
-        raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(kept)} out")
-    race = RaceOptions(**_of_every_race(given, command), watched=False, in_place=bool(given.get("in_place")))
-    names = {"over": "over", "on": "places", "until_ci": "until_ci", "limit_s": "each_s"}
-    return SweepOptions(
-        race=race,
-        file=given.get("record") and Path(given["record"]),
-        resume=resume and Path(resume),
-        scenario=scenario,
-        command=tuple(command),
-        everything=bool(given.get("everything")),
-        **{option: given[name] for name, option in names.items() if given.get(name)},
-    )
-
-
-def find_python(text: str, option: str = "--python") -> Path:
+def find_python(text: str, option: str = "python") -> Path:
     """Return the interpreter at a path or of a command; raises UsageError if it cannot be run."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
-        has = "TensorFlow" if option == "--python" else "Ray"
-        raise UsageError(f"{option} {text} is not a program that can be run", f"name a Python that has {has}")
+        has = "TensorFlow" if option == "python" else "Ray"
+        text, hint = f"{flag(option)} {text} is not a program that can be run", f"name a Python that has {has}"
+        raise UsageError(text, hint, options=(option,))
     # The link of a virtual environment is not followed: Python finds the packages by where the link is.
     return Path(path).absolute()
 
 
-def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: the argument (or, for `None`, the setting), a command's, or this one.
-
-    Raises: UsageError if `python` cannot be run.
-    """
-    if named := str(resolve("python").value) if python is None else python:
-        return find_python(named)
+def interpreter(python: str, command: Sequence[str] = ()) -> Path:
+    """Return the Python that trains: `python`, a command's, or this one; raises UsageError if it cannot be run."""
+    if python:
+        return find_python(python)
     result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
     return Path(result).absolute() if result else Path(sys.executable)
 
 
-def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
-    """Return the Ray cluster of the options, or None; raises UsageError if `python` cannot be run."""
-    if address is None and python is None and cpus in (None, 1.0):
-        return None
+def ray_cluster(address: str | None, python: str | None = None, cpus: float = 1.0) -> RayCluster:
+    """Return a Ray cluster, by default the one of RAY_ADDRESS; raises UsageError if `python` cannot be run."""
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
 
-    result = str(find_python(python, "--ray-python")) if python else sys.executable
-    return RayCluster(address or "", result, 1.0 if cpus is None else cpus)
+    return RayCluster(address or "", str(find_python(python, "ray_python")) if python else sys.executable, cpus)

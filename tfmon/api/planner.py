@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from tfmon.api import devices
 from tfmon.api.devices import Idle
-from tfmon.api.options import RaceOptions
-from tfmon.api.settings import resolve
+from tfmon.api.options import Purpose, RaceOptions
+from tfmon.api.settings import LimitOptions
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import INTERPRETER, LanePlan, RacePlan, lane_environment
-from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, PYTHON, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
@@ -48,18 +47,21 @@ def plan_race(
     search: Callable[[str], GpuSearch],
     connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
     idle: Idle | None = None,
+    purpose: Purpose | None = None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or the lanes are explicit).
 
-    The default lanes are the CPU and the idlest GPU; without a GPU, the two sides of the scenario's contrast on
-    the CPU.
+    The default lanes are the CPU and the idlest GPU. Without a GPU they are the two sides of the scenario's
+    contrast on the CPU.
 
-    Args:     search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
-    idle: Chooses the GPUs of lanes without explicit ones. `None` for the first GPU.
+    Args:
+        search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
+        idle: Chooses the GPUs of lanes without explicit ones. `None` for the first GPU.
 
     Raises: GpusBusyError after the wait for a free GPU; UsageError for an invalid lane, knob or value;
     DeviceAbsentError for a missing GPU; TfmonError for an unusable host.
     """
+    purpose = purpose or Purpose()
     try:
         if info.command:
             common = guess_settings(race_options.settings)
@@ -73,7 +75,7 @@ def plan_race(
     except KnobError as error:
         hint = "such as learning_rate=0.01" if info.command else f"tfmon show {info.name} lists the knobs"
         hint = SCOPE_HINT if repr(BATCH_SCOPE.name) in str(error) else hint
-        raise UsageError(str(error), hint) from error
+        raise UsageError(str(error), hint, options=("lanes",)) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
     if remote := [spec for spec in specs if spec.host]:
@@ -82,11 +84,11 @@ def plan_race(
     if not specs:
         result = search("")
         no_gpu = "" if result.usable else result.reason
-        taken = {*common, race_options.varied_knob}
+        taken = {*common, purpose.varied_knob}
         specs = _default_lanes(info, ANY_GPU if result.usable else "", taken)
-        waits = race_options.wait_idle_s is not None
-        as_is = bool(info.command) and not waits and (race_options.one_lane or not result.usable)
-        if race_options.one_lane:
+        waits = race_options.wait_idle is not None
+        as_is = bool(info.command) and not waits and (purpose.one_lane or not result.usable)
+        if purpose.one_lane:
             specs = [LaneSpec(ANY_GPU if result.usable or waits else "cpu")]
     if as_is:
         every = result.whole or result.usable[:1]
@@ -111,8 +113,9 @@ def plan_race(
         knobs=info.knobs,
         seconds=race_options.seconds,
         steps=race_options.steps,
-        interval=_interval_kind(race_options),
+        interval=_interval_kind(race_options, purpose),
         margin=race_options.margin,
+        ignored_causes=race_options.ignored_causes,
         until_ci=race_options.until_ci,
         slice_s=race_options.slice_s,
         fresh=bool(race_options.fresh) and not info.command and race_options.mode == TURNS,
@@ -121,27 +124,26 @@ def plan_race(
         race=race,
         scenario=info.path,
         lanes=tuple(lanes),
-        python=race_options.python,
+        python=race_options.interpreter,
         command=info.command,
         steps=race_options.steps,
         slice_s=race_options.slice_s,
         seconds=race_options.seconds,
-        grace_s=float(resolve("grace").value),
-        fresh_every_s=FRESH_EVERY_S if race.fresh else None,
+        grace_s=LimitOptions.of_user().grace,
     )
     return plan, no_gpu
 
 
-def _interval_kind(race_options: RaceOptions) -> IntervalKind:
+def _interval_kind(race_options: RaceOptions, purpose: Purpose) -> IntervalKind:
     if race_options.until_ci is not None:
         return ALWAYS_VALID
-    if not race_options.watched:
+    if not purpose.watched:
         return FIXED
     return ALWAYS_VALID if race_options.seconds is None else SPENDING
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
-    """Return the CPU and the GPU; without a GPU, the first contrast without the knobs `taken`."""
+    """Return the CPU and the GPU. Without a GPU, return the first contrast without the knobs `taken`."""
     if gpu:
         return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
@@ -199,7 +201,7 @@ def need_tensorflow(python: Path) -> None:
         raise TfmonError(f"{sys.executable} has no TensorFlow, and no other Python with it was found", install)
     more = f" (also in {', '.join(others[1:])})" if others[1:] else ""
     hint = f"{others[0]} has: add --python {others[0]}{more}; or {install}"
-    raise TfmonError(f"{sys.executable} has no TensorFlow", hint)
+    raise TfmonError(f"{sys.executable} has no TensorFlow", hint, options=("python",))
 
 
 def find_tensorflow() -> list[Path]:

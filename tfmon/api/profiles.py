@@ -32,7 +32,7 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
     """Return the profiles of a recording, or of a folder with traces; raises TfmonError if there are none.
 
-    `last:B` is lane B of a recording; without a lane, the first with profiles. The first trace of a folder is also
+    `last:B` is lane B of a recording, `last` its first lane with profiles. The first trace of a folder is also
     written to `chrome`, unless empty.
     """
     path = Path(word)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
+from tfmon.model.events import Event, LaneEnded
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.profile import NOT_COUNTED, CpuCounters, Profile
 from tfmon.model.race import interleaved
 from tfmon.model.readings import Missing
@@ -15,10 +19,11 @@ from tfmon.model.session import Session
 from tfmon.probes import cpu_counters
 
 STEPS, TIMES = 20, 3
+TIMEOUT_S = 90.0
 
 
 class Profiling:
-    """Profiles some steps of lanes. Thread: any but that of the screen; each call takes seconds."""
+    """Profiles some steps of lanes. Thread: any except the screen's. Each call takes seconds."""
 
     def __init__(self, session: Session, lanes: LaneGroup) -> None:
         self._session = session
@@ -36,7 +41,28 @@ class Profiling:
         if count and state.spec.kind == "cpu" and not state.spec.host and state.process.pid is not None:
             counters = cpu_counters.count(state.process.pid)
         request = TakeProfile(folder=str(folder), steps=steps, chrome=chrome, counters=counters)
-        return self._lanes.take_profile(lane, request)
+        return self._answer(lane, request)
+
+    def _answer(self, lane: str, request: TakeProfile) -> Profile:
+        answers: queue.Queue[Event] = queue.Queue()
+
+        def take(event: Event) -> None:
+            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
+            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == request.folder):
+                answers.put(event)
+
+        forget = self._session.listen(take)
+        try:
+            self._lanes.profile(lane, request)
+            answer = answers.get(timeout=TIMEOUT_S)
+        except queue.Empty:
+            raise TfmonError(f"{lane} wrote no profile within {TIMEOUT_S:.0f} s") from None
+        finally:
+            forget()
+        if isinstance(answer, Profiled):
+            return answer.profile
+        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
+        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
         """Profile some steps of each lane alone, alternately and several times; raises TfmonError.

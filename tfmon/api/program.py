@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,27 +12,45 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.finish import ending_line
+from tfmon.analysis.progress import outlook, speeds
 from tfmon.api import state
 from tfmon.api.devices import Idle
 from tfmon.api.ending import Ending
-from tfmon.api.notify import TERMINAL, Baseline, Notifier, run_command
-from tfmon.api.options import RaceOptions
+from tfmon.api.notify import TERMINAL, notices, run_command
+from tfmon.api.occasions import Baseline
+from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.profiling import Profiling
+from tfmon.api.race_lock import Tell
 from tfmon.api.repeat import command_line
-from tfmon.api.run import say, tell_changes
-from tfmon.api.settings import resolve
-from tfmon.api.state import Tell, Views
+from tfmon.api.run import AnyRun, say, tell_changes
+from tfmon.api.settings import LimitOptions
+from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.experiments.control import ExperimentControl
+from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
+from tfmon.model.control_messages import (
+    BeginCrossover,
+    BeginRace,
+    BeginTuning,
+    ChangeKnob,
+    ChangeLanes,
+    ChangeMode,
+    ControlMessage,
+    Perform,
+    ProfileLanes,
+)
 from tfmon.model.events import Event, Interrupted, RaceBegan
 from tfmon.model.gpu import GpuSample
-from tfmon.model.ports import Controls, Experiments
+from tfmon.model.header import Header
+from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import Race
 from tfmon.model.session import Session
+from tfmon.model.views import describe
 from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.gpus import (
     GpuSearch,
@@ -43,8 +63,10 @@ from tfmon.probes.gpus import (
 )
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.recordings.header import Header, header_of
+from tfmon.recordings.header import header_of
 from tfmon.recordings.recorder import Recorder
+from tfmon.series.control import ExperimentControl
+from tfmon.series.repeat import Repeat
 
 if TYPE_CHECKING:
     from tfmon.api.hosts import Hosts
@@ -53,59 +75,68 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 SAMPLE_EVERY_S = 1.0
-SPARE_NEEDS_BYTES = 4 * 2**30
-"""A machine with less memory keeps no spare worker: a worker takes about 0.4 GiB."""
-SPARE_TAKES_BYTES = 2**30
 
 
-class Program:
-    """One run of tfmon. Thread: `plan`, `begin` and `close` can block for seconds."""
+class Program(AnyRun):
+    """A race, with its lanes, session, probes and recorder. It ends when every lane has ended.
 
-    def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
-        """Connect all parts; `tell` displays a line, by default on the terminal."""
-        self._options = race_options
+    Thread: `plan`, `begin` and `close` can block for seconds.
+    """
+
+    def __init__(
+        self,
+        race_options: RaceOptions,
+        purpose: Purpose | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        """Connect all parts. `tell` displays a line, by default on the terminal."""
+        self._options, self._purpose = race_options, purpose or Purpose()
         self._machine = read_machine()
         self._latest: RacePlan | None = None
+        self._announced: ScenarioInfo | None = None
+        self._analysis: Analysis | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.say: Callable[[str], object] = tell or say
         """Displays a line for the user while lanes train."""
-        self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
-        charted = race_options.watched or race_options.record
-        self.session = Session(self._machine, time.monotonic_ns, charted=charted)
+        minutes = race_options.wait_idle
+        self._idle = Idle(self._look, None if minutes is None else 60 * minutes, tell or tell_changes())
+        self.session = Session(self._machine, time.monotonic_ns)
         self._recorder: Recorder | None = None
         if race_options.record:
-            self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
-        spare = race_options.spare and self._machine.memory_bytes >= SPARE_NEEDS_BYTES
+            self._recorder = Recorder(self.session, race_options.interpreter, race_options.record_file)
         self._hosts: Hosts | None = None
-        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare, places=self._place)
+        self.lanes = LaneGroup(self.session, self._plan_next, places=self._place)
         self.experiments = ExperimentControl(self.session, self.lanes)
+        Repeat(self.session, self.lanes.repeat)
         self.profiles = Profiling(self.session, self.lanes)
         self.ending = Ending(self.session, self.lanes, race_options)
         self._outside = contextlib.ExitStack()
         if race_options.notify and race_options.notify not in TERMINAL:
+            race = race_options.baseline_race
+            baseline = Baseline(race, race_options.slower_than, lambda: self.header) if race is not None else None
             act = partial(run_command, race_options.notify)
-            held = race_options.baseline and Baseline(*race_options.baseline, lambda: self.header)
-            self._outside.callback(Notifier(self.session, act, lambda line: self.say(line), held).close)
+            self._outside.enter_context(notices(self.session, act, lambda line: self.say(line), baseline))
         if race_options.metrics:
             from tfmon.api.metrics import give_metrics  # late: few races need it
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
-        self._views = Views(self.session, self._place, kept=race_options.record)
+        self._views = Views(self.session, self._place, kept=bool(race_options.record))
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
             self.session.snapshot,
-            self.lanes.running,
-            self.lanes.running.suspension.record,
+            self.lanes,
+            self.lanes.suspension.record,
             slice_s=race_options.slice_s,
-            start_s=float(resolve("start_timeout").value),
+            start_s=LimitOptions.of_user().start_timeout,
         )
 
     def announce(self, info: ScenarioInfo) -> None:
-        """Announce the race to the session, before its lanes are known."""
+        """Announce the race to the session, before its lanes are known. `begin` plans and starts it."""
+        self._announced = info
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
@@ -117,6 +148,7 @@ class Program:
             self._find_gpus,
             lambda specs: self._connect(specs, info),
             self._idle,
+            self._purpose,
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
@@ -126,16 +158,11 @@ class Program:
         self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
             hosts = self.session.snapshot().hosts
-            machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
-            between = state.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
+            between = state.recall([hosts[lane.spec.host].machine for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
         elif remote and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
-        plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
-        if plan.race.fresh:
-            more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
-            here = sum(not lane.spec.host for lane in plan.lanes)
-            plan = replace(plan, fresh_spares=max(0, min(here, more + 1)))
+        plan = self._views.plan(plan, in_place=self._options.in_place, restarts=self._purpose.restarts)
         self._latest = plan
         return plan
 
@@ -143,45 +170,131 @@ class Program:
         """Return the command that repeats this race with the settings in effect, or ""; raises UsageError."""
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
-    def begin(self, plan: RacePlan) -> None:
-        """Start the lanes, the watchdog and the probes."""
+    def begin(self, plan: RacePlan | None = None) -> None:
+        """Start the lanes, the watchdog and the probes, by default of the latest plan."""
+        plan = plan or self.planned()
         self.lanes.begin(plan)
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
-        self._watchdog.start(self.lanes.running.thread_failed)
+        self._watchdog.start(self.lanes.thread_failed)
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.sampled if self._search is not None else ()
         self._read_gpus = {gpu.uuid for gpu in gpus}
-        for probe in choose_probes(self.lanes.running.processes, gpus):
+        for probe in choose_probes(self.lanes.pids, gpus):
             self._tick(probe)
 
-    def requests(self) -> dict[str, Callable[..., object]]:
-        """Return the viewers' possible requests by name: the controls that do not end the run."""
-        parts = (("controls", Controls, self.lanes), ("experiments", Experiments, self.experiments))
-        methods = {
-            f"{part}.{name}": getattr(target, name)
-            for part, protocol, target in parts
-            for name in vars(protocol)
-            if not name.startswith("_") and f"{part}.{name}" not in ENDING
-        }
-        return {
-            **methods,
-            "repeat": self.repeat,
-            "end_now": self.lanes.end_now,
-            "suspend": self.lanes.running.suspension.suspend_lanes,
-            "continue": self.lanes.running.suspension.continue_lanes,
-            "examine": self.examine,
-            "profile": self.profiles.text,
-            "profile_pair": self.profiles.pair,
-            "watch_gpus": self.watch_gpus,
-        }
+    def planned(self) -> RacePlan:
+        """Return the latest plan, or plan the announced race; raises TfmonError."""
+        if self._latest is None:
+            assert self._announced is not None, "neither planned nor announced"
+            self.plan(self._announced)
+        assert self._latest is not None
+        return self._latest
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Other differences between lanes, and their views of the working folder."""
+        race = self.planned().race
+        return *race.differs, *describe(race.views)
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output after the end, as text or for JSON ("" for none), and the exit code."""
+        return "", self.ending.exit_code_of_race(interrupted)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait with a timeout; return whether it has ended."""
+        time.sleep(timeout_s)
+        return self.lanes.all_over
+
+    def line(self) -> str:
+        """Return the speed of the lanes and the remaining time."""
+        self._analysis = analyse(self.session.snapshot(), self._analysis)
+        return f"{speeds(self._analysis.snapshot)}{outlook(self._analysis)}"
+
+    def ending_line(self) -> str:
+        """Return which commands were asked to end, with their remaining grace."""
+        return ending_line(self.session.snapshot())
+
+    def end_now(self) -> None:
+        """Kill commands that were asked to end."""
+        self.lanes.end_now()
+
+    def suspend_lanes(self) -> None:
+        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        self.lanes.suspension.suspend_lanes()
+
+    def continue_lanes(self) -> None:
+        """End `suspend_lanes`. Thread: also a signal's handler."""
+        self.lanes.suspension.continue_lanes()
+
+    def go_on_alone(self) -> bool:
+        """Continue a user's command, even a paused one, without a terminal; return False if none exists."""
+        if not self.trains_command:
+            return False
+        self.alone = True
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            with contextlib.suppress(OSError):
+                if os.isatty(fd) or os.fstat(fd).st_mode & stat.S_IFCHR:
+                    os.dup2(nowhere, fd)
+        os.close(nowhere)
+        lanes = self.session.snapshot().lanes
+        self.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+        return True
+
+    def perform(self, message: ControlMessage) -> str:
+        """Carry out a viewer's request and return the answer, if any. Raises TfmonError or ExperimentError."""
+        lanes, experiments = self.lanes, self.experiments
+        match message:
+            case ChangeKnob():
+                lanes.set_knob(message.lane, message.knob, message.value)
+            case ChangeLanes("pause"):
+                lanes.pause(message.lanes)
+            case ChangeLanes("resume"):
+                lanes.resume(message.lanes)
+            case ChangeLanes("restart"):
+                lanes.restart(message.lanes)
+            case ChangeLanes(action):
+                for lane in message.lanes:
+                    (lanes.kill if action == "end" else lanes.ask_stack)(lane)
+            case ChangeMode():
+                lanes.set_mode(message.mode)
+            case BeginRace():
+                lanes.race(message.scenario)
+            case BeginCrossover():
+                experiments.start_crossover(message.knob, message.low, message.high)
+            case BeginTuning():
+                experiments.start_tuning(message.lane, everything=message.everything)
+            case ProfileLanes((lane,)):
+                return self.profiles.text(lane)
+            case ProfileLanes((first, second)):
+                return self.profiles.pair(first, second)
+            case Perform("undo"):
+                return experiments.undo()
+            case Perform("end_series"):
+                experiments.stop()
+            case Perform("repeat"):
+                return self.repeat()
+            case Perform("examine"):
+                return self.examine()
+            case Perform("watch_gpus"):
+                return self.watch_gpus()
+            case Perform("suspend"):
+                self.suspend_lanes()
+            case Perform("continue"):
+                self.continue_lanes()
+            case Perform("end_now"):
+                lanes.end_now()
+            case _:
+                raise TfmonError(f"this run cannot do that: {message}")
+        return ""
 
     @property
     def all_over(self) -> bool:
         """Whether every lane has ended."""
-        return self.lanes.running.all_over
+        return self.lanes.all_over
 
     def watch_gpus(self) -> str:
         """Start reading all GPUs, also hidden ones; return why there are none, or ""; can take seconds."""
@@ -222,14 +335,14 @@ class Program:
         self._outside.close()
         if not self._closed:
             self._closed = True
-            state.remember_lanes(self.session.snapshot())
+            state.remember_race(self.session.snapshot())
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""
         from tfmon.api.hosts import examine
 
-        processes = self.lanes.running.processes().values()
-        return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
+        processes = self.lanes.pids().values()
+        return examine(self.session.snapshot(), self._options.interpreter, processes, self._hosts)
 
     @property
     def header(self) -> Header | None:
@@ -246,7 +359,7 @@ class Program:
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; explicit lanes are only for the first one."""
         return self.plan(
-            find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
+            find_scenario(scenario), RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
         )
 
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
@@ -256,11 +369,13 @@ class Program:
         from tfmon.lanes.remote.ray import gpus_needed
 
         def find(name: str) -> Host:
-            return find_host(name, self._options.ray, gpus_needed(one for one in specs if one.host == name))
+            return find_host(
+                name, self._options.ray_cluster, gpus_needed(one for one in specs if one.host == name)
+            )
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.children.launcher))
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:
@@ -275,9 +390,5 @@ class Program:
             return self._hosts.search(host)
         with self._searching:
             if self._search is None:
-                self._search = find_gpus(self._options.python)
+                self._search = find_gpus(self._options.interpreter)
             return self._search
-
-
-ENDING = ("controls.stop", "controls.end_now")
-"""Viewers call `end` and `end_now` instead, which also finish the recording."""

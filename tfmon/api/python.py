@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.compare import compare_all
+from tfmon.analysis.gate import MORE_MEMORY, SLOWER, Gate, judge
 from tfmon.analysis.health import Concern
-from tfmon.api import rules
-from tfmon.api.options import RaceOptions, race_options, raced, sweep_options, unwatched
+from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.analysis.summarise import summarise
+from tfmon.api.arguments import with_arguments
+from tfmon.api.option import Option
+from tfmon.api.options import SHARE, Purpose, RaceOptions, SweepOptions
 from tfmon.api.program import Program
-from tfmon.api.result import (
-    CombinationResult,
-    LaneFailedError,
-    LaneResult,
-    RaceResult,
-    SweepResult,
-    result_of,
-    sweep_result_of,
-)
+from tfmon.api.race_lock import Tell, alone
+from tfmon.api.result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
+from tfmon.api.rules import PROGRESS, YES_OR_NO, ValueRule
 from tfmon.api.run import follow, teller
-from tfmon.api.runs import RaceRun, SweepRun
-from tfmon.api.state import alone
 from tfmon.api.sweep import SweepProgram
 from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
-from tfmon.model.knobs import KnobValue
-from tfmon.model.race import MARGIN
 from tfmon.model.views import describe
-from tfmon.recordings.compare import compare_all
-from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
-from tfmon.recordings.gate import MORE_MEMORY, Gate, judge
 from tfmon.recordings.library import find
+from tfmon.recordings.results import read_race, read_races
+from tfmon.reports.race import to_text
 
 __all__ = [
     "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
@@ -50,149 +45,82 @@ def never() -> bool:
     return False
 
 
-@rules.named_as_arguments()
-def race(
-    scenario: str | os.PathLike[str] | None = None,
-    *,
-    lanes: Sequence[str] | None = None,
-    settings: Mapping[str, KnobValue] | None = None,
-    seconds: float | None = None,
-    steps: int | None = None,
-    command: Sequence[str] = (),
-    mode: Literal["turns", "concurrent"] | None = None,
-    slice_s: float | None = None,
-    until_ci: float | None = None,
-    margin: float = MARGIN,
-    fail_on: Sequence[str] | None = None,
-    fresh: bool | None = None,
-    wait_idle: float | None = None,
-    in_place: bool = False,
-    python: str | os.PathLike[str] | None = None,
-    record: bool | str | os.PathLike[str] = True,
-    progress: bool | Callable[[str], None] = True,
-    check: bool = True,
-    wait: bool = True,
-) -> RaceResult:
+WAIT = "Wait while another race or sweep that Python began is under way; False raises TfmonError."
+SHOWN = "Whether to show the progress in a notebook or on a terminal, or a function that gets each line."
+
+
+@dataclass(kw_only=True)
+class RaceArguments(RaceOptions):
+    """The arguments of `race`: the options of a race, and arguments that only Python has."""
+
+    progress: Option[bool | Tell | None, bool | Tell] = Option(PROGRESS, True, SHOWN)
+    check: Option[bool | None, bool] = Option(
+        YES_OR_NO, True, "Raise LaneFailedError if a lane fails, or has a concern of fail_on."
+    )
+    wait: Option[bool | None, bool] = Option(YES_OR_NO, True, WAIT)
+
+
+@dataclass(kw_only=True)
+class SweepArguments(SweepOptions):
+    """The arguments of `sweep`: the options of a sweep, and arguments that only Python has."""
+
+    progress: Option[bool | Tell | None, bool | Tell] = Option(PROGRESS, True, SHOWN)
+    wait: Option[bool | None, bool] = Option(YES_OR_NO, True, WAIT)
+
+
+@with_arguments(RaceArguments, "race")
+def race(arguments: RaceArguments) -> RaceResult:
     """Race a scenario without a screen, as `tfmon race --headless` does, and return the result.
 
-    The call returns when the race is over; a race for which no end is given lasts 30 s. No signal handler is set,
+    The call returns when the race is over; a race without an end lasts 30 s. No signal handler is set,
     so that it may run in any thread, and beside a running event loop: `await asyncio.to_thread(tfmon.race, …)`.
     At an exception, such as KeyboardInterrupt, the lanes are ended before it goes on.
-
-    Args:
-        scenario: A name from `tfmon list`, or the file of a scenario; None for `small-dense`, or what is set.
-        lanes: Specs of the lanes, such as `["cpu", "gpu:0,batch_size=256"]`; None for the default lanes.
-        settings: Knobs of every lane.
-        seconds: Length of the race.
-        steps: Length in measured steps of each lane, instead.
-        command: A training script of your own to race instead of a scenario, as a list of words.
-        mode: Lanes train one at a time in short slices (`turns`), or all at once; None for what is set.
-        slice_s: Length of a slice in seconds; None for what is set.
-        until_ci: End when every ratio is known to within ± this share, such as 0.05.
-        margin: Lanes that differ by less than this share are called the same.
-        fail_on: End as soon as a lane has one of these concerns, such as `["nan", "stall"]`; None for none.
-        fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
-        wait_idle: How long to wait, in minutes, until nobody uses a GPU of the lanes; None for not at all.
-        in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
-            copy-on-write view of it.
-        python: The interpreter that trains; None for what is set, or else this one.
-        record: Whether to record the race, or the new file to record it into.
-        progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
-        check: Raise LaneFailedError where a lane fails, or has a concern of `fail_on`.
-        wait: Wait while another race that Python began is under way; False raises TfmonError.
 
     Raises:
         UsageError: what was requested is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
         GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
-        LaneFailedError: a lane failed, or has a concern of `fail_on`; its `result` has what was measured.
+        LaneFailedError: a lane failed, or has a concern of `fail_on`; its `result` has the measurements.
     """
-    given = rules.read(rules.RULES, **locals())
-    info = raced(given["scenario"], given["command"])
-    options = unwatched(race_options(given, info), info)
-    with teller(progress) as tell, alone(wait, tell):
-        return _race(options, info, tell, check=check)
+    with teller(arguments.progress) as tell, alone(arguments.wait, tell):
+        return _race(arguments.unwatched(), arguments.info, tell, check=arguments.check)
 
 
 def _race(
     options: RaceOptions, info: ScenarioInfo, tell: Callable[[str], None] | None, *, check: bool
 ) -> RaceResult:
-    program = Program(options)
+    program = Program(options, Purpose(watched=False))
     reason = ENDED
     try:
         plan = program.plan(info)
         if tell is not None and plan.race.views:
             tell("; ".join(describe(plan.race.views)))
-        follow(RaceRun(program, plan), never, tell)
+        follow(program, never, tell)
         reason = ""
     finally:
         program.close(reason if program.header is not None else "")
-    result = result_of(analyse(program.session.snapshot()), program.header)
+    analysis = analyse(program.session.snapshot())
+    result = summarise(analysis, program.header)
+    result = replace(result, table=to_text(analysis, result))
     if check and (program.ending.unhealthy or program.ending.exit_code() != EXIT_FINE):
         raise LaneFailedError(result, program.ending.unhealthy)
     return result
 
 
-@rules.named_as_arguments()
-def sweep(
-    scenario: str | os.PathLike[str] | None = None,
-    over: Mapping[str, Sequence[KnobValue] | str] | None = None,
-    *,
-    on: str | Sequence[str] | None = None,
-    settings: Mapping[str, KnobValue] | None = None,
-    until_ci: float | None = None,
-    limit_s: float | None = None,
-    everything: bool = False,
-    slice_s: float | None = None,
-    command: Sequence[str] = (),
-    in_place: bool = False,
-    python: str | os.PathLike[str] | None = None,
-    record: str | os.PathLike[str] | None = None,
-    resume: str | os.PathLike[str] | None = None,
-    ray: str | None = None,
-    ray_python: str | os.PathLike[str] | None = None,
-    ray_cpus: float = 1.0,
-    progress: bool | Callable[[str], None] = True,
-    wait: bool = True,
-) -> SweepResult:
+@with_arguments(SweepArguments, "sweep")
+def sweep(arguments: SweepArguments) -> SweepResult:
     """Measure all combinations of the values of some knobs, as `tfmon sweep --headless` does.
 
     Each is raced in turns against the baseline on the same device. No signal handler is set; at an exception, such
-    as KeyboardInterrupt, the lanes are ended before it goes on, and what was measured is in the file.
-
-    Args:
-        scenario: A name from `tfmon list`, or the file of a scenario; None for a command or with `resume`.
-        over: The values of each knob, such as `{"batch_size": [32, 128], "prefetch": ["off", "auto"]}`, or a range
-            as the command takes it, `{"batch_size": "16..4096"}`.
-        on: Where to measure, such as `"gpu"` or `["gpu:0", "gpu2/gpu"]`; None for the CPU, or where it began with
-            `resume`.
-        settings: Knobs of the baseline.
-        until_ci: Measure each until its ratio is known to within ± this share; None for 0.03.
-        limit_s: Longest time that one is raced for; None for 60 s.
-        everything: Whether those that cannot win any more are measured all the same.
-        slice_s: Length of a slice in seconds; None for what is set.
-        command: A training script of your own instead of a scenario, as a list of words.
-        in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
-            copy-on-write view of it.
-        python: The interpreter that trains; None for what is set, or else this one.
-        record: The new file to keep it in; None for one among your sweeps.
-        resume: The file of a sweep to go on with, or `"last"`, as it began; nothing is measured twice.
-        ray: The Ray cluster of places such as `"ray/gpu"`: HOST:PORT of its head; None for RAY_ADDRESS, or
-            else the one that runs here.
-        ray_python: The Python that has Ray; None for this one.
-        ray_cpus: How many CPUs are reserved for each place on Ray.
-        progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
-        wait: Wait while a race or sweep that Python began is under way; False raises TfmonError.
+    as KeyboardInterrupt, the lanes are ended before it goes on, and the measurements are in the file.
 
     Raises:
         TfmonError: what was requested is not possible.
     """
-    given = rules.read(rules.SWEEP_RULES, **locals())
-    options = sweep_options(given, given["scenario"], given["command"])
-    with teller(progress) as tell, alone(wait, tell):
-        program = SweepProgram(options)
+    with teller(arguments.progress) as tell, alone(arguments.wait, tell):
+        program = SweepProgram(arguments)
         try:
-            follow(SweepRun(program), never, tell)
+            follow(program, never, tell)
         finally:
             program.close(ENDED)
     return sweep_result_of(program.sweep.ranking, program.file.path if program.file else None)
@@ -202,7 +130,6 @@ Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 """A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
 
 
-@rules.named_as_arguments()
 def diff(
     baseline: Race | Sequence[Race],
     run: Race | Sequence[Race],
@@ -221,21 +148,27 @@ def diff(
     Raises:
         TfmonError: one of them cannot be read, or is of another scenario.
     """
-    limits = rules.read(rules.RULES, slower_than=slower_than, more_memory_than=more_memory_than)
-    races = compare_all(_figures(baseline, "baseline"), _figures(run, "run"))
+    limit, name = SHARE.argument("slower_than", slower_than), SLOWER
     if more_memory_than is not None:
-        return judge(races, limits["more_memory_than"], MORE_MEMORY)
-    return judge(races, limits["slower_than"])
+        limit, name = SHARE.argument("more_memory_than", more_memory_than), MORE_MEMORY
+    return judge(compare_all(_results(baseline, "baseline"), _results(run, "run")), limit, name)
 
 
-def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:
+def _no_races(_races: object) -> NoReturn:
+    raise ValueError
+
+
+RACES = ValueRule("race", "a result, a file, an id, a folder, or a list of these", _no_races)
+
+
+def _results(races: Race | Sequence[Race], name: str) -> list[RaceResult]:
     if isinstance(races, RaceResult):
-        return [read_json(races.to_json(), name, f"the {name}")]
+        return [replace(races, id=name)]
     if isinstance(races, str | os.PathLike):
         path = Path(os.fspath(races))
         if path.is_dir():
-            return [figures for figures, _ in read_races(path)]
+            return [result for result, _ in read_races(path)]
         return [read_race(path if path.is_file() else find(str(path)))[0]]
     if isinstance(races, Mapping) or not isinstance(races, Sequence) or not races:
-        rules.refuse(name, races, "it is a result, a file, an id, a folder, or a list of these")
-    return [figures for race in races for figures in _figures(race, name)]
+        return RACES.argument(name, races)
+    return [result for race in races for result in _results(race, name)]

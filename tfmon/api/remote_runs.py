@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import socket
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from tfmon.api.settings import find_host
 from tfmon.api.sockets import LONGEST_BYTES, LiveRun, choose, read_greeting
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
-from tfmon.lanes.remote import wire
-from tfmon.lanes.remote.trouble import ended_early, no_agent, no_launcher, no_python, too_slow, why_ended
+from tfmon.lanes.remote.trouble import no_agent, why_ended
+from tfmon.lanes.remote.wire import PATIENCE_S, Wire
 from tfmon.model.codec import clean
 from tfmon.recordings import library, runs_bridge
 from tfmon.recordings.library import RecordedRun
@@ -37,52 +34,20 @@ class RemoteRuns:
     def __init__(self, name: str) -> None:
         """Connect to the host; raises TfmonError if that fails."""
         self.host = find_host(name)
-        self.connection, theirs = socket.socketpair()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the connection
-        argv = wire.words_of(self.host)
+        # It ends with the connection.
+        self._wire = Wire(self.host)
+        self.connection = self._wire.connection
+        answer = self._wire.first_word(Path(runs_bridge.__file__))
+        self.connection.settimeout(PATIENCE_S)
         try:
-            # A session of its own, so that Ctrl+C and Ctrl+Z reach the viewer alone. It ends with the connection.
-            self._launcher = subprocess.Popen(
-                argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._said, start_new_session=True
-            )
-        except OSError as error:
-            raise no_launcher(self.host, argv[0], error) from error
-        finally:
-            theirs.close()
-        self.runs = list(self._ask())
-
-    def _ask(self) -> Sequence[LiveRun]:
-        marker, printed = f"tfmon-{secrets.token_hex(8)}", b""
-        patience_s = wire.LAUNCHER_PATIENCE_S if self.host.run else wire.PATIENCE_S
-        self.connection.settimeout(patience_s)
-        try:
-            self.connection.sendall(wire.script_of(self.host, marker, Path(runs_bridge.__file__)))
-            with self.connection.makefile("rb") as lines:
-                while line := lines.readline(LONGEST_BYTES):
-                    before, found, word = line.partition(marker.encode() + b" ")
-                    if found:
-                        return self._read(word)
-                    printed = (printed + before)[-wire.KEPT_BYTES :]
-        except TimeoutError:
-            self._launcher.kill()
-            raise too_slow(self.host, patience_s, self._errors(), printed.decode(errors="replace")) from None
-        except OSError:  # it has ended while it was told
-            pass
-        raise ended_early(self.host, self._exit_code(), self._errors(), printed.decode(errors="replace"))
-
-    def _read(self, word: bytes) -> Sequence[LiveRun]:
-        try:
-            answer = json.loads(word)
-            if "missing" in answer:
-                raise no_python(self.host)
             found = [(Path(path), str(line).encode()) for path, line in answer["runs"]]
         except (ValueError, TypeError, KeyError):
+            self.close()
             raise no_agent(self.host, "its word cannot be read") from None
-        runs = []
+        self.runs: list[LiveRun] = []
         for path, line in found:
             with contextlib.suppress(TfmonError):  # it could not begin
-                runs.append(LiveRun(path, read_greeting(line), self.host.name))
-        return runs
+                self.runs.append(LiveRun(path, read_greeting(line), self.host.name))
 
     def connect(self, word: str) -> socket.socket | None:
         """Return the connection to the run that a word identifies. `None` if none exists."""
@@ -120,7 +85,7 @@ class RemoteRuns:
         """Return a copy of a recording; raises TfmonError if the connection is lost, or its folder is full."""
         target = copies() / f"{self.host.name}-{run.path.name}"
         part = target.with_name(target.name + library.PART)
-        if target.exists() and target.stat().st_size == run.size:  # what is over does not change
+        if target.exists() and target.stat().st_size == run.size:  # an ended run does not change
             return target
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,7 +128,7 @@ class RemoteRuns:
         return self._lost(code, f"the run goes on if the machine does: tfmon attach {name} shows it again")
 
     def _lost(self, code: int | None, hint: str) -> TfmonError:
-        why = why_ended(self.host, code, self._errors())
+        why = why_ended(self.host, code, self._wire.said())
         failed = TfmonError(f"the connection to {self.host.name} is lost: {why}", hint)
         failed.exit_code = EXIT_LANE_FAILED
         return failed
@@ -174,12 +139,7 @@ class RemoteRuns:
         self._exit_code()
 
     def _exit_code(self) -> int | None:
-        try:
-            return self._launcher.wait(EXIT_S)
-        except subprocess.TimeoutExpired:
-            self._launcher.kill()
-            return None
-
-    def _errors(self) -> list[str]:
-        self._said.seek(0)
-        return self._said.read(wire.KEPT_BYTES).decode(errors="replace").splitlines()
+        code = self._wire.exit_code(EXIT_S)
+        if code is None:
+            self._wire.kill()
+        return code

@@ -17,7 +17,7 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
-from tfmon.model.series import CrossoverState, TuneState
+from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
 
 
@@ -26,15 +26,18 @@ def command_of(analysis: Analysis) -> str:
     snapshot = analysis.snapshot
     if not analysis.is_series:
         return command_line(snapshot)
-    match snapshot.experiment:
-        case CrossoverState(knob=knob, values=values):
-            for lane in snapshot.lanes:
-                settings = {name: value for name, value in lane.settings.items() if name != knob}
-                snapshot = _with_settings(snapshot, lane, settings)
-            bounds = ("--knob", knob, "--from", exact(values[0]), "--to", exact(values[-1]))
-            return command_line(snapshot, doing=("crossover", *bounds))
-        case TuneState(attempts=[first, *_], lane=name):
-            return command_line(_with_settings(snapshot, snapshot.lane(name), first.before), doing=("tune",))
+    series = snapshot.experiment
+    if series is not None and series.policy == CROSSOVER:
+        for lane in snapshot.lanes:
+            settings = {name: value for name, value in lane.settings.items() if name != series.knob}
+            snapshot = _with_settings(snapshot, lane, settings)
+        ends = exact(series.values[0]), exact(series.values[-1])
+        return command_line(
+            snapshot, doing=("crossover", "--knob", series.knob, "--from", ends[0], "--to", ends[1])
+        )
+    if series is not None and series.attempts:
+        first = series.attempts[0].of_lane
+        snapshot = _with_settings(snapshot, snapshot.lane(first.lane), first.before)
     return command_line(snapshot, doing=("tune",))
 
 

@@ -1,52 +1,66 @@
 """Rules for the values of options, arguments and settings, for every caller.
 
-A rule is a Click type, which parses text. Python values go through `read`: NumPy numbers are numbers, text is not.
-A wrong value is a UsageError with the name that its caller used and the allowed values.
+A rule is a Click type, which parses text. Values from Python are not parsed: NumPy numbers are numbers, and text
+is not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import numbers
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import click
+from click.shell_completion import CompletionItem
 
-from tfmon.analysis.health import FAIL_ON
-from tfmon.errors import TfmonError, UsageError
+from tfmon.analysis.concern_ids import FAIL_ON
+from tfmon.errors import UsageError
 from tfmon.model.knobs import exact
-from tfmon.model.race import MODES
+
+Out = TypeVar("Out", covariant=True)
 
 if TYPE_CHECKING:
-    Kind: TypeAlias = click.ParamType[Any]
+
+    class Kind(click.ParamType[Any], Generic[Out]):
+        """A Click type."""
+
 else:
-    Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
+
+    class Kind(click.ParamType, Generic[Out]):  # generic for type checkers alone, and only since Click 8.3
+        """A Click type."""
+
 
 YEAR_S, WEEK_MIN = 365 * 86_400, 10_080
 LARGEST = 1e300
 LONGEST_VALUE = 80
+PATH = "path"
+"""Name of rules for files and folders."""
 
 
-class ValueRule(Kind):
+class ValueRule(Kind[Out]):
     """The allowed values: a reader of values, and one of text before it; both raise ValueError."""
 
     def __init__(
         self,
         name: str,
         allowed: str | Callable[[], str],
-        read: Callable[[Any], Any],
+        read: Callable[[Any], Out],
         *,
         parse: Callable[[str], object] = str,
         in_text: str = "",
-        optional: bool = True,
+        words: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """Create a rule; `allowed` is a noun for the allowed values, `in_text` for text, if different."""
-        self.name, self.read, self.parse, self.optional = name, read, parse, optional
+        """Create a rule.
+
+        Args:
+            allowed: A noun for the allowed values.
+            in_text: A noun for the allowed text, if it is different.
+            words: Returns the allowed words, for completion.
+        """
+        self.name, self.read, self.parse, self.words = name, read, parse, words
         self._allowed, self._in_text = allowed, in_text
 
     def allowed(self, *, in_text: bool = False) -> str:
@@ -54,12 +68,27 @@ class ValueRule(Kind):
         text = self._allowed if isinstance(self._allowed, str) else self._allowed()
         return self._in_text or text if in_text else text
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Out:
         """Parse text, or raise click.BadParameter with the allowed values."""
         try:
             return self.read(self.parse(value) if isinstance(value, str) else value)
         except ValueError:
             self.fail(f"{value!r} is not {self.allowed(in_text=True)}", param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the allowed words, or let the shell complete a path."""
+        if self.name == PATH:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
+
+    def argument(self, name: str, value: object) -> Out:
+        """Return the value of a Python argument; raises UsageError with the allowed values."""
+        try:
+            return self.read(value)
+        except ValueError:
+            shown = repr(value)
+            shown = shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 1] + "…"
+            raise UsageError(f"{name}={shown} is not possible", f"it is {self.allowed()}") from None
 
 
 def need(condition: object) -> None:
@@ -68,29 +97,55 @@ def need(condition: object) -> None:
         raise ValueError
 
 
-def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule:
-    """Return the rule for numbers from `least` or above it; for integers if `least` is one."""
-    kind, whole = (int, numbers.Integral) if isinstance(least, int) else (float, numbers.Real)
+def seconds(least: float, most: float = YEAR_S, *, above: bool = False) -> ValueRule[float]:
+    """Return the rule for a time in seconds."""
+    return number("seconds", "a time in seconds", least, most, above=above)
 
-    def read(value: Any) -> float:  # noqa: ANN401
-        need(not isinstance(value, bool))
-        need(isinstance(value, whole))
-        need(least <= value <= most and not (above and value == least))
-        return kind(value)
+
+def whole(least: int, most: float = LARGEST, name: str = "number") -> ValueRule[int]:
+    """Return the rule for integers from `least`."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ValueError
+        need(least <= int(value) <= most)
+        return int(value)
+
+    return ValueRule(name, f"a whole number from {least}{_end(most)}", read, parse=int)
+
+
+def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule[float]:
+    """Return the rule for numbers from `least`, or above it."""
+
+    def read(value: object) -> float:
+        result = _real(value)
+        need(least <= result <= most and not (above and result == least))
+        return result
 
     bounds = f"above {least:g}" if above else f"from {least:g}"
-    ends = f" to {most:g}" if most < YEAR_S else ", a year at most" if most == YEAR_S else ""
-    return ValueRule(name, f"{what} {bounds}{ends}", read, parse=kind)
+    return ValueRule(name, f"{what} {bounds}{_end(most)}", read, parse=float)
 
 
-def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
+def _real(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError from None
+
+
+def _end(most: float) -> str:
+    return f" to {most:g}" if most < YEAR_S else ", a year at most" if most == YEAR_S else ""
+
+
+def share(least: float, why: str = "") -> ValueRule[float]:
     """Return the rule for shares below 1, written as percentages; `why` explains the least one."""
 
-    def read(value: Any) -> float:  # noqa: ANN401
-        need(not isinstance(value, bool))
-        need(isinstance(value, numbers.Real))
-        need(least <= value < 1)
-        return float(value)
+    def read(value: object) -> float:
+        result = _real(value)
+        need(least <= result < 1)
+        return result
 
     more = f"; {why}" if why else ""
     return ValueRule(
@@ -99,87 +154,114 @@ def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
         read,
         parse=lambda text: float(text.strip().removesuffix("%")) / 100,
         in_text=f"a percentage from {100 * least:g}% to below 100%, such as 5%{more}",
-        optional=optional,
     )
 
 
-def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule:
+def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule[str]:
     """Return the rule for the words of a list, which is created when a word must be checked."""
 
-    def read(value: Any) -> str:  # noqa: ANN401
+    def read(value: object) -> str:
         need(isinstance(value, str) and value in names())
         return str(value)
 
-    return ValueRule(name, lambda: f"one of {', '.join(names())}", read)
+    return ValueRule(name, lambda: f"one of {', '.join(names())}", read, words=names)
 
 
-def yes_or_no(*, optional: bool = False) -> ValueRule:
-    """Return the rule for True and False, written as Click takes a boolean."""
-
-    def read(value: Any) -> bool:  # noqa: ANN401
-        need(isinstance(value, bool))
-        return bool(value)
-
-    def parse(text: str) -> object:
-        try:
-            return click.BOOL.convert(text, None, None)
-        except click.BadParameter:
-            raise ValueError from None
-
-    return ValueRule("boolean", "True or False", read, parse=parse, in_text="true or false", optional=optional)
+def _bool(value: object) -> bool:
+    need(isinstance(value, bool))
+    return bool(value)
 
 
-def text_of(value: Any) -> str:  # noqa: ANN401
+def _parse_bool(text: str) -> object:
+    try:
+        return click.BOOL.convert(text, None, None)
+    except click.BadParameter:
+        raise ValueError from None
+
+
+YES_OR_NO = ValueRule("boolean", "True or False", _bool, parse=_parse_bool, in_text="true or false")
+
+
+def _progress(value: object) -> bool | Callable[[str], None]:
+    need(isinstance(value, bool) or callable(value))
+    return cast("bool | Callable[[str], None]", value)
+
+
+PROGRESS = ValueRule("progress", "True or False, or a function that takes each line", _progress)
+
+
+def text_of(value: object) -> str:
     """Return non-empty text, also of a pathlib path."""
-    need(isinstance(value, str | os.PathLike))
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError
     result = os.fspath(value)
     need(isinstance(result, str) and result)
     return str(result)
 
 
-def command_of(value: Any) -> str:  # noqa: ANN401
-    """Return a shell command; it may be empty."""
+def line_of(value: object) -> str:
+    """Return text that may be empty."""
     need(isinstance(value, str))
     return str(value)
 
 
-def program_of(value: Any) -> str:  # noqa: ANN401
+class ProgramRule(ValueRule[str]):
+    """A program. A setting is checked; a command and Python look it up on the machine that runs it."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text unchanged."""
+        return str(value)
+
+    def argument(self, name: str, value: object) -> str:
+        """Return the path as text, "" for the default; raises UsageError for other types."""
+        return "" if value == "" else ValueRule(self.name, self._allowed, text_of).argument(name, value)
+
+
+def program_of(value: object) -> str:
     """Return a program by its path or as found by the shell; "" stays."""
     need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
     return str(value)
 
 
-def file_or_bool(value: Any) -> bool | Path:  # noqa: ANN401
+def file_or_bool(value: object) -> bool | Path:
     """Return whether there is a file, or its path."""
     return value if isinstance(value, bool) else Path(text_of(value))
 
 
-def words(such_as: str, none: str = "") -> ValueRule:
+def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
     """Return the rule for lists of text; `none` is the word for an empty list, if that is not allowed."""
 
-    def read(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-        need(isinstance(value, Sequence) and not isinstance(value, str | bytes) and (value or not none))
+    def read(value: object) -> tuple[str, ...]:
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise ValueError
+        need(value or not none or isinstance(value, tuple))
         return tuple(map(text_of, value))
 
     return ValueRule("list", f"a list of text, such as {such_as}{none}", read)
 
 
-def places_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+def places_of(value: object) -> tuple[str, ...]:
     """Return a place, or several, as a tuple."""
-    return tuple(words("").read([value] if isinstance(value, str) else value))
+    return words("").read([value] if isinstance(value, str) else value)
 
 
-def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return a dict of settings in the notation of the command line, such as `prefetch=2`."""
-    need(isinstance(value, Mapping))
+def settings_of(value: object) -> tuple[str, ...]:
+    """Return a dict of settings in the notation of the command line, such as `prefetch=2`, or that itself."""
+    if isinstance(value, tuple):
+        return tuple(map(line_of, value))
+    if not isinstance(value, Mapping):
+        raise ValueError
     result = {knob: plain(one) for knob, one in value.items()}
     need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in result.items()))
     return tuple(f"{knob}={exact(one)}" for knob, one in result.items())
 
 
-def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+def values_of(value: object) -> tuple[str, ...]:
     """Return a dict of the values of each knob in the notation of the command line: `batch_size=32,128`."""
-    need(isinstance(value, Mapping))
+    if isinstance(value, tuple):
+        return tuple(map(line_of, value))
+    if not isinstance(value, Mapping):
+        raise ValueError
     result = {}
     for knob, values in value.items():
         need(isinstance(values, Iterable) and not isinstance(values, Mapping))
@@ -187,108 +269,22 @@ def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(f"{knob}={values}" for knob, values in result.items())
 
 
-def fail_on_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """Return the concerns that end a race, by the names of `--fail-on`."""
+def concerns_of(value: object) -> tuple[str, ...]:
+    """Return the names of concerns."""
     names = words("").read(value)
-    need(names and all(one in FAIL_ON for one in names))
-    return tuple(FAIL_ON[one] for one in names)
+    need((names or isinstance(value, tuple)) and all(name in FAIL_ON for name in names))
+    return names
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401
+def causes_of(value: object) -> tuple[str, ...]:
+    """Return the ids of causes, also of text with commas between."""
+    from tfmon.analysis.cause_kinds import KINDS
+
+    ids = [id.strip() for id in value.split(",")] if isinstance(value, str) else words("").read(value)
+    need(all(id in KINDS for id in ids if id))
+    return tuple(filter(None, ids))
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - a number of any library
     """Convert NumPy numbers to Python; return other values unchanged."""
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
-
-
-LEAST_CI = 0.025
-"""No interval with one process of each lane is narrower: see `analysis.statistics.between_processes`."""
-LEAST_CI_OF_SWEEP = 0.01
-"""A narrower interval would take too many processes."""
-PYTHON = ValueRule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
-COMMAND = ValueRule("command", "a command, or bell, osc9 or osc777", command_of)
-SCENARIO = ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", text_of)
-SLICE = number("seconds", "a time in seconds", 0.2, 60)
-RULES = {
-    "scenario": SCENARIO,
-    "lanes": words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
-    "settings": ValueRule("dict", 'a dict, such as {"prefetch": 2}', settings_of),
-    "seconds": number("seconds", "a time in seconds", 0.0, YEAR_S, above=True),
-    "steps": number("number", "a whole number", 1),
-    "command": words('["python", "train.py"]'),
-    "mode": one_of("mode", lambda: MODES),
-    "slice_s": SLICE,
-    "until_ci": share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
-    "fail_on": ValueRule(
-        "concerns", f"one or more of {','.join(FAIL_ON)}", fail_on_of, parse=lambda text: text.split(",")
-    ),
-    "margin": share(0.001),
-    "slower_than": share(0.001, optional=False),
-    "more_memory_than": share(0.001),
-    "fresh": yes_or_no(optional=True),
-    "wait_idle": number("minutes", "a time in minutes", 0.0, WEEK_MIN),
-    "in_place": yes_or_no(),
-    "python": ValueRule("path", "the path of a Python that has TensorFlow", text_of),
-    "record": ValueRule("path", "True, False, or the path of a new file", file_or_bool, optional=False),
-    "check": yes_or_no(),
-    "force": yes_or_no(),
-    "path": ValueRule("path", "the path of a new file", text_of, optional=False),
-    "wait": yes_or_no(),
-}
-SWEEP_RULES = {
-    **RULES,
-    "over": ValueRule(
-        "dict", 'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}', values_of
-    ),
-    "on": ValueRule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', places_of),
-    "until_ci": share(LEAST_CI_OF_SWEEP),
-    "limit_s": number("seconds", "a time in seconds", 1.0, YEAR_S),
-    "everything": yes_or_no(),
-    "record": ValueRule("path", "the path of a new file", text_of),
-    "resume": ValueRule("path", "the file of a sweep, or `last`", text_of),
-    "ray": ValueRule("address", "HOST:PORT of the head of a cluster", text_of),
-    "ray_python": ValueRule("path", "the path of a Python that has Ray", text_of),
-    "ray_cpus": number("number", "a number of CPUs", 0.0, 100_000),
-}
-
-
-def read(rules: Mapping[str, ValueRule], /, **given: object) -> dict[str, Any]:
-    """Return the Python arguments that have a rule as options, None unchanged; raises UsageError."""
-    read = {}
-    for name, value in given.items():
-        if name not in rules:
-            continue
-        try:
-            read[name] = None if value is None and rules[name].optional else rules[name].read(value)
-        except ValueError:
-            refuse(name, value, f"it is {rules[name].allowed()}")
-    return read
-
-
-def refuse(name: str, value: object, allowed: str) -> NoReturn:
-    """Raise UsageError for an argument."""
-    shown = repr(value)
-    shown = shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 1] + "…"
-    raise UsageError(f"{name}={shown} is not possible", allowed)
-
-
-FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}
-
-
-def flag(name: str) -> str:
-    """Return the flag of an argument."""
-    return FLAGS.get(name, f"--{name.replace('_', '-')}")
-
-
-@contextlib.contextmanager
-def named_as_arguments() -> Iterator[None]:
-    """Replace flags by arguments in the text of a TfmonError; `--gpus` is Docker's."""
-    names = {flag(name): name for name in SWEEP_RULES}
-
-    def rename(text: str) -> str:
-        result = re.compile(r"(?<!\S)(?!--gpus)--[a-z][a-z-]*")
-        return result.sub(lambda one: names.get(one[0], one[0][2:].replace("-", "_")), text)
-
-    try:
-        yield
-    except TfmonError as error:
-        error.message, error.hint = rename(error.message), rename(error.hint)
-        raise

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from types import FrameType
@@ -20,11 +20,11 @@ from typing import Any
 
 import click
 
-from tfmon.api.rules import refuse
-from tfmon.api.state import TOLD_EVERY_S, Tell, beside
+from tfmon.api.race_lock import TOLD_EVERY_S, Tell, beside
 from tfmon.lanes import script_input
-from tfmon.lanes.suspend import Suspender, suspend_with
-from tfmon.model.threads import start_thread
+from tfmon.lanes.suspend import suspend_with
+from tfmon.model.codec import clean
+from tfmon.system.threads import start_thread
 
 POLL_S = 0.2
 TERMINAL_S = 5
@@ -39,6 +39,8 @@ class AnyRun(ABC):
     beside = ""
     """Warning about another race that was running at the start."""
     disturbs = True
+    alone = False
+    """Whether a user's command continues without its lost terminal."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -56,24 +58,30 @@ class AnyRun(ABC):
     def close(self, reason: str = "") -> None:
         """End the lanes and everything else, with the reason of an interruption, if any."""
 
-    @property
     @abstractmethod
-    def suspensions(self) -> Iterable[Suspender]:
-        """The objects that suspend the lanes along with tfmon."""
+    def suspend_lanes(self) -> None:
+        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+
+    @abstractmethod
+    def continue_lanes(self) -> None:
+        """End `suspend_lanes`. Thread: also a signal's handler."""
 
     def news(self) -> Iterable[str]:
         """Return the lines about events since the last call that stay in the output."""
         return ()
 
-    def settle(self, *, interrupted: bool) -> None:  # noqa: B027 - many have nothing to keep
+    def settle(self, *, interrupted: bool) -> None:
         """Keep the result at the end or interruption, while the lanes still exist."""
 
-    def ending(self) -> str:
+    def ending_line(self) -> str:
         """Return one line about the work that the end waits for, or ""."""
         return ""
 
-    def end_now(self) -> None:  # noqa: B027
+    def end_now(self) -> None:
         """Kill the processes that the end still waits for."""
+
+    def publish(self) -> None:
+        """Report to the session facts without an event."""
 
     def go_on_alone(self) -> bool:
         """Continue a user's command without its lost terminal; return False if none exists."""
@@ -81,7 +89,7 @@ class AnyRun(ABC):
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run and wait for its end or a stop; `tell` gets a line a second; the caller closes it."""
+    """Begin a run and wait for its end or a stop. `tell` gets a line a second. The caller closes it."""
     run.begin()
     go_on(run, stopped, tell, say)
 
@@ -99,7 +107,7 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
                 tell(run.line())
     run.settle(interrupted=not over)
     if say is not None:
-        for line in run.news():  # what was settled last
+        for line in run.news():  # the last results
             say(line)
 
 
@@ -121,7 +129,7 @@ def collect_rarely() -> None:
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until its end or a signal, and close it; return why it was interrupted, or "".
 
-    `quiet`: the output is that of one command, which gets standard input unchanged. Thread: the main thread.
+    `quiet`: the output comes from one command, which gets standard input unchanged. Thread: the main thread.
     """
     script_input.pass_on(single=quiet)
     tell = show_progress if not quiet and sys.stderr.isatty() else None
@@ -151,7 +159,7 @@ class Interruption:
         if self._hung_up:
             return
         self._hung_up = True
-        # What it does takes locks, whose owner this handler may have interrupted.
+        # It takes locks, whose owner this handler may have interrupted.
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
@@ -205,14 +213,13 @@ def ended(
         for number, handler in before.items():
             undo.callback(signal.signal, number, handler)
         if leave is None:
-            for suspension in run.suspensions:
-                undo.callback(suspend_with(suspension))
+            undo.callback(suspend_with(run))
         try:
             yield interrupted
         finally:
             closed = closing.submit(run.close, interrupted.reason if leave is None else "")
             while not wait([closed], POLL_S).done:
-                if leave is None and (ending := run.ending()):
+                if leave is None and (ending := run.ending_line()):
                     show_progress(f"{ending}; Ctrl+C again ends it now")
             if not quiet:
                 show_progress("")
@@ -249,9 +256,24 @@ def show_progress(text: str) -> None:
 
 
 @contextlib.contextmanager
+def connecting(lanes: Sequence[str]) -> Iterator[None]:
+    """Display that tfmon connects to the lanes' other machines."""
+    hosts = list(
+        dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
+    )
+    try:
+        if hosts:
+            show_progress(clean(f"connecting to {' and '.join(hosts)}…"))
+        yield
+    finally:
+        if hosts:
+            show_progress("")
+
+
+@contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
     """Return the function that displays a progress line each second, and clears it. `None` without progress."""
-    if checked_progress(progress) is False:
+    if progress is False:
         yield None
     elif callable(progress):
         yield progress
@@ -268,13 +290,6 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
             show_progress("")
 
 
-def checked_progress(progress: bool | Tell) -> bool | Tell:
-    """Return the caller's progress argument; raises UsageError if it is invalid."""
-    if not isinstance(progress, bool) and not callable(progress):
-        refuse("progress", progress, "it is True or False, or a function that takes each line")
-    return progress
-
-
 def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
     """Return the function that displays output below a cell. `None` outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
@@ -286,7 +301,7 @@ def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
 
 
 def tell_changes() -> Tell:
-    """Return the function that displays a line on a terminal; otherwise it writes the line on each change."""
+    """Return the function that displays a line on a terminal, or else writes the line on each change."""
     last = [""]
 
     def tell(line: str) -> None:

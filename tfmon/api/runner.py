@@ -10,28 +10,23 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tfmon.api.followers import Followers
-from tfmon.api.options import RaceOptions, SweepOptions
-from tfmon.api.program import Program
-from tfmon.api.run import HANGUP, collect_rarely, ended
-from tfmon.api.runs import RaceRun, SeriesRun, SweepRun
-from tfmon.api.sockets import LOG, Ended
-from tfmon.api.state import Tell, state_folder
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
-from tfmon.lanes import script_input
-from tfmon.lanes.launch import yield_to_lanes
-from tfmon.model import codec
-from tfmon.model.series import Experiment
-from tfmon.model.spec import LaneSpec
 
 if TYPE_CHECKING:
+    from tfmon.api.options import Purpose, RaceOptions, SweepOptions
+    from tfmon.api.program import Program
+    from tfmon.api.race_lock import Tell
     from tfmon.api.sweep import SweepProgram
+    from tfmon.catalog import ScenarioInfo
+    from tfmon.model.series import SeriesState
+    from tfmon.model.spec import LaneSpec
 
-Series: TypeAlias = Callable[[Sequence[LaneSpec]], Experiment]
-"""Returns the series to measure on a race's lanes."""
+    Series: TypeAlias = Callable[[Sequence[LaneSpec]], SeriesState]
+    """Returns the series to measure on a race's lanes."""
+
+FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 LOOK_S = 2.0
 """Interval of checking whether the race has finished and the socket exists."""
 
@@ -39,6 +34,7 @@ LOOK_S = 2.0
 def start(
     info: ScenarioInfo | None,
     options: RaceOptions | SweepOptions,
+    purpose: Purpose,
     series: Series | None = None,
     *,
     as_json: bool = False,
@@ -46,11 +42,13 @@ def start(
 ) -> socket.socket:
     """Start a process for a race, a series on its lanes or a sweep; return its first viewer's connection.
 
-    It ends after the race or sweep once there are no viewers, or with the series; a user's command without its
-    terminal continues.
+    The process loads the modules that run lanes while the viewer loads the screen. It ends when the race or sweep
+    is over and no viewer is attached, or with the series. A user's command continues if its first viewer vanishes.
 
-    Args:     info: The scenario. `None` for a sweep, whose options contain it.     as_json: Format of the result
-    of a series.     detach: Whether the sweep of a scenario continues without its first viewer.
+    Args:
+        info: The scenario. `None` for a sweep, whose options contain it.
+        as_json: Format of the result of a series.
+        detach: Whether lanes of a scenario continue without their first viewer.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
@@ -59,106 +57,123 @@ def start(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         if os.fork() == 0:
-            ours.close()
-            _be_runner(theirs, lambda: _run(theirs, info, options, series, as_json=as_json, detach=detach))
+            code = EXIT_LANE_FAILED
+            try:
+                ours.close()
+                os.setsid()
+                _leave_terminal(theirs.fileno())
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                code = _run(theirs, info, options, purpose, series, as_json=as_json, detach=detach)
+            except BaseException:  # noqa: BLE001 - the top of a process
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return ours
 
 
-def _be_runner(first: socket.socket, work: Callable[[], int]) -> NoReturn:
-    code = EXIT_LANE_FAILED
-    try:
-        os.setsid()
-        _leave_terminal(first.fileno())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        code = work()
-    except BaseException:  # noqa: BLE001 - the top of a process
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
-
-
 def _leave_terminal(kept: int) -> None:
     """Close all inherited descriptors except one and piped input; output goes to the log."""
+    from tfmon.api.race_lock import state_folder
+    from tfmon.api.sockets import LOG
+
     with contextlib.suppress(FileNotFoundError):  # no /proc
         for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
-            with contextlib.suppress(OSError):  # that of the list itself
+            with contextlib.suppress(OSError):  # the descriptor of the list itself is closed already
                 os.close(fd)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    log = nowhere
+    null = os.open(os.devnull, os.O_RDWR)
+    log = null
     with contextlib.suppress(OSError):
         state_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         log = os.open(state_folder() / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    for fd, target in ((0, nowhere if os.isatty(0) else 0), (1, nowhere), (2, log)):
+    for fd, target in ((0, null if os.isatty(0) else 0), (1, null), (2, log)):
         os.dup2(target, fd)
-    for fd in {nowhere, log} - {0, 1, 2}:
+    for fd in {null, log} - {0, 1, 2}:
         os.close(fd)
 
 
-def _wired(
-    info: ScenarioInfo | None, options: RaceOptions | SweepOptions, series: Series | None, tell: Tell
-) -> tuple[Program | SweepProgram, RaceRun | SweepRun]:
-    if isinstance(options, SweepOptions):
-        from tfmon.api.sweep import SweepProgram  # late: a race needs none of it
+def _program(
+    info: ScenarioInfo | None,
+    options: RaceOptions | SweepOptions,
+    purpose: Purpose,
+    series: Series | None,
+    tell: Tell,
+) -> Program | SweepProgram:
+    from tfmon.api.options import SweepOptions
+    from tfmon.api.program import Program
+    from tfmon.api.runs import SeriesProgram
 
-        sweep = SweepProgram(options)
-        return sweep, SweepRun(sweep)
+    if isinstance(options, SweepOptions):
+        from tfmon.api.sweep import SweepProgram
+
+        return SweepProgram(options)
     assert info is not None
-    program = Program(options, tell=tell)
+    program = SeriesProgram(options, purpose, series, tell) if series else Program(options, purpose, tell)
     program.announce(info)
-    return program, RaceRun(program, info=info) if series is None else SeriesRun(program, series, info=info)
+    return program
 
 
 def _run(
     first: socket.socket,
     info: ScenarioInfo | None,
     options: RaceOptions | SweepOptions,
+    purpose: Purpose,
     series: Series | None,
     *,
     as_json: bool,
     detach: bool,
 ) -> int:
     """Run until the race has finished and no viewer is attached, or until a stop; return its exit code."""
-    told: list[Callable[[str], None]] = []
+    from tfmon.lanes.launch import yield_to_lanes
+
+    yield_to_lanes()  # before the other modules are loaded, so that the screen appears soon
+    from tfmon.api.run import collect_rarely, ended
+    from tfmon.api.server import Server
+    from tfmon.api.settings import config_path
+    from tfmon.api.sockets import Ended
+    from tfmon.lanes import script_input
+    from tfmon.model import codec
+    from tfmon.recordings import library
+
+    tellers: list[Callable[[str], None]] = []
     try:
-        program, run = _wired(info, options, series, lambda line: told[0](line) if told else None)
+        program = _program(info, options, purpose, series, lambda line: tellers[0](line) if tellers else None)
     except TfmonError as error:
         first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
         return error.exit_code
-    yield_to_lanes()
     script_input.pass_on(single=False)
-    own, began = info is not None and bool(info.command), False
-    with ended(run, hangup=lambda: True, quiet=True) as interrupted:
-        followers = Followers(program, interrupted)
-        told.append(followers.tell)
-        beginner = followers.add(first)
-        followers.look_for_viewers()
+    command = program.trains_command if info is None else bool(info.command)
+    first_start = (
+        not (command or detach) and info is not None and not config_path().exists() and not library.runs()
+    )
+    began = False
+    with ended(program, hangup=lambda: True, quiet=True) as interrupted:
+        server = Server(program, interrupted)
+        tellers.append(server.tell)
+        server.connect(first, ends_run=not (command or detach))
+        server.listen()
         try:
-            run.begin()
+            program.begin()
         except TfmonError as error:
-            followers.begin(error)
+            server.begin(error)
         else:
             began = True
-            followers.begin((*filter(None, [run.beside, followers.unreachable]), *run.notes))
+            lines = (FIRST_START if first_start else "", program.beside, server.unreachable, *program.notes)
+            server.begin([*filter(None, lines)])
         collect_rarely()
-        while not interrupted.wait(LOOK_S) and not followers.all_done():
-            followers.look_for_viewers()
-            if isinstance(run, SweepRun):
-                run.program.publish()
-                if beginner.lost and not (detach or program.trains_command):
-                    interrupted.take(HANGUP.name)
-            elif series is not None and run.join(0) and not (own and followers.lost):
+        while not interrupted.wait(LOOK_S) and not server.all_done():
+            server.listen()
+            program.publish()
+            if series is not None and program.join(0) and not (command and server.lost):
                 break
         if began:
-            run.settle(interrupted=bool(interrupted.count))
-    if isinstance(run, RaceRun):
-        run.alone = own and followers.lost
-    else:
-        run.program.publish()
-    printed, code = run.outcome(interrupted.reason, as_json=as_json)
+            program.settle(interrupted=bool(interrupted.count))
+    program.alone = command and server.lost
+    program.publish()
+    printed, code = program.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
-    followers.close(code, result.splitlines())
+    server.close(code, result.splitlines())
     return code

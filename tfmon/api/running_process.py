@@ -57,7 +57,7 @@ class ProcessLook:
 
     @property
     def gpu_pct(self) -> Reading:
-        """The share of its GPUs' time, of the most used GPU: its own, or else that of all programs."""
+        """The share of its GPUs' time, of the most used GPU: its own, or the share of all programs."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
         numbers = [one for one in shares if not isinstance(one, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
@@ -220,7 +220,7 @@ def stack_of(pid: int) -> str:
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show a process until it ends or Ctrl+C; without `live`, print it once.
+    """Show a process until it ends or Ctrl+C. Without `live`, print it once.
 
     Raises: UsageError if it is unreadable, TfmonError if it ended before it was measured.
     """

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from tfmon.api.rules import COMMAND, PYTHON, RULES, SCENARIO, SLICE, YEAR_S, ValueRule, number, one_of, yes_or_no
+from tfmon.api import rules
+from tfmon.api.option import Option, Options
+from tfmon.api.options import RaceOptions
+from tfmon.api.rules import YES_OR_NO
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 from tfmon.units import Charset
@@ -20,9 +24,64 @@ from tfmon.units import Charset
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
 
-Value: TypeAlias = str | bool | float
+Chosen = TypeVar("Chosen", bound=Options)
+Value: TypeAlias = str | bool | float | tuple[str, ...]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
+LIMITS = "limits"
+"""Stands for all commands."""
+SCREENS = "race watch sweep replay attach config"
+"""The commands with a screen, and `config`, which has the flag of every setting."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ScreenOptions(Options):
+    """The appearance and behaviour of the screen."""
+
+    theme: Option[str | None, str] = Option(
+        rules.one_of("theme", lambda: _themes()),
+        "textual-dark",
+        "Colours of the screen, such as textual-light; a wrong name lists all.",
+        commands=SCREENS,
+        setting="theme",
+    )
+    characters: Option[str | None, str] = Option(
+        rules.one_of("characters", lambda: ("auto", "braille", "block", "ascii")),
+        "auto",
+        "What charts and frames are drawn with: auto, braille, block or ascii.",
+        commands=SCREENS,
+        setting="characters",
+        flag=None,
+    )
+    mouse: Option[bool | None, bool] = Option(
+        YES_OR_NO,
+        True,
+        "Whether the mouse acts on the screen. If not, the terminal's own selection works.",
+        commands=SCREENS,
+        setting="mouse",
+        flag="--mouse/--no-mouse",
+    )
+    readonly: Option[bool | None, bool] = Option(
+        YES_OR_NO,
+        False,
+        "Show the race to others: no key changes anything.",
+        commands="race watch attach config",
+        setting="readonly",
+        flag="--readonly/--no-readonly",
+    )
+    notify: Option[str | None, str] = Option(
+        RaceOptions.declaration("notify").rule,
+        "",
+        RaceOptions.declaration("notify").help,
+        commands="race watch attach",
+        setting="notify",
+        flag=None,
+    )
+
+    @property
+    def charset(self) -> Charset | None:
+        """Characters of charts and frames. `None` for the default of the locale."""
+        return None if self.characters == "auto" else cast(Charset, self.characters)
 
 
 def _themes() -> Sequence[str]:
@@ -31,73 +90,52 @@ def _themes() -> Sequence[str]:
     return themes()
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class LimitOptions(Options):
+    """Limits that are settings alone."""
 
-    name: str
-    """Key in the file; the environment variable is TFMON_ and the name in capitals."""
-    default: Value
-    rule: ValueRule
-    help: str
+    @classmethod
+    def of_user(cls) -> LimitOptions:
+        """Return the user's limits; raises UsageError for an invalid setting."""
+        return settled(cls(), LIMITS)
 
-    @property
-    def variable(self) -> str:
-        """Return its environment variable."""
-        return f"TFMON_{self.name.upper()}"
-
-    def read(self, value: object, *, as_text: bool = True) -> Value:
-        """Return a value from a flag or a variable, or else from the file; raises ValueError."""
-        try:
-            said = self.rule.parse(value) if as_text and isinstance(value, str) else value
-            return cast(Value, self.rule.read(said))
-        except ValueError:
-            raise ValueError(f"{value!r} is not {self.rule.allowed(in_text=True)}") from None
-
-
-THEME = one_of("theme", _themes)
-_CHARACTERS = one_of("characters", lambda: ("auto", "braille", "block", "ascii"))
-SETTINGS = (
-    Setting("scenario", "small-dense", SCENARIO, "What is raced where no scenario is named."),
-    Setting("python", "", PYTHON, 'The interpreter that trains; "" for the one that runs tfmon.'),
-    Setting("mode", "turns", RULES["mode"], "Lanes train in turns, or concurrent: all at once."),
-    Setting("slice", 0.5, SLICE, "Length of one lane's slice in seconds."),
-    Setting(
-        "grace",
+    grace: Option[float | None, float] = Option(
+        rules.seconds(0.0, 86_400),
         30.0,
-        number("seconds", "a time in seconds", 0.0, 86_400),
         "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
-    ),
-    Setting(
-        "start_timeout",
+        commands=LIMITS,
+        setting="grace",
+        flag=None,
+    )
+    start_timeout: Option[float | None, float] = Option(
+        rules.seconds(10.0),
         300.0,
-        number("seconds", "a time in seconds", 10.0, YEAR_S),
         "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
-    ),
-    Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
-    Setting(
-        "characters",
-        "auto",
-        _CHARACTERS,
-        "What charts and frames are drawn with: auto, braille, block or ascii.",
-    ),
-    Setting("mouse", True, yes_or_no(), "Whether the mouse acts; if not, the terminal's own selection works."),
-    Setting(
-        "view_copy",
+        commands=LIMITS,
+        setting="start_timeout",
+        flag=None,
+    )
+    view_copy: Option[int | None, int] = Option(
+        rules.whole(0, name="MiB"),
         200,
-        number("MiB", "a whole number", 0),
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
-    ),
-    Setting(
-        "notify",
-        "",
-        COMMAND,
-        "What is run when something happens to a lane: a command, or bell, osc9, osc777 for your terminal.",
-    ),
-    Setting("readonly", False, yes_or_no(), "Show a race to others: no key changes anything."),
+        commands=LIMITS,
+        setting="view_copy",
+        flag=None,
+    )
+
+
+SETTINGS = tuple(
+    {
+        option.setting: option
+        for options in (ScreenOptions, LimitOptions, RaceOptions)
+        for option in options.declared()
+        if option.setting
+    }.values()
 )
-BY_NAME = {setting.name: setting for setting in SETTINGS}
-HOSTS = "hosts"
+BY_NAME = {option.setting: option for option in SETTINGS}
+HOSTS, KEYS = "hosts", "keys"
+"""Tables of the settings file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +144,6 @@ class Resolved:
 
     value: Value
     source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenSettings:
-    """The appearance and behaviour of the screen."""
-
-    theme: str
-    charset: Charset | None
-    """Characters of charts and frames. `None` for the default of the locale."""
-    mouse: bool
-    readonly: bool
-    notify: str = ""
-    """Action of the terminal for notices, a name of `tfmon.api.notify.TERMINAL`."""
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
@@ -137,18 +162,18 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
     return Resolved(values[name], "file") if name in values else Resolved(setting.default, "default")
 
 
-def screen_settings(
-    theme: str | None, mouse: bool | None, readonly: bool | None, notify: str | None = None
-) -> ScreenSettings:
-    """Return the screen's settings; the arguments are the flags' values or None; raises UsageError."""
-    characters = str(resolve("characters").value)
-    return ScreenSettings(
-        theme=str(resolve("theme", theme).value),
-        charset=None if characters == "auto" else cast(Charset, characters),
-        mouse=bool(resolve("mouse", mouse).value),
-        readonly=bool(resolve("readonly", readonly).value),
-        notify=str(resolve("notify", notify).value),
-    )
+def settled(options: Chosen, command: str) -> Chosen:
+    """Return options with the user's settings where they are not set.
+
+    Raises: UsageError for options that exclude each other, and for an invalid setting.
+    """
+    result, names = copy.copy(options), frozenset(name for name in vars(options) if options.has(name))
+    for option in options.declared():
+        if option.name not in names and options.takes_setting(option, command):
+            resolved = resolve(option.setting)
+            vars(result)[option.name] = None if resolved.source == "default" else resolved.value
+    result.validate(command, names)
+    return result
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
@@ -169,6 +194,8 @@ class ConfigFile:
     exists: bool = False
     values: Mapping[str, Value] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the screen that differ from the built-in ones, by the ids of `tfmon.ui.keys`."""
     mistakes: tuple[str, ...] = ()
 
 
@@ -209,8 +236,31 @@ def read_file(path: Path) -> ConfigFile:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
     hosts, unreachable = read_hosts(table.get(HOSTS, {}))
-    problems = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable))
-    return ConfigFile(path, exists=True, values=values, hosts=hosts, mistakes=problems)
+    keys, unknown = _keys(table.get(KEYS, {}))
+    problems = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable, *unknown))
+    return ConfigFile(path, exists=True, values=values, hosts=hosts, keys=keys, mistakes=problems)
+
+
+def _keys(table: object) -> tuple[dict[str, str], list[str]]:
+    """Return the keys of a file and its mistakes."""
+    if not isinstance(table, dict):
+        return {}, ['keys: this is a table; below [keys] write pause = "f5"']
+    if not table:
+        return {}, []
+    from tfmon.ui.keys import keymap_mistakes
+
+    flat = dict(_flat(table))
+    mistakes = keymap_mistakes(flat)
+    return ({} if mistakes else {name: str(value) for name, value in flat.items()}), mistakes
+
+
+def _flat(table: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a table: `batch.up` in TOML is a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{parent}{name}.")
+        else:
+            yield parent + name, value
 
 
 def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -219,9 +269,9 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
     for name, value in table.items():
         setting = BY_NAME.get(name)
         if setting is None:
-            if name != HOSTS:
-                near = difflib.get_close_matches(name, (*BY_NAME, HOSTS), n=1)
-                known = f"there are {', '.join(BY_NAME)} and [hosts]"
+            if name not in (HOSTS, KEYS):
+                near = difflib.get_close_matches(name, (*BY_NAME, HOSTS, KEYS), n=1)
+                known = f"there are {', '.join(BY_NAME)}, [keys] and [hosts]"
                 hint = f"did you mean {near[0]}?" if near else known
                 mistakes.append(f"there is no setting {name!r}; {hint}")
             continue
@@ -232,9 +282,17 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
     return values, mistakes
 
 
+KEYS_TEMPLATE = (
+    "# Other keys on the screen. The manual lists the names: Keys and settings.",
+    "#[keys]",
+    '#pause = "f5"',
+    '#batch.up = "ctrl+up,B"',
+)
+
+
 def template() -> str:
     """Return a settings file with every setting in comments, with its default."""
     lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
-    for setting in SETTINGS:
-        lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
-    return "\n".join([*lines, *HOSTS_TEMPLATE]) + "\n"
+    for option in SETTINGS:
+        lines += [f"# {option.help}", f"#{option.setting} = {json.dumps(option.default)}", ""]
+    return "\n".join([*lines, *KEYS_TEMPLATE, "", *HOSTS_TEMPLATE]) + "\n"

@@ -1,7 +1,8 @@
-"""Sockets between viewers and the process of a race, and their messages.
+"""Sockets between viewers and the process of a run, and their messages.
 
 A runner listens in a folder that only its user can enter, and checks the connecting process. Each message is a
-line of JSON: see `tfmon.model.codec`. A viewer gets a snapshot, then each event, as in a replay.
+line of JSON: see `tfmon.model.codec`. The first line is the runner's greeting. A viewer that sends `Follow` gets a
+snapshot, then each event, as in a recording.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from tfmon.api.state import state_folder
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
+from tfmon.model.control_messages import ControlMessage
 from tfmon.model.events import Event
-from tfmon.model.knobs import KnobValue
+from tfmon.model.header import SCHEMA
 from tfmon.recordings import library, sweeps
-from tfmon.recordings.header import SCHEMA, Known
+from tfmon.recordings.header import Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"
@@ -39,8 +40,6 @@ LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
 """Limit of other messages: a lane's state after a day is 5 MB, and a run has at most 16 lanes."""
 
-Argument: TypeAlias = KnobValue | tuple[str, ...] | None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerGreeting:
@@ -51,7 +50,7 @@ class RunnerGreeting:
     pid: int
     scenario: str
     recording: str = ""
-    """Path. Empty if there is no recording yet."""
+    """Path. Empty before a recording exists."""
     clock_ns: int = field(default=0, compare=False)
     """The clock of its machine, for stamps of its events. 0 if unknown."""
 
@@ -64,29 +63,27 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewerCall:
-    """A request of a viewer."""
+class Request:
+    """A message of a viewer with a number for its answer."""
 
     number: int
-    method: str
-    arguments: tuple[Argument, ...] = ()
-    named: dict[str, Argument] = field(default_factory=dict)
+    message: ControlMessage | Follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The result of a call: a value, or the error."""
+    """The answer to a request: its text, or the error."""
 
     number: int
-    value: Argument = None
+    text: str = ""
     error: str = ""
     hint: str = ""
     exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A line to show: another viewer's request, or the progress of the start."""
+class Notice:
+    """A line to display: another viewer's request, or the progress of the start."""
 
     text: str
 
@@ -102,8 +99,7 @@ class Ended:
     """Printed lines of a series. Empty for a race."""
 
 
-FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event
-FromViewer: TypeAlias = Follow | ViewerCall
+FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Notice | Ended | Event
 
 
 class LiveRun(NamedTuple):
@@ -127,7 +123,7 @@ class LiveRun(NamedTuple):
         """The name for `tfmon attach` here: with the host."""
         return f"{self.host}/{self.name}" if self.host else self.name
 
-    def is_named(self, word: str) -> bool:
+    def has_name(self, word: str) -> bool:
         """Return whether a word on the command line identifies it."""
         recording = self.greeting.recording
         same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
@@ -136,13 +132,12 @@ class LiveRun(NamedTuple):
 
 def folder(*, create: bool = False) -> Path:
     """Return the folder of the sockets, created on request."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        path = Path(named)
+    if chosen := os.environ.get(FOLDER_VARIABLE):
+        path = Path(chosen)
     else:
         from platformdirs import user_runtime_path
 
-        with warnings.catch_warnings():  # where the variable is not set there is another folder
+        with warnings.catch_warnings():  # platformdirs warns if the variable of the system is not set
             warnings.simplefilter("ignore")
             path = user_runtime_path("tfmon", appauthor=False, ensure_exists=create)
     if create:
@@ -152,23 +147,21 @@ def folder(*, create: bool = False) -> Path:
 
 def listen() -> socket.socket:
     """Return a socket that listens for viewers of this process; raises OSError."""
-    place = folder(create=True)
-    about = place.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-        raise OSError(f"{place} is not a folder of yours")
-    place.chmod(0o700)
-    path = place / f"{os.getpid()}{SUFFIX}"
+    parent = folder(create=True)
+    status = parent.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise OSError(f"{parent} is not a folder of yours")
+    parent.chmod(0o700)
+    path = parent / f"{os.getpid()}{SUFFIX}"
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise OSError(f"{path} is too long for a socket; set {FOLDER_VARIABLE}")
     path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX)
-    try:
+    with contextlib.ExitStack() as undo:
+        listening = undo.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(str(path))
         path.chmod(0o600)
         listening.listen()
-    except BaseException:
-        listening.close()
-        raise
+        undo.pop_all()
     return listening
 
 
@@ -184,29 +177,29 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 def connect(path: Path) -> socket.socket:
     """Return a connection to the runner behind a socket; raises OSError if none exists."""
-    connection = socket.socket(socket.AF_UNIX)
-    try:
+    with contextlib.ExitStack() as undo:
+        connection = undo.enter_context(socket.socket(socket.AF_UNIX))
         connection.settimeout(ANSWER_S)
         connection.connect(str(path))
         if peer(connection)[1] != os.getuid():
             raise PermissionError(f"{path} belongs to another user")
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection
 
 
 def read_greeting(line: bytes) -> RunnerGreeting:
     """Read the first message of a runner, of any schema; raises TfmonError with its reason for no race."""
     if not line:
+        from tfmon.api.race_lock import state_folder
+
         raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
     try:
-        said: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
+        message: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
     except CodecError as error:
         raise UsageError(f"what runs the race is not understood: {error}", "it is of another tfmon") from None
-    if isinstance(said, Ended):
-        raise _failed(said.error, said.hint, said.exit_code)
-    return said
+    if isinstance(message, Ended):
+        raise _failed(message.error, message.hint, message.exit_code)
+    return message
 
 
 def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> TfmonError:
@@ -244,8 +237,10 @@ def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
 
     Raises: UsageError if several fit.
     """
-    named = runs[-1:] if word == "last" else [run for run in runs if run.is_named(word)]
-    named = [run for run in named if word in (run.name, str(run.greeting.pid))] or named
-    if len(named) > 1:
-        raise UsageError(f"{len(named)} runs under way begin with {word}", ", ".join(run.name for run in named))
-    return named[0] if named else None
+    fitting = runs[-1:] if word == "last" else [run for run in runs if run.has_name(word)]
+    fitting = [run for run in fitting if word in (run.name, str(run.greeting.pid))] or fitting
+    if len(fitting) > 1:
+        raise UsageError(
+            f"{len(fitting)} runs under way begin with {word}", ", ".join(run.name for run in fitting)
+        )
+    return fitting[0] if fitting else None

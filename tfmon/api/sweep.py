@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tfmon.analysis.intervals import FEW
 from tfmon.api import devices
-from tfmon.api.options import SweepOptions, raced
+from tfmon.api.options import SweepOptions
 from tfmon.api.planner import check_settings
+from tfmon.api.run import AnyRun
 from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import UsageError
-from tfmon.experiments.sweep import Station, Sweep
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.lanes.plan import digest
-from tfmon.lanes.suspend import Suspender
-from tfmon.model.events import RecordingChanged, change_of
+from tfmon.model.control_messages import ControlMessage, Perform
+from tfmon.model.events import RecordingChanged
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
 from tfmon.model.race import RecordingState
-from tfmon.model.series import SweepPlan, SweepState
+from tfmon.model.series import SWEEP, SeriesEnded, SeriesPlan, SeriesState, SeriesStep
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
-from tfmon.model.views import View
+from tfmon.model.views import View, describe
 from tfmon.probes.machine import read_machine
 from tfmon.recordings import sweeps
+from tfmon.series.engine import Station
+from tfmon.series.sweep import Sweep
+
+CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
 
 
-class SweepProgram:
-    """One run of `tfmon sweep`. Thread: its creation and `close` can block for seconds."""
+class SweepProgram(AnyRun):
+    """A sweep, until each combination is settled. Thread: its creation and `close` can block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
         """Connect to the places, and create or read the file; a resumed sweep only takes its places.
@@ -43,37 +47,38 @@ class SweepProgram:
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
-                state, self.file = sweeps.resume(_last() if str(options.resume) == "last" else options.resume)
-                race = replace(
-                    options.race,
+                path = _last() if options.resume == "last" else Path(options.resume)
+                state, self.file = sweeps.resume(path)
+                options = replace(
+                    options,
+                    on=options.on or state.plan.words,
                     settings=state.plan.settings,
                     slice_s=state.plan.slice_s,
-                    python=Path(state.plan.python),
+                    python=state.plan.python,
                 )
-                options = replace(options, places=options.places or state.plan.words, race=race)
                 self._info = _with_scope(
                     _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
                 )
-                self._stations = open_stations(self._info, options.places, options.race, state.plan.over)
+                self._stations = open_stations(self._info, options.on, options.race, state.plan.over)
                 new = [one.kind for one in self._stations if one.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
             else:
-                result = raced(options.scenario, options.command, "sweep")
+                result = options.info
                 swept = [word.partition("=")[0].strip() for word in options.over]
-                options = replace(options, places=options.places or ("gpu" if "gpus" in swept else "cpu",))
+                options = replace(options, on=options.on or ("gpu" if "gpus" in swept else "cpu",))
                 self._info = _with_scope(result, options, swept)
                 over, baseline = read_options(self._info, options)
-                self._stations = open_stations(self._info, options.places, options.race, over)
+                self._stations = open_stations(self._info, options.on, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
-                self.file = sweeps.create(options.file, state, self._info.name)
+                self.file = sweeps.create(Path(options.record) if options.record else None, state, self._info.name)
             stations: list[Station] = [*self._stations]
-            self.sweep = Sweep(state, stations, self.file.write)
-            self._published = state
             begun = self.session.snapshot()
             titled = replace(begun.race, scenario=self.title)
-            self.session.restore(replace(begun, race=titled, sweep=state))
+            self.session.restore(replace(begun, race=titled, experiment=state))
+            self.sweep = Sweep(state, stations, self._keep)
+            self._known, self._unsaved = self.sweep.ranking, ""
             self.publish()
         except BaseException:
             self.close()
@@ -90,11 +95,6 @@ class SweepProgram:
         return {host: view for station in self._stations for host, view in station.views.items()}
 
     @property
-    def suspensions(self) -> list[Suspender]:
-        """The objects that suspend the lanes along with tfmon."""
-        return [station.suspension for station in self._stations]
-
-    @property
     def trains_command(self) -> bool:
         """Whether it sweeps the user's command."""
         return bool(self._info.command)
@@ -105,33 +105,90 @@ class SweepProgram:
         return self.sweep.join(0)
 
     def publish(self) -> None:
-        """Publish the state of the sweep in the session, for its followers."""
+        """Publish whether the file is written, for the viewers."""
         assert self.file is not None, "it is there once the places are"
-        state, before, at_ns = self.sweep.state, self._published, time.monotonic_ns()
-        if state is not before:
-            self._published = state
-            self.session.accept(change_of(before, state, at_ns))
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
-            self.session.accept(RecordingChanged(at_ns=at_ns, recording=recording))
+            self.session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
 
-    def requests(self) -> dict[str, Callable[..., object]]:
-        """Return the viewers' possible requests by name."""
-        return {"suspend": self._suspend, "continue": self._continue, "end_now": int}
+    def _keep(self, step: SeriesStep) -> None:
+        """Write a step into the file, and record it in the session."""
+        assert self.file is not None, "it is there once the places are"
+        if not isinstance(step, SeriesEnded):
+            self.file.write(step)
+        self.session.advance_series(step)
 
-    def _suspend(self) -> None:
-        for one in self.suspensions:
-            one.suspend_lanes()
+    def begin(self) -> None:
+        """Start the workers."""
+        self.sweep.start()
 
-    def _continue(self) -> None:
-        for one in self.suspensions:
-            one.continue_lanes()
+    def join(self, timeout_s: float) -> bool:
+        """Wait with a timeout; return whether it has ended."""
+        return self.sweep.join(timeout_s)
 
-    def close(self, reason: str = "stopped by the user") -> None:
-        """End the sweep and every process; what was measured is in the file."""
+    def line(self) -> str:
+        """Return the progress and the best so far."""
+        from tfmon.reports.series import progress_line
+
+        return progress_line(self.sweep.ranking)
+
+    def news(self) -> Iterator[str]:
+        """Yield settled combinations, losses, and errors of the file."""
+        from tfmon.reports.series import happened
+
+        before, self._known = self._known, self.sweep.ranking
+        yield from happened(before, self._known)
+        file = self.file
+        if file is not None and file.failure != self._unsaved:
+            self._unsaved = file.failure
+            yield self._unsaved or f"{file.path} has all again"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The lanes' views of the working folder."""
+        return describe(self.views)
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output after the end, as text or for JSON, and the exit code."""
+        from tfmon.analysis.sweep import FAILED
+        from tfmon.reports.series import to_text
+        from tfmon.reports.series_json import sweep_to_json
+
+        result, file = self.sweep.ranking, self.file
+        lost = result.state.lost or any(row.outcome == FAILED for row in result.rows)
+        fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
+        code = EXIT_LANE_FAILED if self.sweep.failure or lost else fine
+        printed = (sweep_to_json if as_json else to_text)(result, str(file.path) if file is not None else "")
+        return printed, EXIT_INTERRUPTED if interrupted else code
+
+    def perform(self, message: ControlMessage) -> str:
+        """Carry out a viewer's request. Raises TfmonError for a change, because a sweep sets its own settings."""
+        match message:
+            case Perform("suspend"):
+                self.suspend_lanes()
+            case Perform("continue"):
+                self.continue_lanes()
+            case Perform("end_now" | "repeat"):
+                pass
+            case _:
+                raise TfmonError(CHOOSES_ITSELF)
+        return ""
+
+    def suspend_lanes(self) -> None:
+        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        for station in self._stations:
+            station.suspension.suspend_lanes()
+
+    def continue_lanes(self) -> None:
+        """End `suspend_lanes`. Thread: also a signal's handler."""
+        for station in self._stations:
+            station.suspension.continue_lanes()
+
+    def close(self, reason: str = "") -> None:
+        """End the sweep and every process. The measurements are in the file."""
         sweep = getattr(self, "sweep", None)
         if sweep is not None:
-            sweep.stop(reason)
+            sweep.stop(reason or "stopped by the user")
             sweep.join(END_S + 5)
         close_all(self._stations)
         if self.file is not None:
@@ -153,24 +210,20 @@ def read_options(
 
     try:
         over = parse_over(None if info.command else info.knobs, options.over)
-        own = (
-            guess_settings(options.race.settings)
-            if info.command
-            else parse_settings(info.knobs, options.race.settings)
-        )
+        own = guess_settings(options.settings) if info.command else parse_settings(info.knobs, options.settings)
     except KnobError as error:
         hint = "such as --over lr=1e-3,1e-4" if info.command else f"tfmon show {info.name} lists the knobs"
-        raise UsageError(str(error), hint) from error
+        raise UsageError(str(error), hint, options=("over",)) from error
     counts = {name: min(values) for name, values in over.items() if name in KINDS}
     return over, {**info.defaults(), **own, **counts}
 
 
 def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str]) -> ScenarioInfo:
-    places = [word.partition("*")[0].strip() for one in options.places for word in one.split(",")]
+    places = [word.partition("*")[0].strip() for one in options.on for word in one.split(",")]
     try:
         return devices.with_scope(info, ["2xcpu"] if {*swept} & {*KINDS} else places)
     except SpecError:
-        return info  # opening the places says what is wrong with them
+        return info  # opening the places reports their problems
 
 
 def _planned(
@@ -179,24 +232,25 @@ def _planned(
     over: dict[str, tuple[KnobValue, ...]],
     baseline: dict[str, KnobValue],
     stations: Sequence[PlaceStation],
-) -> SweepState:
+) -> SeriesState:
     from tfmon.analysis.sweep import combine
 
-    plan = SweepPlan(
+    plan = SeriesPlan(
+        SWEEP,
         scenario=shlex.join(info.command) if info.command else _name(info),
         over=over,
         baseline=baseline,
         places=tuple(station.place for station in stations),
-        words=options.places,
+        words=options.on,
         kinds=tuple(dict.fromkeys(station.kind for station in stations)),
-        settings=options.race.settings,
+        settings=options.settings,
         until_ci=options.until_ci,
-        each_s=options.each_s,
+        each_s=options.limit_s,
         everything=options.everything or bool(counted(over)),  # a curve needs each point
-        slice_s=options.race.slice_s,
+        slice_s=options.slice_s,
         command=info.command,
         source=digest(info.path),
-        python=str(options.race.python),
+        python=str(options.interpreter),
         machines={station.place: station.device for station in stations},
         hardware={station.place: station.hardware for station in stations},
     )
@@ -206,6 +260,7 @@ def _planned(
         raise UsageError(
             f"--limit {plan.each_s:g} is too short for a ratio: it takes {FEW} pairs of slices",
             f"--limit {least_s:g} is the least, or a shorter --slice",
+            options=("limit_s", "slice_s"),
         )
 
     def check(settings: Settings, kind: str) -> str:
@@ -220,7 +275,7 @@ def _planned(
         return next(iter(absent), "") or obstacle(settings, count)
 
     try:
-        return SweepState(plan, combine(plan, baseline, check))
+        return SeriesState(plan, combine(plan, baseline, check))
     except KnobError as error:
         raise UsageError(str(error), "fewer values, or fewer knobs at once") from error
 
@@ -229,7 +284,7 @@ def _name(info: ScenarioInfo) -> str:
     return str(info.path) if info.origin == "file" else info.name
 
 
-def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
+def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
     """Return the scenario of a resumed sweep; raises UsageError if it is another or has changed."""
     if plan.command:
         if scenario is not None or (command and command != plan.command):

@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfmon.api.options import RaceOptions
+from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.knobs import KnobValue, Settings, exact
-from tfmon.model.series import kind_of
-from tfmon.model.session import Session
+from tfmon.model.knobs import KnobValue, exact
+from tfmon.model.series import Attempt, kind_of
 from tfmon.model.spec import KINDS, counted, devices_of
 from tfmon.model.views import View
+from tfmon.series.engine import RaceStation
 
 if TYPE_CHECKING:
     from tfmon.lanes.plan import RacePlan
@@ -29,19 +29,55 @@ END_S = 10.0
 POLL_S = 0.05
 MOST_WORKERS = 128
 AT_ONCE = 16
+ON = ("on",)
 
 
-class PlaceStation:
-    """One place with its own program, whose races are the visits. It is the sweep's `Station`."""
+class ProgramStation(RaceStation):
+    """A place with its own program, whose races are the visits."""
+
+    def __init__(self, options: RaceOptions, purpose: Purpose) -> None:
+        self.options = options
+        self.program = Program(options, purpose)
+        self.session = self.program.session
+        self._began = False
+
+    @property
+    def suspension(self) -> Suspender:
+        """The object that suspends its lanes along with tfmon."""
+        return self.program.lanes.suspension
+
+    def race(self, plan: RacePlan) -> tuple[str, str]:
+        """Start fresh processes of both lanes, and return their names."""
+        if self._began:
+            self.program.lanes.begin(plan)
+        else:
+            self._began = True
+            self.program.begin(plan)
+        first, second = plan.lanes
+        return first.spec.name, second.spec.name
+
+    def end(self) -> None:
+        """End both lanes, and return when their processes have ended."""
+        if self._began:
+            self.program.lanes.finish()
+            deadline = time.monotonic() + END_S
+            while not self.program.lanes.all_over and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """End everything here."""
+        self.program.close()
+
+
+class PlaceStation(ProgramStation):
+    """One place of a sweep."""
 
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
         """Connect to the place, for `counts` of devices; raises TfmonError if it is unusable."""
+        super().__init__(race, Purpose(watched=False, restarts=True))
         self._info = info
-        self._options = race
-        self._program = Program(race)
-        self._began = False
         self._counts = counts
         self._word = word
         self.views: dict[str, View] = {}
@@ -51,13 +87,12 @@ class PlaceStation:
         try:
             spec = self._find(word)
         except BaseException:
-            self._program.close()
+            self.close()
             raise
         if not counts:
             self._word = spec.place  # a word that means any free GPU has become one: both lanes need the same
         self.place = f"{self._word} #{number}" if number > 1 else self._word
         self.kind = spec.kind if counts else kind_of(spec)
-        self.session: Session = self._program.session
         known = self.session.snapshot()
         host = known.hosts.get(spec.host)
         machine = host.machine if host is not None else known.machine
@@ -75,41 +110,19 @@ class PlaceStation:
         return self._planned(with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
-        plan = self._program.plan(self._info, replace(self._options, lanes=lanes))
+        plan = self.program.plan(self._info, replace(self.options, lanes=lanes))
         self.views = plan.race.views
         return plan
 
-    @property
-    def suspension(self) -> Suspender:
-        """The object that suspends its lanes along with tfmon."""
-        return self._program.lanes.running.suspension
-
-    def begin(self, settings: Settings) -> tuple[str, str]:
+    def begin(self, attempt: Attempt) -> tuple[str, str]:
         """Start fresh processes of the baseline and of a combination, and return the names of the lanes."""
+        settings = attempt.settings
         knobs = [f"{knob}={exact(value)}" for knob, value in settings.items() if knob not in KINDS]
         base, changed = self._word, self._word
         if self._counts:
             base, changed = with_count(base, min(self._counts)), with_count(base, devices_of(settings))
         plan = self._planned(base, ",".join([changed, *knobs]))
-        if self._began:
-            self._program.lanes.begin(plan)
-        else:
-            self._began = True
-            self._program.begin(plan)
-        first, second = plan.lanes
-        return first.spec.name, second.spec.name
-
-    def end(self) -> None:
-        """End both lanes, and return when their processes have ended."""
-        if self._began:
-            self._program.lanes.finish()
-            deadline = time.monotonic() + END_S
-            while not self._program.lanes.running.all_over and time.monotonic() < deadline:
-                time.sleep(POLL_S)
-
-    def close(self) -> None:
-        """End everything here."""
-        self._program.close()
+        return self.race(plan)
 
 
 def with_count(word: str, count: int) -> str:
@@ -119,7 +132,7 @@ def with_count(word: str, count: int) -> str:
 
 
 def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
-    """Return each place with its number among those of the same name, from 1.
+    """Return each place with its number among places of the same name, from 1.
 
     A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the number of devices of
     each.
@@ -132,11 +145,13 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
             raise UsageError(
-                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu, --on ray/gpu*2"
+                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu, --on ray/gpu*2", options=ON
             )
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:
-            raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")
+            raise UsageError(
+                f"--on {word}: only a Ray cluster has a place several times", f"--on {name}", options=ON
+            )
         if on_ray and not star:
             _check_disjoint(name, unlimited)
             unlimited.append(name)
@@ -145,7 +160,9 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
             raise UsageError(
-                f"{word} is too many: {MOST_WORKERS} workers are the most", f"--on {name}*{MOST_WORKERS}"
+                f"{word} is too many: {MOST_WORKERS} workers are the most",
+                f"--on {name}*{MOST_WORKERS}",
+                options=ON,
             )
     return places
 
@@ -157,7 +174,9 @@ def _check_disjoint(name: str, others: Sequence[str]) -> None:
         other_host, _, other_kind = other.rpartition("/")
         kind_of_node, before = word_of(host), word_of(other_host)
         if kind == other_kind and (kind_of_node == before or not kind_of_node or not before):
-            raise UsageError(f"--on {other} and {name} have devices in common", f"say how many: --on {name}*2")
+            raise UsageError(
+                f"--on {other} and {name} have devices in common", f"say how many: --on {name}*2", options=ON
+            )
 
 
 def _room(word: str, cluster: RayCluster | None) -> int:
@@ -166,7 +185,9 @@ def _room(word: str, cluster: RayCluster | None) -> int:
     room = (cluster or RayCluster()).workers(word)
     if not room:
         raise DeviceAbsentError(
-            f"Ray has no room for {word} now", f"--on {word}*1 waits for it; tfmon hosts --ray lists it"
+            f"Ray has no room for {word} now",
+            f"--on {word}*1 waits for it; tfmon hosts --ray lists it",
+            options=ON,
         )
     return min(room, MOST_WORKERS)
 
@@ -180,11 +201,11 @@ def open_stations(
     """
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]
-    places = split_places(places_given, race.ray, max(counts, default=0))
+    places = split_places(places_given, race.ray_cluster, max(counts, default=0))
     for word, _ in places:
         if name and word.rpartition("/")[2] != KINDS[name]:
             hint = f"such as --on {KINDS[name]} or HOST/{KINDS[name]}"
-            raise UsageError(f"--on {word} has no number of {name} to sweep over", hint)
+            raise UsageError(f"--on {word} has no number of {name} to sweep over", hint, options=ON)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-connect") as pool:
         waiting = [pool.submit(PlaceStation, info, word, race, number, counts) for word, number in places]
         try:

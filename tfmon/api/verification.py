@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import platform
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon import units
-from tfmon.analysis.prediction import looks_of
-from tfmon.analysis.statistics import log_speeds, ratio
-from tfmon.api.options import FRESH_FROM_S, RaceOptions
-from tfmon.api.program import Program
-from tfmon.api.run import run_until_over, show_progress
-from tfmon.api.runs import RaceRun
+from tfmon.api.options import Purpose, RaceOptions
+from tfmon.api.run import AnyRun, run_until_over
+from tfmon.api.sweep_places import ProgramStation
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import FAILED
 from tfmon.model.race import Claim, ClaimResult, judge
-from tfmon.model.readings import Estimate
-from tfmon.model.session import Snapshot
+from tfmon.model.series import Attempt, Pair
+from tfmon.series.claims import ClaimPolicy
+from tfmon.series.engine import RaceVisit, RefusedError, Series, Visit
 
-NARROW = 0.1
-"""A decided race ends early at this half width of the interval over its ratio."""
-LONGEST_S, SHORTEST_S = 12.0, 6.0
-ALL_S = 540.0
-"""Approximate time for all claims, with the remainder of 10 minutes for slow starts."""
-START_S = 6.0
-"""Time of a claim besides its race, before the first was measured: TensorFlow is loaded twice."""
+CLOSE_S = 15.0
+START_PATIENCE_S = 180.0
+"""Longest wait for the first pair, besides the length of a race."""
 
 
 def verify_claims(
@@ -40,83 +32,121 @@ def verify_claims(
     Returns a result for each claim, and why it was interrupted, or "".
 
     Args:
-        seconds: Longest race. `None` for the limit of 10 minutes for all, see `LONGEST_S`.
+        seconds: Longest race. `None` for the limit of 10 minutes for all.
 
     Thread: the main thread, for the signals.
     """
     claims = [(info, claim) for info in infos for claim in info.claims]
-    results: list[ClaimResult] = []
-    took: list[float] = []
-    starts: list[float] = []
-    verified_since = time.monotonic()
-    for place, (info, claim) in enumerate(claims):
-        left = sum(bool(claim.first) and claim.needs == "" for _, claim in claims[place:])
-        start_s = sum(starts) / len(starts) if starts else START_S
-        spent_s = time.monotonic() - verified_since
-        length_s = seconds or claim.seconds or _length_s(ALL_S - spent_s, left, start_s)
-        each = sum(took) / len(took) if took else start_s + length_s
-        what = f"{place + 1} of {len(claims)}  {info.name}: {claim.id}"
-        show_progress(f"{what}   about {units.clock(left * each)} left")
-        began = time.monotonic()
-        result, raced, interrupted = _verify(info, claim, python, length_s)
-        if interrupted:
-            show_progress("")
-            return results, interrupted
-        if raced is not None:
-            took.append(time.monotonic() - began)
-            starts.append(max(0.0, took[-1] - raced))
+    raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
+    policy = ClaimPolicy([claim for _, claim in raced], seconds)
+    run = ClaimsRun(policy, ClaimStation(raced, python, policy))
+    interrupted = run_until_over(run)
+    results = []
+    attempts = iter(run.series.state.attempts)
+    for info, claim in claims:
+        result = _unraced(info, claim) or _result(info, claim, next(attempts))
+        if result is None:
+            break
         results.append(result)
-    show_progress("")
-    return results, ""
+    return results, interrupted
 
 
-def _length_s(left_s: float, races: int, start_s: float) -> float:
-    """Return the possible length of a race, if this number of races must fit into the remaining time."""
-    return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))
-
-
-def _verify(
-    info: ScenarioInfo, claim: Claim, python: Path, seconds: float
-) -> tuple[ClaimResult, float | None, str]:
-    """Return the result of one claim, its race time (`None` without one), and why it was interrupted."""
-
-    def untestable(reason: str) -> ClaimResult:
-        return ClaimResult(info.name, claim, "not testable here", reason=reason)
-
+def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
+    """Return the result of a claim without a race, or `None`."""
     if not claim.first:
-        return ClaimResult(info.name, claim, "corrected", reason=claim.corrected), None, ""
+        return ClaimResult(info.name, claim, "corrected", reason=claim.corrected)
     if claim.needs == "mac" and platform.system() != "Darwin":
-        return untestable("it needs a Mac"), None, ""
-    lanes = (claim.first, claim.second)
-    program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, fresh=seconds >= FRESH_FROM_S))
-    try:
-        plan = program.plan(info)
-    except TfmonError as error:
-        program.close()
-        return untestable(error.message), None, ""
-
-    def finish_when_decided(event: Event) -> None:
-        if not isinstance(event, SliceEnded):
-            return
-        result = _ratio(program.session.snapshot())
-        if result is not None and result.half_width <= NARROW and judge(claim, result) != "too close to call":
-            program.lanes.finish()
-
-    program.session.listen(finish_when_decided)
-    interrupted = run_until_over(RaceRun(program, plan), quiet=True)
-    snapshot = program.session.snapshot()
-    lasted_s = snapshot.raced_s or 0.0
-    for lane in snapshot.lanes:
-        if lane.phase == FAILED and lane.trouble is not None:
-            return untestable(f"{lane.title} failed: {lane.trouble.message}"), lasted_s, interrupted
-    result = _ratio(snapshot)
-    if result is None:
-        return untestable("too few slices were measured; a longer --seconds may do"), lasted_s, interrupted
-    return ClaimResult(info.name, claim, judge(claim, result), result, claim.corrected), lasted_s, interrupted
+        return ClaimResult(info.name, claim, "not testable here", reason="it needs a Mac")
+    return None
 
 
-def _ratio(snapshot: Snapshot) -> Estimate | None:
-    """Return the ratio of the two lanes, with an interval that is valid at any end of the race."""
-    first, second = snapshot.lanes
-    looks = looks_of(snapshot.race, (first.slices, second.slices), over=False)
-    return ratio(log_speeds(first.slices), log_speeds(second.slices), looks, snapshot.race.between)
+def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult | None:
+    """Return the result of a race, or `None` if it was not measured to its end."""
+    if attempt.refused:
+        return ClaimResult(info.name, claim, "not testable here", reason=attempt.refused)
+    if attempt.gain is None:
+        return None
+    return ClaimResult(info.name, claim, judge(claim, attempt.gain), attempt.gain, claim.corrected)
+
+
+class ClaimStation(ProgramStation):
+    """The machines on which the two lanes of a claim race."""
+
+    def __init__(self, claims: Sequence[tuple[ScenarioInfo, Claim]], python: Path, policy: ClaimPolicy) -> None:
+        super().__init__(RaceOptions(python=python), Purpose(watched=False))
+        self.claims, self.policy = claims, policy
+
+    def begin(self, attempt: Attempt) -> tuple[str, str]:
+        """Start both lanes of a claim; raises RefusedError if that is impossible here."""
+        info, claim = self.claims[attempt.number]
+        try:
+            plan = self.program.plan(info, replace(self.options, lanes=(claim.first, claim.second)))
+        except TfmonError as error:
+            raise RefusedError(error.message) from error
+        self.policy.between = plan.race.between
+        first, second = self.race(plan)
+        return second, first
+
+    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
+        """Return the race of a claim."""
+        return ClaimVisit(self, attempt, add)
+
+
+class ClaimVisit(RaceVisit):
+    """The race of a claim, in which no lane is the baseline."""
+
+    _station: ClaimStation
+
+    @property
+    def patience_s(self) -> float:
+        """Longest time without a pair."""
+        return START_PATIENCE_S + self._station.policy.length_s
+
+    def time_out(self) -> None:
+        """Refuse a claim without a pair for too long."""
+        raise RefusedError("too few slices were measured; a longer --seconds may do")
+
+    def over(self, event: Event) -> bool:
+        """Refuse a claim whose lane has failed."""
+        lane = self.lane(event.lane)
+        if lane.trouble is not None:
+            raise RefusedError(f"{lane.title} failed: {lane.trouble.message}")
+        return super().over(event)
+
+
+class ClaimsRun(AnyRun):
+    """The races of all claims."""
+
+    def __init__(self, policy: ClaimPolicy, station: ClaimStation) -> None:
+        self._policy, self._station = policy, station
+        self.series = Series(policy.begin(), policy, [station], lambda step: None)
+
+    def begin(self) -> None:
+        """Start the first race."""
+        self.series.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end with a timeout; return whether all claims are measured."""
+        return self.series.join(timeout_s)
+
+    def line(self) -> str:
+        """Return the present claim and the remaining time."""
+        state = self.series.state
+        number = next(iter(state.running), 0)
+        info, claim = self._station.claims[number]
+        left = units.clock(self._policy.left_s(state))
+        return f"{number + 1} of {len(state.attempts)}  {info.name}: {claim.id}   about {left} left"
+
+    def close(self, reason: str = "") -> None:
+        """End the series and its lanes."""
+        self.series.stop(reason)
+        self.series.join(CLOSE_S)
+        self._station.close()
+
+    def suspend_lanes(self) -> None:
+        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        self._station.suspension.suspend_lanes()
+
+    def continue_lanes(self) -> None:
+        """End `suspend_lanes`. Thread: also a signal's handler."""
+        self._station.suspension.continue_lanes()

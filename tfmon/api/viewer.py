@@ -10,67 +10,71 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
+from tfmon.api.race_lock import state_folder
 from tfmon.api.run import AnyRun
 from tfmon.api.sockets import (
     LOG,
     LONGEST_BYTES,
     Answer,
-    Argument,
     Ended,
     Follow,
     FromRunner,
-    FromViewer,
     LiveRun,
-    Told,
-    ViewerCall,
+    Notice,
+    Request,
+    RunnerGreeting,
     read_greeting,
 )
-from tfmon.api.state import state_folder
+from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
-from tfmon.lanes.suspend import Suspender
 from tfmon.model import codec
-from tfmon.model.ports import Controls, ExperimentError, Experiments
-from tfmon.model.race import Machine
+from tfmon.model.control_messages import ControlMessage, EndRun, Perform
+from tfmon.model.header import SCHEMA
+from tfmon.model.ports import ANSWER_S, Say, ScenarioRow, Source
+from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
-from tfmon.model.session import Session
-from tfmon.model.threads import start_thread
-from tfmon.recordings.header import SCHEMA, Known
+from tfmon.model.session import Session, Snapshot
+from tfmon.recordings.header import Known
+from tfmon.system.threads import start_thread
 from tfmon.version import __version__
 
 if TYPE_CHECKING:
     from tfmon.api.remote_runs import RemoteRuns
 
-ANSWER_S = 5.0
 
-
-class Viewer(AnyRun):
-    """A run in another process, which continues without the viewer. Thread: any; `tell` is called in its own."""
+class Viewer(AnyRun, Source):
+    """A run in another process. Thread: any. `tell` is called in a separate one."""
 
     disturbs = False
 
     def __init__(
         self,
         connection: socket.socket,
-        meanwhile: Callable[[], object] = int,
+        *,
         remote: RemoteRuns | None = None,
+        began_here: bool = False,
+        detachable: bool = True,
     ) -> None:
-        """Wait for the first snapshot (tenths of a second after a day) and call `meanwhile`; raises TfmonError."""
-        connection.settimeout(None)
+        """Prepare a viewer; see `connect`.
+
+        Args:
+            began_here: Whether a signal to this process ends the run.
+            detachable: Whether the run continues when this viewer leaves.
+        """
         self._connection, self._lines = connection, connection.makefile("rb")
-        self._remote = remote
-        self.greeting = read_greeting(self._line())
-        ahead_ns = time.monotonic_ns() - self.greeting.clock_ns if remote is not None else 0
-        if self.greeting.schema != SCHEMA:
-            raise self._other()
-        self.session = Session(Machine(), lambda: time.monotonic_ns() - ahead_ns)
+        self._remote, self.began_here, self.detachable = remote, began_here, detachable
+        self._ahead_ns = 0
+        self.greeting: RunnerGreeting | None = None
+        """The run. `None` before `connect`."""
+        self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
         """The state of the run, with a short delay."""
         self.ended: Ended | None = None
         """The end of the run. `None` before it, and if its process died."""
@@ -79,7 +83,7 @@ class Viewer(AnyRun):
         self.tell: Callable[[str], object] = lambda _text: None
         self.counted = False
         """Whether tfmon's own use in the machine's samples includes this process."""
-        self._own = time.monotonic(), time.process_time()
+        self._processor_time = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         self.left = False
@@ -87,36 +91,47 @@ class Viewer(AnyRun):
         self.died = False
         """Whether the runner ended without a message, or sent an invalid one."""
         self._ending = False
-        self._send(Follow(terminal=_terminal()))
-        meanwhile()
-        if not (known := self._line()):
-            raise self.lost()
-        try:
-            self._take(known)
-        except codec.CodecError:  # a checkout of the same schema, in development
-            raise self._other() from None
-        start_thread("tfmon-view", self._follow, self._lose)
 
-    def _other(self) -> UsageError:
-        """Return the error for a run of another version."""
-        return UsageError(
-            f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
-            f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
+    def connect(self) -> None:
+        """Wait for the first snapshot (tenths of a second after a day), and follow. Raises TfmonError."""
+        if self.greeting is not None:
+            return
+        self._connection.settimeout(None)
+        greeting = read_greeting(self._line())
+        self._ahead_ns = time.monotonic_ns() - greeting.clock_ns if self._remote is not None else 0
+        other = UsageError(
+            f"process {greeting.pid} runs {greeting.scenario} with tfmon {greeting.tfmon}, schema "
+            f"{greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
             "attach with the tfmon that runs it; once it is over, tfmon runs lists its recording",
         )
+        if greeting.schema != SCHEMA:
+            raise other
+        self.greeting = greeting
+        self.send(Follow(terminal=_terminal()))
+        if not (line := self._line()):
+            raise self.lost_error()
+        try:
+            self._take(line)
+        except codec.CodecError:  # a checkout of the same schema, in development
+            raise other from None
+        start_thread("tfmon-view", self._follow, self._lose)
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether the run is on another machine."""
-        return self._remote is not None
+    def announce(self, info: ScenarioInfo, mode: str) -> None:
+        """Show a race that begins, before the runner is known."""
+        self.session.begin(Race(scenario=info.name, title=info.title, mode=mode, knobs=info.knobs), ())
 
     @property
     def name(self) -> str:
         """The run's name in commands; the number of its process before its recording has begun."""
+        assert self.greeting is not None, "not connected"
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
         host = self._remote.host.name if self._remote is not None else ""
         return LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+        return self.session.snapshot()
 
     def _line(self) -> bytes:
         with contextlib.suppress(OSError):
@@ -129,44 +144,49 @@ class Viewer(AnyRun):
         self._lose("")
 
     def _take(self, line: bytes) -> None:
-        said: FromRunner = codec.read(codec.parse(line), FromRunner)
-        if isinstance(said, Known):
-            self.session.restore(said.known)
-        elif isinstance(said, Answer):
-            if said.number in self._answers:
-                self._answers.pop(said.number).put(said)
-            elif said.error:
-                self.tell(said.error)
-        elif isinstance(said, Told):
-            self.tell(said.text)
-        elif isinstance(said, Ended):
-            self.ended = said
-        elif isinstance(said, HostSample) and self.counted and not said.host:
-            self.session.accept(self._with_own(said))
+        message: FromRunner = codec.read(codec.parse(line), FromRunner)
+        if isinstance(message, Known):
+            self.session.restore(message.known)
+        elif isinstance(message, Answer):
+            if message.number in self._answers:
+                self._answers.pop(message.number).put(message)
+            elif message.error:
+                self.tell(message.error)
+        elif isinstance(message, Notice):
+            self.tell(message.text)
+        elif isinstance(message, Ended):
+            self.ended = message
+        elif isinstance(message, HostSample) and self.counted and not message.host:
+            self.session.accept(self._with_viewer(message))
         else:
-            # What is left of the union is an event; mypy does not see that through the alias.
-            self.session.accept(said)  # type: ignore[arg-type]
+            # The rest of the union are events; mypy does not see that through the alias.
+            self.session.accept(message)  # type: ignore[arg-type]
 
-    def _with_own(self, sample: HostSample) -> HostSample:
+    def _with_viewer(self, sample: HostSample) -> HostSample:
         """Return a sample whose figures for tfmon include this process."""
-        (before_s, used_s), self._own = self._own, (time.monotonic(), time.process_time())
+        (before_s, used_s), self._processor_time = self._processor_time, (time.monotonic(), time.process_time())
         if not isinstance(sample.monitor_cpu_pct, int | float):
             return sample
-        own_pct = 100 * (self._own[1] - used_s) / max(self._own[0] - before_s, 1e-9)
-        return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + own_pct)
+        viewer_pct = 100 * (self._processor_time[1] - used_s) / max(self._processor_time[0] - before_s, 1e-9)
+        return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + viewer_pct)
 
     def _lose(self, reason: str) -> None:
         """Stop: the runner has ended, or sent an invalid message."""
         self.died = self.ended is None and not self.left
         self.over.set()
-        answer = Answer(number=0, error=reason or self.lost().message)
+        answer = Answer(number=0, error=reason or self.lost_error().message)
         for waiting in list(self._answers.values()):
             waiting.put(answer)
         if self.died or not (self._ending or self.left):
-            self.tell(reason or (self.lost().line if self.died else "the run has ended"))
+            self.tell(reason or (self.lost_error().line if self.died else "the run has ended"))
 
-    def lost(self) -> TfmonError:
+    def lost(self) -> str:
+        """Return a line about a runner that disappeared. Empty if it is alive."""
+        return self.lost_error().line if self.died else ""
+
+    def lost_error(self) -> TfmonError:
         """Return the error for a runner that died, or whose host is lost."""
+        assert self.greeting is not None, "not connected"
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
         failed = TfmonError(
@@ -176,61 +196,66 @@ class Viewer(AnyRun):
         failed.exit_code = EXIT_LANE_FAILED
         return failed
 
-    def _send(self, message: FromViewer) -> None:
-        """Send a message immediately, so that threads and signal handlers need no lock."""
+    def send(self, message: ControlMessage | Follow, number: int = 0) -> None:
+        """Send a request at once, so that threads and signal handlers need no lock; events report the result."""
         with contextlib.suppress(OSError):
-            self._connection.sendall(codec.encode(message))
+            self._connection.sendall(codec.encode(Request(number=number, message=message)))
 
-    def request(self, method: str, *arguments: Argument) -> None:
-        """Send a request; events report the result."""
-        self._send(ViewerCall(number=next(self._numbers), method=method, arguments=arguments))
-
-    def ask(
-        self,
-        method: str,
-        *arguments: Argument,
-        named: dict[str, Argument] | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:  # noqa: ANN401 - as the method returns it
+    def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
         """Send a request and return the answer; raises TfmonError with its error."""
-        number, waiting = next(self._numbers), queue.SimpleQueue[Answer]()
-        self._answers[number] = waiting
+        number = next(self._numbers)
+        waiting = self._answers[number] = queue.SimpleQueue[Answer]()
         if self.over.is_set():
-            raise self.lost()
-        self._send(ViewerCall(number=number, method=method, arguments=arguments, named=named or {}))
+            raise self.lost_error()
+        self.send(message, number)
         try:
             answer = waiting.get(timeout=timeout_s)
         except queue.Empty:
-            raise TfmonError(f"process {self.greeting.pid} does not answer") from None
+            raise TfmonError(f"the process that runs {self.name} does not answer") from None
         if answer.error:
             failed = TfmonError(answer.error, answer.hint)
             failed.exit_code = answer.exit_code or EXIT_LANE_FAILED
             raise failed
-        return answer.value
+        return answer.text
 
-    @property
-    def controls(self) -> Controls:
-        """Sends requests to the lanes."""
-        return cast(Controls, _Sender(self._control))
+    def repeat(self) -> str:
+        """Return the command that repeats the race with the settings in effect."""
+        return self.ask(Perform("repeat"), ANSWER_S)
 
-    def _control(self, name: str, *arguments: Argument) -> None:
-        how = self.ask if name == "race" else self.request
-        how(f"controls.{name}", *arguments)
-
-    @property
-    def experiments(self) -> Experiments:
-        """Sends requests for measurements."""
-        return cast(Experiments, _Sender(self._experiment))
-
-    def _experiment(self, name: str, *arguments: Argument, **named: Argument) -> object:
-        try:
-            return self.ask(f"experiments.{name}", *arguments, named=named, timeout_s=ANSWER_S)
-        except TfmonError as error:
-            raise ExperimentError(error.message) from None
+    def watch_gpus(self) -> str:
+        """Start to read all GPUs; return the reason if there are none."""
+        return self.ask(Perform("watch_gpus"))
 
     def begin(self) -> None:
-        """Wait until the lanes are started; raises TfmonError if that fails."""
-        self.ask("begun")
+        """Connect, and wait until the lanes are started. Raises TfmonError if that fails."""
+        self.connect()
+        self.ask(Perform("await_start"))
+
+    def start(self, say: Say) -> None:
+        """Connect, and display the lines of the start and all further lines by `say`. Raises TfmonError."""
+        self.tell = say
+        self.counted = self._remote is None
+        self.connect()
+        try:
+            lines = self.ask(Perform("await_start")).splitlines()
+        except TfmonError as error:
+            if not self.over.is_set():
+                raise
+            say(error.line)  # the run has ended before it could answer
+        else:
+            for line in lines if self.began_here else ():
+                say(line)
+
+    def scenarios(self) -> Sequence[ScenarioRow]:
+        """Return the scenarios that can be raced."""
+        rows = () if self.session.snapshot().sweep is not None else list_scenarios()
+        return [ScenarioRow(row.name, row.title, row.doc, row.origin) for row in rows]
+
+    def table(self) -> str:
+        """Return all results as text."""
+        from tfmon.reports.race import to_text  # late: it is slow to load
+
+        return to_text(analyse(self.session.snapshot()))
 
     def join(self, timeout_s: float) -> bool:
         """Wait with a timeout; return whether the runner has ended."""
@@ -240,11 +265,13 @@ class Viewer(AnyRun):
         """Return the progress of a series in a line."""
         return lane_series_progress(self.session.snapshot())
 
-    def go_on_alone(self) -> NoReturn:
-        """End this process without its terminal; the run continues."""
-        os._exit(EXIT_INTERRUPTED)
+    def go_on_alone(self) -> bool:
+        """End this process without its terminal if the run can continue. Return False if it cannot."""
+        if self.detachable:
+            os._exit(EXIT_INTERRUPTED)
+        return False
 
-    def ending(self) -> str:
+    def ending_line(self) -> str:
         """Return which commands were asked to end, with their remaining grace."""
         return ending_line(self.session.snapshot())
 
@@ -252,57 +279,39 @@ class Viewer(AnyRun):
         """Request the end of the run, with a signal's name if there was one."""
         if not self._ending:
             self._ending = True
-            self.request("end", name)
+            self.send(EndRun(name))
 
-    def end(self, name: str = "") -> None:
+    def stop(self) -> None:
         """End the run; return when everything has ended and is recorded."""
-        self.request_end(name)
+        self.request_end()
         self.over.wait()
 
     def end_now(self) -> None:
         """Kill commands that were asked to end."""
-        self.request("end_now")
+        self.send(Perform("end_now"))
 
     def leave(self) -> None:
         """Stop viewing; the run continues."""
         self.left = True
-        self.request("leave")
+        self.send(Perform("leave"))
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self, reason: str = "") -> None:
         """Leave, or wait for the requested end of a run, for a reason such as "interrupted by SIGTERM"."""
         if self._ending or reason:
-            self.end(reason.rpartition(" ")[2])
+            self.request_end(reason.rpartition(" ")[2])
+            self.over.wait()
         else:
             self.leave()
 
-    @property
-    def suspensions(self) -> list[Suspender]:
-        """The objects that suspend the lanes along with this process."""
-        return [Suspender(lambda: [self], lambda *_: None, print)]
-
-    def suspend_with_monitor(self) -> None:
+    def suspend_lanes(self) -> None:
         """Suspend the lanes while this process is stopped. Thread: also a signal's handler."""
-        self.request("suspend")
+        self.send(Perform("suspend"))
 
-    def continue_with_monitor(self) -> None:
-        """End `suspend_with_monitor`. Thread: also a signal's handler."""
-        self.request("continue")
-
-
-class _Sender:
-    """Sends each method of a protocol, to which it is cast."""
-
-    def __init__(self, send: Callable[..., Any]) -> None:
-        self._send = send
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return partial(self._send_method, name)
-
-    def _send_method(self, name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        plain = [tuple(one) if isinstance(one, list) else one for one in arguments]
-        return self._send(name, *plain, **named)
+    def continue_lanes(self) -> None:
+        """End `suspend_lanes`. Thread: also a signal's handler."""
+        self.send(Perform("continue"))
 
 
 def _terminal() -> str:

@@ -1,7 +1,7 @@
-"""`tfmon.watch`: observes the training of the calling process like that of a lane.
+"""`tfmon.watch`: observes the training of the calling process like a lane's training.
 
 Hooks and pipes are those of a lane with a user's script; a thread of the same process reads the pipes.
-`tfmon.script.watching` restores TensorFlow, Keras and Python.
+`tfmon.hooks.install` restores TensorFlow, Keras and Python.
 """
 
 from __future__ import annotations
@@ -23,25 +23,29 @@ from typing import Any, ClassVar, TypeAlias
 import click
 
 from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.progress import speeds
+from tfmon.analysis.result import LaneResult
+from tfmon.analysis.summarise import lane_result
 from tfmon.api.devices import device_of
-from tfmon.api.result import LaneResult, result_of
-from tfmon.api.run import checked_progress, notebook_display, show_progress
-from tfmon.api.runs import speeds
-from tfmon.api.state import Tell
+from tfmon.api.options import RaceOptions
+from tfmon.api.race_lock import Tell
+from tfmon.api.rules import PROGRESS
+from tfmon.api.run import notebook_display, show_progress
+from tfmon.api.settings import settled
 from tfmon.errors import UsageError
+from tfmon.hooks import install
+from tfmon.hooks.site.sitecustomize import Finder
 from tfmon.lanes.launch import lock_file
 from tfmon.lanes.pipes import MetricLines
 from tfmon.model.codec import clean, encode_message
 from tfmon.model.events import Event, Interrupted, LaneStarted
 from tfmon.model.lane_events import Finished, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
-from tfmon.model.lane_pipes import ANY, VARIABLE, LanePipes
 from tfmon.model.lane_state import READY
 from tfmon.model.race import Race
 from tfmon.model.requests import Run
 from tfmon.model.script_events import NotMeasured
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.model.threads import start_thread
 from tfmon.probes.base import Probe, Ticker
 from tfmon.probes.gpus import choose_gpu_probe, find_gpus, with_devices
 from tfmon.probes.host import HostProbe
@@ -49,8 +53,8 @@ from tfmon.probes.machine import read_machine
 from tfmon.reports.html.panel import panel
 from tfmon.reports.race import to_text
 from tfmon.reports.steps import share_lines
-from tfmon.script import watching
-from tfmon.script.site.sitecustomize import Finder
+from tfmon.system.lane_pipes import ANY, VARIABLE, LanePipes
+from tfmon.system.threads import start_thread
 
 EVERY_S = 1.0
 CHUNK_BYTES = 65_536
@@ -64,14 +68,14 @@ Show: TypeAlias = Callable[[Analysis, bool], object]
 
 
 class Watch:
-    """The training in a `with` block. Thread: that of the block; `result` any."""
+    """The training in a `with` block. Thread: the block's; `result` any."""
 
     _pipes: ClassVar[str] = ""
 
     def __init__(self, progress: bool | Tell) -> None:
         self._undo = contextlib.ExitStack()
         self._show: Show = _nothing
-        self._progress = checked_progress(progress)
+        self._progress = PROGRESS.argument("progress", progress)
         self._session = Session(read_machine(), time.monotonic_ns)
         self._analysis: Analysis | None = None
         self._hello: Hello | None = None
@@ -79,7 +83,8 @@ class Watch:
     @property
     def result(self) -> LaneResult:
         """The result so far or at the end, of the latest block."""
-        return result_of(self._look()).lanes[0]
+        analysis = self._look()
+        return lane_result(analysis.snapshot, analysis.lanes[0])
 
     def __str__(self) -> str:
         return _text(self._look())
@@ -123,8 +128,8 @@ class Watch:
             Watch._pipes = LanePipes(metrics_fd, requests.fileno(), lock_fd, token, ANY).text()
             os.environ[VARIABLE] = Watch._pipes
             undo.callback(os.environ.pop, VARIABLE, None)
-            undo.callback(watching.end)
-            watching.begin(Finder())
+            undo.callback(install.end)
+            install.begin(Finder())
             self._undo = undo.pop_all()
         return self
 
@@ -151,7 +156,14 @@ class Watch:
         (spec,) = name_lanes([spec])
         self._lane = spec.name
         name, pid = Path(sys.argv[0]).name or "python", os.getpid()
-        self._session.begin(Race(scenario=name, title="watched in its own process"), [spec])
+        self._session.begin(
+            Race(
+                scenario=name,
+                title="watched in its own process",
+                ignored_causes=settled(RaceOptions(), "watch").ignored_causes,
+            ),
+            [spec],
+        )
         at_ns, command = time.monotonic_ns(), shlex.join(sys.argv) or name
         self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 
@@ -214,20 +226,23 @@ class Watch:
 
 
 def watch(*, progress: bool | Tell = True) -> Watch:
-    """Watch what this process trains in a `with` block, as `tfmon watch` does for a script.
+    """Watch the training of this process in a `with` block, as `tfmon watch` does for a script.
+
+    ::
 
         with tfmon.watch() as w:
             model.fit(dataset, epochs=3)
         print(w.result.bottleneck_text)
 
-    Keras' `fit` and loops of TensorFlow are seen by themselves, and what `tfmon.report` tells. Weights and losses
-    are those without it. At the end TensorFlow, Keras and Python are as they were; an error of the block goes on,
-    and `result` has the figures until then.
+    Keras' `fit`, loops of TensorFlow and the calls of `tfmon.report` are recognised. Weights and losses are the
+    same as without it. At the end of the block TensorFlow, Keras and Python are restored. An error in the block
+    propagates, and `result` has the figures up to the error.
 
     Args:
-        progress: Whether to show figures in a notebook or on a terminal, or what to call with a line a second.
+        progress: Whether to show figures in a notebook or on a terminal, or a function that receives them.
 
-    Raises: UsageError for another value, and in the block's beginning where this process is watched already.
+    Raises:
+        UsageError: `progress` is another value, or, at the start of the block, this process is already watched.
     """
     return Watch(progress)
 

@@ -1,1 +1,1 @@
-"""The command line. A command imports what takes long to load when it runs, so that `--help` stays fast."""
+"""The command line. A command imports slow modules only when it runs, so that `--help` stays fast."""

@@ -7,23 +7,20 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tfmon.api import settings as configured
-from tfmon.api.settings import ScreenSettings
+from tfmon.api.settings import ScreenOptions
 from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import RaceOptions, SweepOptions
+    from tfmon.api.options import Purpose, RaceOptions, SweepOptions
     from tfmon.api.runner import Series
     from tfmon.api.viewer import Viewer
     from tfmon.catalog import ScenarioInfo
@@ -34,8 +31,8 @@ RECORDED_S = 3.0
 @click.command
 @click.argument("run", default="last")
 @click.option("--end", is_flag=True, help="End the run as Ctrl+C does, wait for its end, and print its result.")
-@options.screen
-def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
+@options.takes(ScreenOptions, "attach")
+def attach(screen: ScreenOptions, run: str, end: bool) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
     HOST/RUN is a run on another machine: one that ssh or the settings file knows. The recording of one that is
@@ -54,40 +51,38 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
     """
     if not end and (why := options.why_no_screen()):
         raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
-    screen = configured.screen_settings(theme, mouse, readonly)
-    meanwhile = int if end else partial(import_module, "tfmon.api.live")
     host, slash, name = run.partition("/")
     if host and slash and not Path(run).exists():
-        viewer = _remote_viewer(host, name or "last", meanwhile, screen, end=end)
+        viewer = _remote_viewer(host, name or "last", screen, end=end)
     else:
-        viewer = _local_viewer(run, meanwhile, screen, end=end)
+        viewer = _local_viewer(run, screen, end=end)
     if end:
         _end(viewer)
-    _show(viewer, screen, began_here=False)
+    _show(viewer, screen)
 
 
-def _local_viewer(word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool) -> Viewer:
+def _local_viewer(word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
-    from tfmon.model.views import is_locked
     from tfmon.recordings import library
+    from tfmon.system.view_files import is_locked
 
-    found = sockets.find(word)
-    if found is None:
+    run = sockets.find(word)
+    if run is None:
         path = library.find(word)
         _check_over(library.run_id(path), running=is_locked(path), end=end)
         _show_recording(path, screen)
     try:
-        return Viewer(sockets.connect(found.path), meanwhile)
+        viewer = Viewer(sockets.connect(run.path))
     except OSError as error:
         raise TfmonError(
-            f"{found.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
+            f"{run.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
         ) from None
+    viewer.connect()
+    return viewer
 
 
-def _remote_viewer(
-    host: str, word: str, meanwhile: Callable[[], object], screen: ScreenSettings, *, end: bool
-) -> Viewer:
+def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
     from tfmon.recordings import library
@@ -95,7 +90,9 @@ def _remote_viewer(
     remote = RemoteRuns(host)
     try:
         if connection := remote.connect(word):
-            return Viewer(connection, meanwhile, remote)
+            viewer = Viewer(connection, remote=remote)
+            viewer.connect()
+            return viewer
         run = remote.find(word)
         _check_over(f"{host}/{library.run_id(run.path)}", running=run.running, end=end)
         path = remote.fetch(run)
@@ -109,7 +106,8 @@ def _remote_viewer(
 def start(
     info: ScenarioInfo | None,
     chosen: RaceOptions | SweepOptions,
-    screen: ScreenSettings | None,
+    screen: ScreenOptions | None,
+    purpose: Purpose,
     *,
     detach: bool,
     series: Series | None = None,
@@ -119,10 +117,10 @@ def start(
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, chosen, series, as_json=as_json, detach=detach)
+    connection = runner.start(info, chosen, purpose, series, as_json=as_json, detach=detach)
     try:
         with options.errors_as_json(as_json):
-            _watch_start(connection, chosen, screen, detach=detach, as_json=as_json)
+            _watch_start(connection, info, chosen, None if detach else screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
@@ -130,31 +128,38 @@ def start(
 
 def _watch_start(
     connection: socket.socket,
+    info: ScenarioInfo | None,
     chosen: RaceOptions | SweepOptions,
-    screen: ScreenSettings | None,
+    screen: ScreenOptions | None,
     *,
     detach: bool,
     as_json: bool,
 ) -> NoReturn:
+    if screen is not None:
+        import_module("tfmon.api.live")  # meanwhile the runner loads its own modules
     from tfmon.api.options import SweepOptions
-    from tfmon.api.run import run_until_over, show_progress, tell_changes
-    from tfmon.api.runs import connecting
+    from tfmon.api.run import connecting, run_until_over, show_progress, tell_changes
     from tfmon.api.viewer import Viewer
+    from tfmon.model.control_messages import Perform
 
-    race, named = (chosen.race, chosen.places) if isinstance(chosen, SweepOptions) else (chosen, chosen.lanes)
-    silent, notes = detach or screen is None, list[str]()
-    with connecting(named):
-        viewer = Viewer(connection, int if silent else lambda: import_module("tfmon.api.live"))
-        # What the command line names must be there, or no screen is drawn; the default lanes can wait.
-        if silent or named or race.settings or race.wait_idle_s is not None:
-            viewer.tell = tell_changes()
-            notes = viewer.ask("begun")
-    show_progress("")
-    viewer.tell = str  # until the screen shows what it is told
-    for note in notes if silent else ():
-        click.echo(f"tfmon: {note}", err=True)
-    if screen is not None and not detach:
-        _show(viewer, screen, began_here=True)
+    race, lanes = (chosen.race, chosen.on) if isinstance(chosen, SweepOptions) else (chosen, chosen.lanes)
+    viewer = Viewer(connection, began_here=True, detachable=info is None or bool(info.command))
+    if info is not None:
+        viewer.announce(info, race.mode)
+    # Everything on the command line must exist, or no screen is drawn. The default lanes can wait.
+    if screen is None or info is None or lanes or race.settings or race.wait_idle is not None:
+        viewer.tell = tell_changes()
+        with connecting(lanes):
+            viewer.connect()
+            lines = viewer.ask(Perform("await_start")).splitlines()
+        show_progress("")
+        for line in lines if screen is None else ():
+            click.echo(f"tfmon: {line}", err=True)
+    elif race.record_file or race.metrics or race.notify:
+        viewer.connect()
+    viewer.tell = str  # until the screen displays the lines
+    if screen is not None:
+        _show(viewer, screen)
     if not detach:
         run_until_over(viewer)
         _leave(viewer, as_json=as_json)
@@ -168,22 +173,22 @@ def _watch_start(
 
 def _interrupt(connection: socket.socket) -> None:
     """End a run that was just started, and wait until it has ended; at once if the user interrupts again."""
-    from tfmon.api.sockets import ViewerCall
+    from tfmon.api.sockets import Request
     from tfmon.model import codec
+    from tfmon.model.control_messages import EndRun, Perform
 
-    for method in ("end", "end_now"):
+    for message in (EndRun("SIGINT"), Perform("end_now")):
         with contextlib.suppress(KeyboardInterrupt, OSError):
-            connection.sendall(codec.encode(ViewerCall(number=0, method=method)))
+            connection.sendall(codec.encode(Request(number=0, message=message)))
             while connection.recv(65_536):
                 pass
             return
 
 
-def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoReturn:
+def _show(viewer: Viewer, screen: ScreenOptions) -> NoReturn:
     from tfmon.api import live
 
-    viewer.counted = not viewer.is_remote
-    live.attached(viewer, screen, began_here=began_here)
+    live.show(viewer, screen)
     _leave(viewer)
 
 
@@ -197,7 +202,7 @@ def _end(viewer: Viewer) -> NoReturn:
 
 def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     if viewer.died:
-        raise viewer.lost()
+        raise viewer.lost_error()
     if viewer.ended is None:
         _say_how_to_attach(viewer)
         sys.exit(EXIT_FINE)
@@ -215,8 +220,8 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
 
 
 def _say_how_to_attach(viewer: Viewer) -> None:
-    name, what = viewer.name, viewer.greeting.scenario
-    click.echo(f"{what} runs in the background: tfmon attach {name} shows it, and with --end it ends")
+    name, scenario = viewer.name, viewer.snapshot().race.scenario
+    click.echo(f"{scenario} runs in the background: tfmon attach {name} shows it, and with --end it ends")
 
 
 def _check_over(name: str, *, running: bool, end: bool) -> None:
@@ -228,7 +233,7 @@ def _check_over(name: str, *, running: bool, end: bool) -> None:
         raise UsageError(f"{name} is over", "tfmon runs lists what is under way")
 
 
-def _show_recording(path: Path, screen: ScreenSettings) -> NoReturn:
+def _show_recording(path: Path, screen: ScreenOptions) -> NoReturn:
     from tfmon.api import live
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import Recording

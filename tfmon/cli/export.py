@@ -71,7 +71,7 @@ def export(
     from tfmon.recordings import sweeps
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.reports import text
-    from tfmon.reports.html import hides
+    from tfmon.reports.secrets import hides
     from tfmon.reports.series_json import sweep_to_json
 
     ways = [html is not None, markdown, as_text, as_json]
@@ -107,12 +107,13 @@ def write_html(
     from concurrent.futures import ThreadPoolExecutor
 
     from tfmon.reports import html
+    from tfmon.reports.secrets import hides
 
     _check(target, force=force)
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(html.charts_script)
         report = make()
-        page = html.write(report, html.hides(report, platform.node(), everything=everything), script.result())
+        page = html.write(report, hides(report, platform.node(), everything=everything), script.result())
     _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
 
@@ -135,15 +136,15 @@ def _report(path: Path) -> Report:
 
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
+    from tfmon.analysis.summarise import summarise
     from tfmon.recordings.player import end_of
     from tfmon.recordings.reader import Recording, guard
     from tfmon.reports.gather import write_json
-    from tfmon.reports.race_json import to_json
 
     with guard(path), Recording(path) as opened:
         if opened.torn:
             tell_torn(path)
-        result = to_json(analyse(end_of(opened)), opened.header)
+        result = summarise(analyse(end_of(opened)), opened.header).to_json()
         with _file(output, force=force) as target:
             write_json(opened, result, target)
 
@@ -178,7 +179,7 @@ def _write(text: str, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
-    """Open the file to write to; without a name, stdout. The old content stays until the new file is complete."""
+    """Open the output file, or stdout without a name. The old content stays until the new file is complete."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`tfmon doctor`, `hosts` and `config`: what is here, what other machines have, and what is set."""
+"""`tfmon doctor`, `hosts` and `config`: this machine, other machines, and the settings."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
-    from tfmon.api.options import interpreter
-    from tfmon.doctor.report import run_checks
+    from tfmon.doctor.gather import gather_facts
+    from tfmon.doctor.report import Diagnosis
     from tfmon.lanes.remote.connection import examine
     from tfmon.reports.checks import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:
         if host is None:
-            report = run_checks(interpreter(python), imports=not no_import)
+            report = Diagnosis(gather_facts(options.interpreter_of(python), imports=not no_import))
         else:
             report = examine(find_host(host), python or "", imports=not no_import)
     except TfmonError as error:
@@ -73,7 +73,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
         return click.style(text, fg=colours[status]) if status in colours else text
 
     if host is not None:
-        click.echo(f"On {host}, with {clean(report.python)}:\n")
+        click.echo(f"On {host}, with {clean(report.facts.python.executable)}:\n")
     options.echo(to_text(report, verbose=verbose, paint=paint))
     sys.exit(report.exit_code)
 
@@ -113,9 +113,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
         with options.errors_as_json(as_json):
-            cluster = ray_cluster(address, ray_python)
-            assert cluster is not None
-            nodes = cluster.nodes()
+            nodes = ray_cluster(address, ray_python).nodes()
         options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
         sys.exit(EXIT_FINE)
     from tfmon.lanes.remote.connection import survey
@@ -140,7 +138,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 @click.command
 @click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
 @options.as_json
-@options.flags
+@options.settings
 def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     """Show the settings in effect, and where each comes from.
 
@@ -160,17 +158,17 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     result = read_file(path)
     mistakes = list(result.mistakes)
     rows: dict[str, dict[str, Any]] = {}
-    for setting in SETTINGS:
-        resolved = Resolved(setting.default, "default")
+    for option in SETTINGS:
+        resolved = Resolved(option.default, "default")
         try:
-            resolved = resolve(setting.name, flags.get(setting.name), result)
+            resolved = resolve(option.setting, flags.get(option.setting), result)
         except UsageError as error:
             mistakes.append(error.message)
-        rows[setting.name] = {"value": resolved.value, "source": resolved.source}
+        rows[option.setting] = {"value": resolved.value, "source": resolved.source}
     if as_json:
         report = {"path": str(path), "exists": result.exists, "settings": rows}
         hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in result.hosts.values()}
-        click.echo(json.dumps({**report, "hosts": hosts, "mistakes": mistakes}, indent=2))
+        click.echo(json.dumps({**report, "keys": {**result.keys}, "hosts": hosts, "mistakes": mistakes}, indent=2))
     else:
         click.echo(_settings_text(result, rows))
     for mistake in mistakes:
@@ -183,10 +181,11 @@ def _settings_text(config: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
     lines = [f"{config.path}{where}", ""]
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
     width = max(map(len, shown.values()))
-    lines += [f"{name:<14}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
+    lines += [f"{name:<16}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
+    lines += ["", "[keys]", *(f"{name:<16}{keys}" for name, keys in config.keys.items())] if config.keys else []
     for name, host in config.hosts.items():
-        lines += ["", f"[hosts.{name}]", f"{'run':<14}{shlex.join(host.run) or 'ssh'}"]
-        lines += [f"{'python':<14}{host.python or 'python3'}"]
+        lines += ["", f"[hosts.{name}]", f"{'run':<16}{shlex.join(host.run) or 'ssh'}"]
+        lines += [f"{'python':<16}{host.python or 'python3'}"]
     return "\n".join(lines)
 
 

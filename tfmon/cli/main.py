@@ -35,7 +35,7 @@ COMMANDS = {
     "show": ("scenarios", "Show what a scenario trains, and its knobs."),
     "sweep": ("series", "Measure many combinations of settings."),
     "tune": ("series", "Find settings that train faster."),
-    "verify": ("scenarios", "Measure what is claimed about scenarios."),
+    "verify": ("race", "Measure what is claimed about scenarios."),
     "watch": ("race", "Watch your own script in one lane."),
 }
 """Each command: its module, and its line in the list of commands."""
@@ -49,7 +49,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, None if there is none; its module is loaded here."""
+        """Return the command of that name, or None. Its module is loaded here."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, short_help = COMMANDS[cmd_name]
             found = vars(import_module(f"tfmon.cli.{module}")).values()
@@ -166,7 +166,7 @@ _BY_NAME: dict[str, Complete] = {
     "second": _runs,
     "names": _hosts,
     "host": _hosts,
-    **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),
+    **dict.fromkeys(("html", "output", "chrome"), _files),
 }
 
 

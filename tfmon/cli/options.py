@@ -1,4 +1,4 @@
-"""Options that several commands share. What their values may be stands in `tfmon.api.rules`."""
+"""The flags of commands, from the declared options, and the output that commands share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from tfmon.analysis.health import FAIL_ON
-from tfmon.api.rules import RULES, SWEEP_RULES
-from tfmon.api.settings import THEME
-from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
-from tfmon.model.race import MODES
+from tfmon.api.option import Option, Options
+from tfmon.api.options import ALONE, RaceOptions, interpreter
+from tfmon.api.rules import YES_OR_NO
+from tfmon.api.settings import SETTINGS, resolve, settled
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.units import charset
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Chosen = TypeVar("Chosen", bound=Options)
+Result = TypeVar("Result")
+P = ParamSpec("P")
 _OWN_COMMAND = "tfmon.command"
 
 
@@ -46,18 +49,22 @@ class TakesCommand(click.Command):
 def _command_of(notebook: str) -> tuple[str, ...]:
     """Return the command that runs a notebook as a script; print which cells are not run."""
     from tfmon.api.notebook import notebook_script
-    from tfmon.api.options import interpreter
 
     script = notebook_script(Path(notebook))
     if script.skipped:
         click.echo(f"tfmon: not run of {notebook}: {'; '.join(script.skipped)}", err=True)
-    return str(interpreter(None)), str(script.path)
+    return str(interpreter_of(None)), str(script.path)
 
 
 def own_command() -> tuple[str, ...]:
     """Return the words after `--`, of a notebook the command that runs it, or empty if there are none."""
     argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
     return _command_of(argv[0]) if len(argv) == 1 and argv[0].endswith(".ipynb") else argv
+
+
+def interpreter_of(python: str | None) -> Path:
+    """Return the interpreter of a flag, of the setting, or this one; raises UsageError if it cannot be run."""
+    return interpreter(python or str(resolve("python").value))
 
 
 def why_no_screen() -> str:
@@ -75,152 +82,81 @@ def why_no_screen() -> str:
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 
 
-def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Command]:
+    """Return the Click option of a declared option, with another name for its value if necessary."""
+    more: dict[str, Any] = {"is_flag": True} if option.rule is YES_OR_NO else {"type": option.rule}
+    if option.multiple:
+        more = {"multiple": True}
+    if option.optional_value is not None:
+        more |= {"is_flag": False, "flag_value": option.optional_value}
+    return click.option(
+        *(option.flag, name or option.name),
+        default=None,
+        help=option.help,
+        show_default=option.shown,
+        metavar=option.metavar,
+        **more,
+    )
 
 
-ray_python = click.option(
-    "--ray-python",
-    metavar="PATH",
-    help="The Python that has Ray, if this one has none or another version than the cluster.",
-)
-ray = _all(
-    click.option(
-        "--ray",
-        metavar="ADDRESS",
-        help="The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: "
-        "RAY_ADDRESS, else the one that runs here.",
-    ),
-    ray_python,
-    click.option(
-        "--ray-cpus",
-        type=SWEEP_RULES["ray_cpus"],
-        show_default="1",
-        help="How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
-    ),
-)
-lanes = _all(
-    click.option(
-        "--lane",
-        "lanes",
-        multiple=True,
-        metavar="SPEC",
-        help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
-        "ray/gpu. Give it once for each lane.",
-    ),
-    ray,
-)
-one_lane = _all(
-    click.option(
-        "--lane",
-        "lanes",
-        metavar="SPEC",
-        callback=lambda _context, _param, lane: (lane,) if lane else (),
-        help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the idlest GPU if there is one, else the CPU.",
-    ),
-    ray,
-)
-settings = click.option(
-    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
-)
-fail_on = click.option(
-    "--fail-on",
-    type=RULES["fail_on"],
-    metavar="CONCERN,…",
-    help=f"End the race with exit code {EXIT_UNHEALTHY} as soon as a lane has one of these: {', '.join(FAIL_ON)}.",
-)
-notify = click.option(
-    "--notify",
-    metavar="COMMAND",
-    help="Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
-    "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
-)
-baseline = _all(
-    click.option(
-        "--baseline",
-        metavar="RECORDING",
-        help="Have --notify tell where a lane is slower than it was in this race: one as `tfmon diff` takes it.",
-    ),
-    click.option(
-        "--slower-than",
-        type=RULES["slower_than"],
-        help="Tell it where more than PERCENT is lost. Default: 5%.",
-    ),
-)
-metrics = click.option(
-    "--metrics",
-    metavar="PORT|FILE",
-    help="Serve OpenMetrics for Prometheus on this port of 127.0.0.1, or on ADDRESS:PORT; or write them to FILE "
-    "every few seconds.",
-)
-wait_idle = click.option(
-    "--wait-idle",
-    type=RULES["wait_idle"],
-    metavar="MINUTES",
-    help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
-)
-in_place = click.option(
-    "--in-place",
-    is_flag=True,
-    help="Have all lanes of a script write to the working folder itself. By default each has a copy-on-write view "
-    "of it.",
-)
-seconds = click.option("--seconds", type=RULES["seconds"], help="Stop after this many seconds.")
-slice_s = click.option(
-    "--slice",
-    "slice_s",
-    type=RULES["slice_s"],
-    show_default="0.5",
-    help="Length of one lane's slice in seconds, from 0.2 to 60.",
-)
-mode = click.option(
-    "--mode",
-    type=RULES["mode"],
-    metavar=f"[{'|'.join(MODES)}]",
-    show_default="turns",
-    help="Lanes train one at a time in short slices (turns), which is fair, or all at once (concurrent).",
-)
-python = click.option("--python", metavar="PATH", help="The Python interpreter that trains. It needs TensorFlow.")
+def takes(
+    options: type[Chosen], command: str
+) -> Callable[[Callable[Concatenate[Chosen, P], Result]], Callable[P, Result]]:
+    """Return a decorator that gives a command the flags of declared options, and their values as first argument.
+
+    The function also gets the user's own command after `--`.
+    """
+    flagged = [option for option in options.declared() if command in option.commands and option.has_flag]
+
+    def decorate(function: Callable[Concatenate[Chosen, P], Result]) -> Callable[P, Result]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            values = {option.name: kwargs.pop(option.name) for option in flagged}
+            values |= {"scenario": kwargs.pop("scenario", None), "command": own_command()}
+            for option in flagged:
+                if option.off and kwargs.pop(_off(option), False):
+                    if values[option.name] is not None:
+                        raise UsageError(f"{option.flag} and {option.off} exclude each other", ALONE)
+                    values[option.name] = False
+            chosen = options()
+            for option in options.declared():
+                if values.get(option.name) not in (None, ()):
+                    option.__set__(chosen, values[option.name])
+            return function(settled(chosen, command), *args, **kwargs)
+
+        for option in reversed(flagged):
+            if option.off:
+                click.option(option.off, _off(option), is_flag=True, help=f"Turn {option.flag} off.")(call)
+            flag(option)(call)
+        return call
+
+    return decorate
+
+
+def _off(option: Option[Any, Any]) -> str:
+    return f"no_{option.name}"
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object. No screen is used.")
 headless = click.option("--headless", is_flag=True, help="Use no screen; print a table at the end.")
 detach = click.option(
     "--detach", is_flag=True, help="Start it in the background, without a screen; tfmon attach shows and ends it."
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object. No screen is used.")
-record = _all(
-    click.option(
-        "--record",
-        metavar="FILE",
-        help="Record the race into this new file; a name ending in .gz is compressed. "
-        "Without it, the race is recorded among those that `tfmon runs` lists.",
-    ),
-    click.option("--no-record", is_flag=True, help="Do not record the race."),
-)
-looks = _all(
-    click.option(
-        "--theme", type=THEME, help="Colours of the screen, such as textual-light; a wrong name lists all."
-    ),
-    click.option("--mouse/--no-mouse", default=None, help="Whether the mouse acts on the screen."),
-)
-"""The options of any screen: `theme` and `mouse`, `None` if no flag is given."""
-screen = _all(
-    looks,
-    click.option(
-        "--readonly/--no-readonly", default=None, help="Show the race to others: no key changes anything."
-    ),
-)
-flags = _all(
-    *(
-        click.option(f"--{name}", name, metavar="VALUE", help="As for tfmon race.")
-        for name in ("slice", "mode", "python")
-    ),
-    screen,
-)
-"""The flag of every setting that has one, by the name of the setting, or `None` if it is not given."""
+python = flag(RaceOptions.declaration("python"))
+ray_python = flag(RaceOptions.declaration("ray_python"))
+
+
+def settings(command: Command) -> Command:
+    """Give a command the flag of every setting, under the name of the setting."""
+    for option in reversed(SETTINGS):
+        if "config" in option.commands and option.has_flag:
+            command = flag(option, option.setting)(command)
+    return command
 
 
 @contextlib.contextmanager
 def errors_as_json(as_json: bool) -> Iterator[None]:
-    """Print the error that ends the command as a JSON object, too, where one is to be printed."""
+    """Print the error that ends the command, as a JSON object if the command prints JSON."""
     try:
         yield
     except TfmonError as error:
@@ -239,7 +175,7 @@ def unwritable(error: OSError, hint: str = "") -> TfmonError:
 
 
 def print_result(result: object, path: str) -> None:
-    """Print a result, as JSON unless it is text; where that fails, the hint says that it is in the file `path`."""
+    """Print a result, as JSON unless it is text. If that fails, the hint names the file `path` with the result."""
     from tfmon.reports.text import fitted
 
     text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)

@@ -1,22 +1,24 @@
-"""`tfmon profile`: a profile of one lane, or those of two compared, which train now or were kept."""
+"""`tfmon profile`: a profile of one lane, or a comparison of two, from training lanes or recordings."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tfmon.api.rules import number
+from tfmon.api import rules
+from tfmon.api.options import Purpose, RaceOptions
 from tfmon.cli import export, options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.analysis.profile_diff import ProfiledSide
-    from tfmon.api.runs import ProfileRun
+    from tfmon.api.runs import ProfileProgram
     from tfmon.model.profile import Profile
 
 
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 @click.argument("second", required=False)
 @click.option(
     "--steps",
-    type=number("number", "a whole number", 1, 1000),
+    type=rules.whole(1, 1000),
     default=20,
     show_default=True,
     help="Steps to profile.",
 )
 @click.option(
     "--profiles",
-    type=number("number", "a whole number", 1, 20),
+    type=rules.whole(1, 20),
     default=3,
     show_default=True,
     help="Profiles of each of two lanes; from two on, every difference has an interval.",
@@ -41,19 +43,18 @@ if TYPE_CHECKING:
 @click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files in DIR, for xprof or TensorBoard.")
 @click.option("--html", metavar="FILE", help="Write the comparison of two lanes as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
-@options.lanes
-@options.settings
+@options.takes(RaceOptions, "profile")
 @options.as_json
-@options.python
 def profile(
-    scenario: str | None,
+    chosen: RaceOptions,
     second: str | None,
     chrome: str | None,
     keep: str | None,
     html: str | None,
     force: bool,
     as_json: bool,
-    **given: Any,  # noqa: ANN401
+    steps: int,
+    profiles: int,
 ) -> None:
     """Profile some training steps of SCENARIO, or of a script, in one lane; or in two, and compare them.
 
@@ -74,29 +75,28 @@ def profile(
       tfmon profile kept/A
       tfmon profile kept/A kept/B
     """
-    lanes = given["lanes"]
+    lanes, name = chosen.lanes, chosen.scenario if chosen.has("scenario") else ""
     if html and second is None and len(lanes) < 2:
         raise UsageError("--html is for the comparison of two lanes", "name two with --lane")
     _check_writable(chrome)
     with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as temporary:
         folder = _folder_for(keep) if keep else Path(temporary)
         if second is not None:
-            if keep or lanes or given["settings"]:
+            if keep or lanes or chosen.settings:
                 raise UsageError(
                     "two kept profiles are compared as they are", "leave --keep, --lane and --set out"
                 )
-            sides = _kept((scenario or "", second), folder, given["python"], merged=bool(chrome))
-        elif scenario is not None and (Path(scenario).is_dir() or scenario.endswith(".xplane.pb")):
-            from tfmon.api.options import interpreter
+            sides = _kept((name, second), folder, chosen.interpreter, merged=bool(chrome))
+        elif name and (Path(name).is_dir() or name.endswith(".xplane.pb")):
             from tfmon.api.profiles import kept_side
 
-            if keep or lanes or given["settings"]:
+            if keep or lanes or chosen.settings:
                 raise UsageError("a kept profile is read as it is", "leave --keep, --lane and --set out")
-            latest = max(map(str, Path(scenario).glob("**/*.xplane.pb")), default=scenario)
-            _print(kept_side("A", latest, interpreter(given["python"]), chrome or "").profiles[-1], as_json)
+            latest = max(map(str, Path(name).glob("**/*.xplane.pb")), default=name)
+            _print(kept_side("A", latest, chosen.interpreter, chrome or "").profiles[-1], as_json)
             return
         else:
-            run = _profiled(scenario, folder, chrome, local=bool(chrome or keep), **given)
+            run = _profiled(chosen, folder, chrome, local=bool(chrome or keep), steps=steps, profiles=profiles)
             if run.sides is None:
                 if run.result is None:
                     sys.exit(EXIT_INTERRUPTED)
@@ -108,13 +108,14 @@ def profile(
 
             traces = [(f"{side.id} {side.title}", folder / f"{side.id}.json") for side in sides]
             merge_traces(traces, Path(chrome))
+    from tfmon.analysis.profile_json import to_json
     from tfmon.reports import head, profile_diff
 
     if html is not None:
         export.write_html(
             lambda: profile_diff.describe(*sides, page=True), Path(html), everything=False, force=force, err=True
         )
-    result = {**head(), **profile_diff.to_json(*sides)} if as_json else profile_diff.to_text(*sides)
+    result = {**head(), **to_json(*sides)} if as_json else profile_diff.to_text(*sides)
     options.print_result(result, "")
 
 
@@ -147,43 +148,29 @@ def _folder_for(keep: str) -> Path:
     return folder
 
 
-def _kept(
-    words: Sequence[str], folder: Path, python: str | None, *, merged: bool
-) -> tuple[ProfiledSide, ProfiledSide]:
-    from tfmon.api.options import interpreter
+def _kept(words: Sequence[str], folder: Path, python: Path, *, merged: bool) -> tuple[ProfiledSide, ProfiledSide]:
     from tfmon.api.profiles import kept_side
 
     first, second = (
-        kept_side(id, word, interpreter(python), str(folder / f"{id}.json") if merged else "")
+        kept_side(id, word, python, str(folder / f"{id}.json") if merged else "")
         for id, word in zip(("A", "B"), words, strict=True)
     )
     return first, second
 
 
 def _profiled(
-    scenario: str | None,
-    folder: Path,
-    chrome: str | None,
-    *,
-    local: bool,
-    steps: int,
-    profiles: int,
-    **given: Any,  # noqa: ANN401
-) -> ProfileRun:
-    from tfmon.api.options import race_options, raced
-    from tfmon.api.program import Program
+    chosen: RaceOptions, folder: Path, chrome: str | None, *, local: bool, steps: int, profiles: int
+) -> ProfileProgram:
     from tfmon.api.run import run_until_over
-    from tfmon.api.runs import ProfileRun, plan_race
+    from tfmon.api.runs import ProfileProgram, plan_race
 
-    info = raced(scenario, options.own_command(), "profile")
-    if len(given["lanes"]) > 2:
-        raise UsageError(f"two lanes are compared, not {len(given['lanes'])}", "name one or two with --lane")
-    chosen = race_options(given, info, one_lane=len(given["lanes"]) < 2, record=False)
-    program = Program(chosen)
-    plan = plan_race(program, info, chosen.lanes)
+    if len(chosen.lanes) > 2:
+        raise UsageError(f"two lanes are compared, not {len(chosen.lanes)}", "name one or two with --lane")
+    purpose, trace = Purpose(one_lane=len(chosen.lanes) < 2), str(Path(chrome).absolute()) if chrome else ""
+    program = ProfileProgram(replace(chosen, record=False), purpose, folder, steps, trace, profiles)
+    plan = plan_race(program, chosen.info, chosen.lanes)
     if local and any(lane.spec.host for lane in plan.lanes):
         program.close()
         raise UsageError("--chrome and --keep need lanes of this machine: traces stay where they are")
-    run = ProfileRun(program, plan, folder, steps, str(Path(chrome).absolute()) if chrome else "", profiles)
-    run_until_over(run)
-    return run
+    run_until_over(program)
+    return program

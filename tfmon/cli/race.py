@@ -1,68 +1,33 @@
-"""`tfmon race` and `watch`: one race, on the screen or without one."""
+"""`tfmon race` and `watch`: one race, on the screen or without one; `tfmon verify`: a race of each claim."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tfmon.api import settings as configured
-from tfmon.api.rules import RULES
+from tfmon.api import rules
+from tfmon.api.options import ALONE, Purpose, RaceOptions
+from tfmon.api.settings import ScreenOptions
 from tfmon.cli import options
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.options import RaceOptions
     from tfmon.api.program import Program
-    from tfmon.catalog import ScenarioInfo
 
 
 @click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
-@options.lanes
-@options.settings
-@options.seconds
-@click.option("--steps", type=RULES["steps"], help="Stop after this many steps in each lane.")
-@options.mode
-@options.slice_s
-@click.option(
-    "--until-ci", type=RULES["until_ci"], help="Stop when every ratio is known to within ± PERCENT, such as 5%."
-)
-@click.option(
-    "--margin",
-    type=RULES["margin"],
-    show_default="3%",
-    help="Lanes that differ by less than ± PERCENT are called the same.",
-)
-@click.option(
-    "--fresh/--no-fresh",
-    default=None,
-    help="Replace the lanes' processes by new ones every 20 s, because two equal processes differ in speed. "
-    "Weights are initialised again. Default: without a screen, in races of 60 s and more.",
-)
-@options.in_place
-@options.fail_on
-@options.notify
-@options.baseline
-@options.metrics
-@options.record
-@click.option(
-    "--no-spare",
-    is_flag=True,
-    help="Keep no spare worker that has loaded TensorFlow. Restarting a lane then takes seconds longer, and "
-    "0.4 GiB less memory is used.",
-)
-@options.wait_idle
+@options.takes(RaceOptions, "race")
+@options.takes(ScreenOptions, "race")
 @options.headless
 @options.detach
 @options.as_json
-@options.screen
-@options.python
-def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: ANN401 - as the options say
+def race(screen: ScreenOptions, chosen: RaceOptions, headless: bool, detach: bool, as_json: bool) -> None:
     """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
 
     Or race your own training script, unchanged: tfmon race -- python train.py --epochs 3. A notebook is run as a
@@ -77,29 +42,19 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
       tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
-    from tfmon.api.options import race_options, raced
-
-    command = options.own_command()
-    info = raced(scenario, command)
-    _start(info, race_options(given, info, spare=not (no_spare or command)), **given)
+    _start(chosen, Purpose(), screen, headless=headless, detach=detach, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand)
-@options.settings
-@options.one_lane
-@options.seconds
-@options.fail_on
-@options.notify
-@options.baseline
-@options.metrics
-@options.record
-@options.wait_idle
+@options.takes(RaceOptions, "watch")
+@options.takes(ScreenOptions, "watch")
 @options.headless
 @options.detach
 @options.as_json
-@options.screen
 @click.option("--pid", type=int, help="Look at a process that runs already, and say what can be known of it.")
-def watch(pid: int | None, **given: Any) -> None:  # noqa: ANN401
+def watch(
+    screen: ScreenOptions, chosen: RaceOptions, headless: bool, detach: bool, as_json: bool, pid: int | None
+) -> None:
     """Watch your own training script, or a notebook, unchanged, in one lane.
 
     A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
@@ -112,95 +67,100 @@ def watch(pid: int | None, **given: Any) -> None:  # noqa: ANN401
       tfmon watch train.ipynb
       tfmon watch --pid 4242
     """
-    from tfmon.api.options import race_options
-    from tfmon.catalog import command_scenario
-
-    command = options.own_command()
     if pid is not None:
-        if command:
+        if chosen.command:
             raise UsageError("--pid is for a process that runs already", "leave the command out, or --pid")
         from tfmon.api.running_process import show
 
-        show(pid, live=not (given["headless"] or options.why_no_screen()))
+        show(pid, live=not (headless or options.why_no_screen()))
         return
-    if not command:
+    if not chosen.command:
         raise UsageError("there is nothing to watch", "name the command: tfmon watch -- python train.py")
-    info = command_scenario(command)
-    _start(info, race_options(given, info, one_lane=True), **given)
+    _start(chosen, Purpose(one_lane=True), screen, headless=headless, detach=detach, as_json=as_json)
 
 
 def _start(
-    info: ScenarioInfo,
-    race_options: RaceOptions,
-    *,
-    headless: bool,
-    detach: bool,
-    as_json: bool,
-    theme: str | None,
-    mouse: bool | None,
-    readonly: bool | None,
-    notify: str | None,
-    **_: object,
+    chosen: RaceOptions, purpose: Purpose, screen: ScreenOptions, *, headless: bool, detach: bool, as_json: bool
 ) -> NoReturn:
-    """Race on the screen if possible. A user's command and a detached race run in a process that outlives it."""
-    from tfmon.api.notify import in_terminal
-    from tfmon.api.options import unwatched
-    from tfmon.api.program import Program
-    from tfmon.api.run import run_until_over
-    from tfmon.api.runs import RaceRun, pass_on, plan_race
-    from tfmon.model.views import describe
-
-    screen = configured.screen_settings(theme, mouse, readonly, notify)
+    """Race on the screen if possible, in a separate process. A detached race outlives the terminal."""
+    info, screen.notify = chosen.info, chosen.notify
     headless = headless or as_json
     if detach and headless:
-        raise UsageError("--detach excludes --headless and --json", "leave one of them out")
+        raise UsageError("--detach excludes --headless and --json", ALONE)
     notes = []
     if not headless and not detach and (why := options.why_no_screen()):
         notes.append(f"{why}: going on without the screen (--headless)")
         headless = True
-    if headless:
-        given_s, race_options = race_options.seconds, unwatched(race_options, info)
-        if race_options.seconds != given_s:
-            notes.append(f"racing for {race_options.seconds:g} s; --seconds or --steps says how long")
-    elif info.command or detach:
+    if not headless:
         from tfmon.cli.attach import start
 
-        start(info, race_options, screen, detach=detach)
-    program = Program(race_options)
-    plan = None
-    # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
-    if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
-        with options.errors_as_json(as_json):
-            plan = plan_race(program, info, race_options.lanes)
-    if headless and plan is not None:
-        for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
-            click.echo(f"tfmon: {note}", err=True)
-        passes_output = bool(plan.command) and len(plan.lanes) == 1
-        if passes_output:
-            apart = not (as_json or os.path.sameopenfile(1, 2))
-            output = pass_on(sys.stderr if as_json else sys.stdout)
-            program.lanes.pass_output(output, pass_on(sys.stderr) if apart else None)
-        shows = screen.notify if sys.stderr.isatty() else ""
-        with in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
-            interrupted = run_until_over(RaceRun(program, plan), quiet=passes_output)
-    else:
-        from tfmon.api import live
+        start(info, chosen, screen, purpose, detach=detach)
+    unwatched, purpose = chosen.unwatched(), replace(purpose, watched=False)
+    if unwatched.seconds != chosen.seconds:
+        notes.append(f"racing for {unwatched.seconds:g} s; --seconds or --steps says how long")
+    from tfmon.api.notify import notices_in_terminal
+    from tfmon.api.program import Program
+    from tfmon.api.run import run_until_over
+    from tfmon.api.runs import pass_on, plan_race
+    from tfmon.model.views import describe
 
-        interrupted = live.race(program, info, plan, screen)
-    snapshot = program.session.snapshot()
-    recorded = snapshot.recording.path if snapshot.recording is not None else ""
-    if headless or snapshot.lanes:
-        # The terminal of a screen may be gone.
-        with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-            options.print_result(_result(program, as_json=as_json), recorded)
+    program = Program(unwatched, purpose)
+    with options.errors_as_json(as_json):
+        plan = plan_race(program, info, chosen.lanes)
+    for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
+        click.echo(f"tfmon: {note}", err=True)
+    passes_output = bool(plan.command) and len(plan.lanes) == 1
+    if passes_output:
+        apart = not (as_json or os.path.sameopenfile(1, 2))
+        output = pass_on(sys.stderr if as_json else sys.stdout)
+        program.lanes.echo = output
+        program.lanes.echo_error = pass_on(sys.stderr) if apart else None
+    shows = screen.notify if sys.stderr.isatty() else ""
+    with notices_in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
+        interrupted = run_until_over(program, quiet=passes_output)
+    recording = program.session.snapshot().recording
+    options.print_result(_result(program, as_json=as_json), recording.path if recording is not None else "")
     sys.exit(program.ending.exit_code_of_race(interrupted))
 
 
 def _result(program: Program, *, as_json: bool = False) -> object:
     """Return the result of the race as text. Its writers are loaded late so that a screen opens without them."""
     from tfmon.analysis.analysis import analyse
+    from tfmon.analysis.summarise import summarise
     from tfmon.reports.race import to_text
-    from tfmon.reports.race_json import to_json
 
     result = analyse(program.session.snapshot())
-    return to_json(result, program.header) if as_json else to_text(result)
+    return summarise(result, program.header).to_json() if as_json else to_text(result)
+
+
+@click.command
+@click.argument("scenarios", nargs=-1)
+@click.option(
+    "--seconds",
+    type=rules.seconds(3.0),
+    help="Length of a claim's race at most. Default: 12, or less where that would take more than 10 minutes.",
+)
+@options.as_json
+@options.python
+def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, python: str | None) -> None:
+    """Measure what is claimed about SCENARIOS, by default about all of them whose steps are short.
+
+    Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
+    the command is interrupted.
+
+    \b
+    For example:
+      tfmon verify
+      tfmon verify small-dense large-dense --seconds 10
+    """
+    from tfmon.api.verification import verify_claims
+    from tfmon.catalog import find_scenario, list_scenarios
+    from tfmon.reports.checks import claims_to_json, claims_to_text
+
+    infos = [find_scenario(name) for name in scenarios] or [
+        replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
+    ]
+    results, interrupted = verify_claims(infos, options.interpreter_of(python), seconds)
+    options.print_result((claims_to_json if as_json else claims_to_text)(results, interrupted), "")
+    if interrupted:
+        sys.exit(EXIT_INTERRUPTED)

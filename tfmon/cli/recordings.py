@@ -1,4 +1,4 @@
-"""`tfmon replay`, `runs` and `diff`: what can be done with recorded races."""
+"""`tfmon replay`, `runs` and `diff`: commands for recorded races."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfmon import units
-from tfmon.api import settings as configured
-from tfmon.api.rules import RULES
+from tfmon.api.options import SHARE
+from tfmon.api.settings import ScreenOptions
 from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 MOST_SWEEPS = 5
 
 if TYPE_CHECKING:
+    from tfmon.analysis.result import RaceResult
     from tfmon.api.sockets import LiveRun, RunnerGreeting
-    from tfmon.recordings.figures import RaceFigures
     from tfmon.recordings.library import RecordedRun
 
 
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 )
 @options.headless
 @options.as_json
-@options.looks
-def replay(
-    recording: str | None, example: bool, headless: bool, as_json: bool, theme: str | None, mouse: bool | None
-) -> None:
+@options.takes(ScreenOptions, "replay")
+def replay(screen: ScreenOptions, recording: str | None, example: bool, headless: bool, as_json: bool) -> None:
     """Show the recorded race RECORDING: a file, the id of a run or its beginning, or `last`.
 
     Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? lists the other keys.
@@ -47,11 +45,12 @@ def replay(
       tfmon replay race.jsonl --json > result.json
     """
     from tfmon.analysis.analysis import analyse
+    from tfmon.analysis.summarise import summarise
+    from tfmon.recordings.header import recorded_on
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
     from tfmon.reports.race import to_text
-    from tfmon.reports.race_json import to_json
     from tfmon.reports.text import fitted
 
     if example is (recording is not None):
@@ -62,24 +61,23 @@ def replay(
             opened, end = play_all(path)
             result = analyse(end)
             text = (
-                json.dumps(to_json(result, opened.header), indent=2, allow_nan=False)
+                json.dumps(summarise(result, opened.header).to_json(), indent=2, allow_nan=False)
                 if as_json
                 else to_text(result)
             )
         if opened.torn:
             export.tell_torn(path)
         if example:
-            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
+            click.echo(f"recorded on {recorded_on(opened.header)}", err=True)
         click.echo(text if as_json else fitted(text))
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
     from tfmon.api import live
 
-    screen = configured.screen_settings(theme, mouse, None)
     with Recording(path) as opened:
         if example:
-            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
+            click.echo(f"recorded on {recorded_on(opened.header)}", err=True)
         ended = live.replay(opened, screen)
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
 
@@ -175,8 +173,8 @@ def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str
 def _sweep_lines(attachable: Container[str]) -> list[str]:
     from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep import OPEN, rank
-    from tfmon.model.views import is_locked
     from tfmon.recordings import sweeps
+    from tfmon.system.view_files import is_locked
 
     lines = []
     files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
@@ -196,9 +194,10 @@ def _sweep_lines(attachable: Container[str]) -> list[str]:
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
-    from tfmon.model.views import IN_PLACE, WRITTEN, View, files_of, is_locked, take_out, tidy
+    from tfmon.model.views import IN_PLACE, View
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import peek
+    from tfmon.system.view_files import WRITTEN, files_of, is_locked, take_out, tidy
 
     views = peek(path)[0].views
     here = views.get("", View(IN_PLACE, ""))
@@ -253,12 +252,12 @@ def _run_json(run: RecordedRun, host: str | None, live: RunnerGreeting | None) -
 @click.argument("second")
 @click.option(
     "--slower-than",
-    type=RULES["slower_than"],
+    type=SHARE,
     help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
 @click.option(
     "--more-memory-than",
-    type=RULES["more_memory_than"],
+    type=SHARE,
     help="The same where any lane takes more memory, or GPU memory, by more than PERCENT.",
 )
 @click.option("--html", metavar="FILE", help="Write the comparison as one HTML file, too.")
@@ -285,8 +284,8 @@ def diff(
       tfmon diff baseline.json run.json --slower-than 5%
       tfmon diff baselines/ runs/ --slower-than 5% --more-memory-than 5%
     """
-    from tfmon.recordings.compare import compare_all
-    from tfmon.recordings.gate import MORE_MEMORY, SLOWER, exit_code, judge
+    from tfmon.analysis.compare import compare_all
+    from tfmon.analysis.gate import MORE_MEMORY, SLOWER, exit_code, judge
     from tfmon.reports.diff import describe, to_json, to_text
     from tfmon.reports.text import fitted
 
@@ -297,7 +296,7 @@ def diff(
         raise UsageError(
             f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
-    comparison, *others = races = compare_all(_figures(first), _figures(second))
+    comparison, *others = races = compare_all(_results(first), _results(second))
     if others:
         comparison = replace(
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
@@ -313,9 +312,9 @@ def diff(
     sys.exit(exit_code(gates))
 
 
-def _figures(word: str) -> list[RaceFigures]:
-    from tfmon.recordings.figures import read_race, read_races
+def _results(word: str) -> list[RaceResult]:
     from tfmon.recordings.library import find
+    from tfmon.recordings.results import read_race, read_races
 
     folder = Path(word)
     path = folder if folder.is_dir() else find(word)

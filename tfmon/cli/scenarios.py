@@ -1,18 +1,14 @@
-"""`tfmon list`, `show`, `verify` and `new`: the scenarios, their claims, and how to start another."""
+"""`tfmon list`, `show` and `new`: the scenarios, and how to start another. It loads little, to be fast."""
 
 from __future__ import annotations
 
 import json
 import keyword
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from tfmon.api.rules import YEAR_S, number
-from tfmon.cli import options
-from tfmon.errors import EXIT_INTERRUPTED, UsageError
+from tfmon.errors import UsageError
 
 
 @click.command("list")
@@ -64,40 +60,6 @@ def show(scenario: str) -> None:
     click.echo("knobs")
     for knob in info.knobs:
         click.echo(f"  {knob.name}={knobs.show(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
-
-
-@click.command
-@click.argument("scenarios", nargs=-1)
-@click.option(
-    "--seconds",
-    type=number("seconds", "a time in seconds", 3.0, YEAR_S),
-    help="Length of a claim's race at most. Default: 12, or less where that would take more than 10 minutes.",
-)
-@options.as_json
-@options.python
-def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, python: str | None) -> None:
-    """Measure what is claimed about SCENARIOS, by default about all of them whose steps are short.
-
-    Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
-    the command is interrupted.
-
-    \b
-    For example:
-      tfmon verify
-      tfmon verify small-dense large-dense --seconds 10
-    """
-    from tfmon.api.options import interpreter
-    from tfmon.api.verification import verify_claims
-    from tfmon.catalog import find_scenario, list_scenarios
-    from tfmon.reports.checks import claims_to_json, claims_to_text
-
-    infos = [find_scenario(name) for name in scenarios] or [
-        replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
-    ]
-    results, interrupted = verify_claims(infos, interpreter(python), seconds)
-    options.print_result((claims_to_json if as_json else claims_to_text)(results, interrupted), "")
-    if interrupted:
-        sys.exit(EXIT_INTERRUPTED)
 
 
 @click.command

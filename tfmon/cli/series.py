@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from tfmon.api import settings as configured
-from tfmon.api.rules import SWEEP_RULES, number
+from tfmon.api.options import ALONE, Purpose, RaceOptions, SweepOptions
+from tfmon.api.rules import number
+from tfmon.api.settings import ScreenOptions
 from tfmon.cli import options
 from tfmon.errors import TfmonError, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.options import RaceOptions
-    from tfmon.catalog import ScenarioInfo
-    from tfmon.model.series import Experiment
+    from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
 
 _POSITIVE = number("number", "a number", 0.0, above=True)
@@ -32,20 +32,9 @@ _POSITIVE = number("number", "a number", 0.0, above=True)
 )
 @click.option("--from", "low", type=_POSITIVE, help="Lowest value of the knob.")
 @click.option("--to", "high", type=_POSITIVE, help="Highest value of the knob. Default: 4096.")
-@options.lanes
-@options.settings
-@options.slice_s
-@options.record
+@options.takes(RaceOptions, "crossover")
 @options.as_json
-@options.python
-def crossover(
-    scenario: str,
-    knob: str,
-    low: float | None,
-    high: float | None,
-    as_json: bool,
-    **given: Any,  # noqa: ANN401 - as the options say
-) -> None:
+def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | None, as_json: bool) -> None:
     """Find the value of a knob at which one lane of SCENARIO overtakes the other.
 
     Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
@@ -58,33 +47,28 @@ def crossover(
       tfmon crossover large-dense --from 16 --to 1024 --lane cpu --lane gpu
     """
     from tfmon.analysis.crossover import plan_crossover
-    from tfmon.api.options import race_options, raced
     from tfmon.model.ports import ExperimentError
-    from tfmon.model.series import CrossoverState
 
-    info, lanes = raced(scenario, ()), given["lanes"]
-    if len(lanes) > 2:
-        raise UsageError(f"a crossover compares two lanes, and {len(lanes)} are named", "name two by --lane")
+    info = chosen.info
+    if len(chosen.lanes) > 2:
+        text = f"a crossover compares two lanes, and {len(chosen.lanes)} are named"
+        raise UsageError(text, "name two by --lane")
 
-    def planned(lanes: Sequence[LaneSpec]) -> CrossoverState:
+    def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
         try:
             return plan_crossover(info.knobs, lanes, knob, (low, high), info.examples)
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    _run(info, race_options(given, info, varied_knob=knob), planned, as_json=as_json)
+    _run(chosen, Purpose(varied_knob=knob), planned, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
-@options.one_lane
-@options.settings
-@options.in_place
-@options.record
+@options.takes(RaceOptions, "tune")
 @options.detach
 @options.as_json
-@options.python
-def tune(scenario: str | None, as_json: bool, detach: bool, **given: Any) -> None:  # noqa: ANN401
+def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
     """Find settings under which SCENARIO trains faster on one device.
 
     Or your own training script, unchanged: tfmon tune -- python train.py --epochs 30
@@ -99,104 +83,51 @@ def tune(scenario: str | None, as_json: bool, detach: bool, **given: Any) -> Non
       tfmon tune slow-preprocess
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
-    from tfmon.api.options import race_options, raced
-    from tfmon.model.series import TuneState
+    from tfmon.analysis.tuning import tuning_of
 
-    def planned(lanes: Sequence[LaneSpec]) -> TuneState:
-        return TuneState(lanes[0].name, everything=True)
+    def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
+        return tuning_of(lanes[0].name, everything=True)
 
     if detach and as_json:
-        raise UsageError("--detach excludes --json", "leave one of them out")
-    info = raced(scenario, options.own_command(), "tune")
-    chosen = race_options(given, info, one_lane=True, fresh=True, in_place=given["in_place"])
-    if detach or (info.command and sys.stderr.isatty()):
+        raise UsageError("--detach excludes --json", ALONE)
+    chosen, purpose = replace(chosen, fresh=True), Purpose(one_lane=True, restarts=True)
+    if detach or (chosen.command and sys.stderr.isatty()):
         from tfmon.cli.attach import start
 
-        start(info, chosen, None, detach=detach, series=planned, as_json=as_json)
-    _run(info, chosen, planned, as_json=as_json)
+        start(chosen.info, chosen, None, purpose, detach=detach, series=planned, as_json=as_json)
+    _run(chosen, purpose, planned, as_json=as_json)
 
 
 def _run(
-    info: ScenarioInfo,
-    race_options: RaceOptions,
-    planned: Callable[[Sequence[LaneSpec]], Experiment],
+    chosen: RaceOptions,
+    purpose: Purpose,
+    planned: Callable[[Sequence[LaneSpec]], SeriesState],
     *,
     as_json: bool,
 ) -> None:
-    from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
-    from tfmon.api.runs import SeriesRun, plan_race
+    from tfmon.api.runs import SeriesProgram, plan_race
     from tfmon.model.views import describe
 
-    program = Program(race_options)
+    program = SeriesProgram(chosen, purpose, planned)
     with options.errors_as_json(as_json):
-        plan = plan_race(program, info, race_options.lanes)
+        plan = plan_race(program, chosen.info, chosen.lanes)
     for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
-    run = SeriesRun(program, planned, plan)
-    result, code = run.outcome(run_until_over(run), as_json=as_json)
-    options.print_result(result, run.result.recording.path if run.result.recording is not None else "")
+    result, code = program.outcome(run_until_over(program), as_json=as_json)
+    recording = program.session.snapshot().recording
+    options.print_result(result, recording.path if recording is not None else "")
     sys.exit(code)
 
 
 @click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
-@click.option(
-    "--over",
-    multiple=True,
-    metavar="KNOB=VALUES",
-    help="A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two); or gpus=1,2,4,8, the "
-    "number of GPUs that a lane has. Repeatable: all combinations are measured.",
-)
-@click.option(
-    "--on",
-    multiple=True,
-    metavar="[HOST/]DEVICE",
-    help="Where to measure; repeatable, or with commas between. Default: cpu. A combination is measured on each "
-    "kind of device; ray/gpu*2 is two workers on a Ray cluster.",
-)
-@options.settings
-@click.option(
-    "--until-ci",
-    type=SWEEP_RULES["until_ci"],
-    show_default="3%",
-    help="Measure each combination until its ratio is known to within ± PERCENT.",
-)
-@click.option(
-    "--limit",
-    "limit_s",
-    type=SWEEP_RULES["limit_s"],
-    show_default="60",
-    help="Time limit for each combination in seconds, from 1.",
-)
-@click.option("--all", "everything", is_flag=True, help="Disable early stopping: measure every combination fully.")
-@options.slice_s
-@options.in_place
-@click.option(
-    "--record", metavar="FILE", help="Keep the sweep in this new file; by default it is kept among your sweeps."
-)
-@click.option(
-    "--resume",
-    metavar="[FILE]",
-    is_flag=False,
-    flag_value="last",
-    help="Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
-)
+@options.takes(SweepOptions, "sweep")
+@options.takes(ScreenOptions, "sweep")
 @options.detach
 @options.headless
 @options.as_json
-@options.looks
-@options.python
-@options.ray
-def sweep(
-    scenario: str | None,
-    detach: bool,
-    headless: bool,
-    as_json: bool,
-    theme: str | None,
-    mouse: bool | None,
-    **given: Any,  # noqa: ANN401
-) -> None:
+def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: bool, as_json: bool) -> None:
     """Measure SCENARIO under all combinations of the values of some knobs, and rank them.
 
     Or your own script, unchanged: tfmon sweep --over learning_rate=1e-3,1e-4 -- python train.py
@@ -213,28 +144,24 @@ def sweep(
       tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
-    from tfmon.api.options import sweep_options
     from tfmon.api.run import run_until_over
-    from tfmon.api.runs import SweepRun
     from tfmon.api.sweep import SweepProgram
 
     if detach and (headless or as_json):
-        raise UsageError("--detach excludes --headless and --json", "leave one of them out")
-    chosen = sweep_options(given, scenario, options.own_command())
-    screen = configured.screen_settings(theme, mouse, None)
+        raise UsageError("--detach excludes --headless and --json", ALONE)
     if not (headless or as_json or detach) and (why := options.why_no_screen()):
         click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
         headless = True
     if not (headless or as_json):
         from tfmon.cli.attach import start
 
-        start(None, chosen, screen, detach=detach)
+        start(None, chosen, screen, Purpose(watched=False), detach=detach)
     with options.errors_as_json(as_json):
         program = SweepProgram(chosen)
-    run, file = SweepRun(program), program.file
-    for line in run.notes:
+    file = program.file
+    for line in program.notes:
         click.echo(f"tfmon: {line}", err=True)
-    result, code = run.outcome(run_until_over(run), as_json=as_json)
+    result, code = program.outcome(run_until_over(program), as_json=as_json)
     options.print_result(result, str(file.path) if file is not None else "")
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")

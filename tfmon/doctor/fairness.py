@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfmon.doctor.facts import FAIRNESS, KERNEL, NVIDIA, Check, Facts, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.facts import Facts
 from tfmon.doctor.nvidia import visible_devices_of
 from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.readings import Missing, known
@@ -218,9 +219,3 @@ def _freeing(facts: Facts, sample: GpuSample) -> str:
     if others:
         return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].key}"
     return "end what runs there, or wait for it; `nvidia-smi` lists it"
-
-
-CHECKS: tuple[Check, ...] = (
-    *(gpu_free, gpu_power, gpu_clocks),
-    *(usable_cores, governor, free_memory, load, power, environment, views),
-)

@@ -1,4 +1,4 @@
-"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages on stderr mean."""
+"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages mean."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from tfmon.doctor import remedies
-from tfmon.doctor.facts import (
-    GPU,
-    TENSORFLOW,
-    Check,
-    Facts,
-    Finding,
-    Import,
-    broken,
-    check,
-    not_applicable,
-    ok,
-    warning,
-)
+from tfmon.doctor.checks import GPU, TENSORFLOW, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import package, requirements
+from tfmon.probes.trial_import import Import
 
 _SKIPPED = "TensorFlow was not imported"
 Known: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -234,7 +224,7 @@ def devices(facts: Facts) -> Finding:
 
 @check("messages", "TensorFlow's messages", GPU, "its stderr")
 def messages(facts: Facts) -> Finding:
-    """Judge what else TensorFlow writes, and name what only looks like an error."""
+    """Judge the other messages of TensorFlow, and name harmless ones that look like an error."""
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
@@ -270,6 +260,3 @@ def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
 
 def _required(facts: Facts, name: str) -> str:
     return next((package(one) for one in requirements(facts) if one.name == name), name)
-
-
-CHECKS: tuple[Check, ...] = (import_works, devices, messages)

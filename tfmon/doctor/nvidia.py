@@ -6,22 +6,12 @@ import re
 from pathlib import Path
 
 from tfmon.doctor import remedies
-from tfmon.doctor.children import DRIVER, wanted_libraries
-from tfmon.doctor.facts import (
-    GPU,
-    NVIDIA,
-    Check,
-    Facts,
-    Finding,
-    broken,
-    check,
-    not_applicable,
-    ok,
-    warning,
-)
+from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.probes.base import Gpu
+from tfmon.probes.cuda import DRIVER, wanted_libraries
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
@@ -98,7 +88,7 @@ def driver_version(facts: Facts) -> Finding:
     "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
 )
 def visible_devices(facts: Facts) -> Finding:
-    """Judge what CUDA_VISIBLE_DEVICES hides, and whether its numbers mean what they seem to."""
+    """Judge the GPUs hidden by CUDA_VISIBLE_DEVICES, and whether its numbers mean what they seem to."""
     value = facts.visibility.visible
     if facts.platform.system != "Linux":
         return not_applicable("Linux only")
@@ -248,6 +238,22 @@ def cuda_libraries(facts: Facts) -> Finding:
     return broken(result, "each of the libraries that TensorFlow opens", fix, *evidence)
 
 
+@check("xla-files", "Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
+def xla_files(facts: Facts) -> Finding:
+    """Judge whether XLA finds the files that it needs to compile the first step."""
+    if facts.xla is None:
+        return not_applicable(_NO_CUDA)
+    searched = [f"searched: {folder}" for folder in facts.xla.searched]
+    missing = [
+        name for name, path in (("libdevice.10.bc", facts.xla.libdevice), ("ptxas", facts.xla.ptxas)) if not path
+    ]
+    if not missing:
+        return ok("libdevice.10.bc and ptxas", facts.xla.libdevice, facts.xla.ptxas)
+    effect = "steps with XLA fail" if not facts.xla.libdevice else "steps with XLA may compile slowly or fail"
+    result = f"{' and '.join(missing)} not found, so {effect}, which no import shows"
+    return warning(result, "both in a folder that XLA searches", remedies.xla_files(facts), *searched)
+
+
 @check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
 def cudnn(facts: Facts) -> Finding:
     """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
@@ -300,9 +306,3 @@ def library_path(facts: Facts) -> Finding:
         evidence = [f"{one.name}: {one.path}" for one in taken]
         return warning(result, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
     return ok("hides no library of TensorFlow", value)
-
-
-CHECKS: tuple[Check, ...] = (
-    *(driver, driver_files, driver_version, visible_devices, compute_capability, compute_mode),
-    *(cuda_driver_library, cuda_libraries, cudnn, cuda_packages, library_path),
-)

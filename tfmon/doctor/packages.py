@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from tfmon.doctor import remedies
-from tfmon.doctor.facts import (
+from tfmon.doctor.checks import (
     GPU,
     INSTALL,
     NVIDIA,
     TENSORFLOW,
-    Check,
-    Facts,
     Finding,
     broken,
     check,
@@ -17,6 +15,7 @@ from tfmon.doctor.facts import (
     ok,
     warning,
 )
+from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
 from tfmon.probes.obstacles import wheel_obstacle
@@ -46,7 +45,7 @@ def python_answers(facts: Facts) -> Finding:
 
 @check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
 def python_build(facts: Facts) -> Finding:
-    """Judge builds of Python for which there are no wheels: 32-bit, free-threaded, and with musl on Linux."""
+    """Judge builds of Python without wheels: 32-bit, free-threaded, and with musl on Linux."""
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.python.bits != 64:
@@ -223,10 +222,3 @@ def keras_backend(facts: Facts) -> Finding:
         fix = "unset KERAS_BACKEND (or set it to tensorflow)"
         return broken(f"KERAS_BACKEND={backend}: Keras does not compute with TensorFlow", "tensorflow", fix)
     return ok("tensorflow")
-
-
-CHECKS: tuple[Check, ...] = (
-    *(python_answers, python_build),
-    *(tensorflow_installed, several_tensorflows, shadowing, required_packages, keras_backend),
-    *(gpu_build, metal, wsl),
-)

@@ -85,6 +85,16 @@ def cuda_libraries(facts: Facts) -> str:
     return install(facts, f"'tensorflow[and-cuda]=={facts.wheel.version}'")
 
 
+def xla_files(facts: Facts) -> str:
+    """Return how XLA gets the files of CUDA that it compiles with."""
+    point = 'export XLA_FLAGS="--xla_gpu_cuda_data_dir=FOLDER", with the folder of CUDA that has nvvm and bin'
+    if _from_conda(facts):
+        command = f"{_conda(facts, 'install')} -c conda-forge cuda-nvcc"
+        return f"{_in_image(facts, command)}, then {point.replace('FOLDER', facts.python.prefix)}"
+    compiler = next((one for one in requirements(facts, "and-cuda") if "-cuda-nvcc" in one.name), None)
+    return install(facts, package(compiler)) if compiler is not None else f"install the CUDA toolkit, or {point}"
+
+
 def give_gpu(facts: Facts) -> str:
     """Return how a container gets the GPU of its host."""
     if facts.platform.container == "kubernetes":
@@ -158,7 +168,7 @@ def _in_image(facts: Facts, command: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version without a suffix: (2, 18, 0) of "2.18.0rc1"; () of what is not a version."""
+    """Return the numbers of a version without a suffix: (2, 18, 0) of "2.18.0rc1", () of any other text."""
     try:
         return Version(version).release
     except InvalidVersion:
@@ -166,7 +176,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(version: str, allowed: str | SpecifierSet) -> bool:
-    """Return whether a version satisfies every clause; what is not a version, or not a clause, tells nothing."""
+    """Return whether a version satisfies every clause. Any other text tells nothing."""
     try:
         clauses = allowed if isinstance(allowed, SpecifierSet) else SpecifierSet(allowed)
     except InvalidSpecifier:
@@ -175,7 +185,7 @@ def fits(version: str, allowed: str | SpecifierSet) -> bool:
 
 
 def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
-    """Return TensorFlow's requirements in the examined interpreter, or those that one of its extras adds.
+    """Return TensorFlow's requirements in the examined interpreter, or the additions of one of its extras.
 
     Source: https://packaging.python.org/en/latest/specifications/dependency-specifiers/
     """

@@ -1,65 +1,65 @@
-"""The doctor: has the facts gathered, runs every check on them, and draws the conclusion and the exit code."""
+"""The diagnosis: the findings of all checks on the facts, the conclusion, and the exit code."""
 
 from __future__ import annotations
 
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from tfmon.doctor import fairness, imported, nvidia, packages
-from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Facts, Finding, Running
-from tfmon.doctor.gather import HERE, Roots, gather
+from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Finding
+from tfmon.doctor.facts import Facts
 from tfmon.probes.obstacles import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (
-    *packages.CHECKS,
-    *nvidia.CHECKS,
-    *imported.CHECKS,
-    *fairness.CHECKS,
+    *(packages.python_answers, packages.python_build),
+    *(packages.tensorflow_installed, packages.several_tensorflows, packages.shadowing),
+    *(packages.required_packages, packages.keras_backend),
+    *(packages.gpu_build, packages.metal, packages.wsl),
+    *(nvidia.driver, nvidia.driver_files, nvidia.driver_version, nvidia.visible_devices),
+    *(nvidia.compute_capability, nvidia.compute_mode, nvidia.cuda_driver_library, nvidia.cuda_libraries),
+    *(nvidia.xla_files, nvidia.cudnn, nvidia.cuda_packages, nvidia.library_path),
+    *(imported.import_works, imported.devices, imported.messages),
+    *(fairness.gpu_free, fairness.gpu_power, fairness.gpu_clocks),
+    *(fairness.usable_cores, fairness.governor, fairness.free_memory, fairness.load, fairness.power),
+    *(fairness.environment, fairness.views),
 )
+"""All checks, in the order of the report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A check and its result."""
+class Result(NamedTuple):
+    """A check and its finding."""
 
-    id: str
-    title: str
-    subject: str
-    source: str
-    """These four fields as in `Check`."""
+    check: Check
     finding: Finding
 
 
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The results of all checks."""
+    """The findings of all checks on the facts of a machine."""
 
-    python: str
-    results: tuple[Result, ...]
-    tensorflow: str = ""
-    """Version of its installed TensorFlow, or empty if unknown."""
-    imported: bool | None = None
-    """Whether TensorFlow could be imported; `None` if not tried."""
-    gpus: tuple[str, ...] | None = None
-    """The GPUs that TensorFlow lists; `None` if it was not imported."""
-    devices: tuple[str, ...] = ()
-    """The models of the GPUs that the driver lists."""
-    no_gpu: Obstacle | None = None
-    """The reason if TensorFlow has no GPU."""
-    seconds: float = 0.0
-    """Duration of gathering the facts."""
+    def __init__(self, facts: Facts) -> None:
+        """Run every check."""
+        self.facts = facts
+        self.results = [Result(check, check.judge(facts)) for check in CHECKS]
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
-        """Return the results about a subject that have one of the statuses; all without any."""
-        result = [one for one in self.results if one.subject == subject]
-        return [one for one in result if one.finding.status in statuses] if statuses else result
+        """Return the results about a subject. With statuses, return only results with one of them."""
+        results = [one for one in self.results if one.check.subject == subject]
+        return [one for one in results if one.finding.status in statuses] if statuses else results
 
     def count(self, status: str) -> int:
         """Return how many checks have a status."""
         return sum(one.finding.status == status for one in self.results)
+
+    @property
+    def no_gpu(self) -> Obstacle | None:
+        """Why TensorFlow has no GPU: the obstacle that the screen shows, or the first broken check of the GPU."""
+        if self.facts.imported is not None and self.facts.imported.gpus:
+            return None
+        if self.facts.obstacle is not None:
+            return self.facts.obstacle
+        for check, finding in self.of(GPU, BROKEN):
+            return Obstacle(f"{check.title}: {finding.found}", finding.fix)
+        return None
 
     @property
     def exit_code(self) -> int:
@@ -73,67 +73,16 @@ class Diagnosis:
     @property
     def answer(self) -> str:
         """A sentence: whether TensorFlow uses the GPU or the reason, and whether a race would be fair."""
-        broken = self.of(TENSORFLOW, BROKEN)
-        if broken:
-            return f"TensorFlow cannot be used: {broken[0].title}: {broken[0].finding.found}."
+        for check, finding in self.of(TENSORFLOW, BROKEN):
+            return f"TensorFlow cannot be used: {check.title}: {finding.found}."
         if self.no_gpu is not None:
             return f"TensorFlow uses no GPU here: {self.no_gpu.reason}."
-        names = ", ".join(self.devices) or "the GPU"
-        uses = f"TensorFlow {'should find' if self.imported is None else 'uses'} {names}"
-        unfair = self.of(FAIRNESS, WARNING)
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in self.facts.visibility.physical_gpus)) or "the GPU"
+        imported = self.facts.imported
+        uses = f"TensorFlow {'uses' if imported is not None and imported.works else 'should find'} {names}"
+        unfair = [one.check.title for one in self.of(FAIRNESS, WARNING)]
         if unfair:
-            titles = ", ".join(one.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
-            return f"{uses}, but a race may be unfair: {titles}."
+            return f"{uses}, but a race may be unfair: {', '.join(unfair[:3])}{', …' if unfair[3:] else ''}."
         if self.exit_code == EXIT_FINE:
             return f"{uses}, and this machine is ready for a fair race."
         return f"{uses}; see the warnings."
-
-
-def run_checks(
-    python: str | Path = sys.executable,
-    *,
-    imports: bool = True,
-    roots: Roots = HERE,
-    running: Running | None = None,
-) -> Diagnosis:
-    """Gather the facts of an interpreter and its machine, and run every check on them.
-
-    Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.
-    """
-    begun = time.monotonic()
-    facts = gather(python, imports=imports, roots=roots, running=running)
-    return report_on(facts, time.monotonic() - begun)
-
-
-def report_on(facts: Facts, seconds: float) -> Diagnosis:
-    """Judge facts; gathering them took `seconds`."""
-    results = judge(facts)
-    imported = facts.imported
-    return Diagnosis(
-        python=facts.python.executable,
-        results=results,
-        tensorflow="" if facts.wheel is None else facts.wheel.version,
-        imported=None if imported is None else imported.works,
-        gpus=None if imported is None else imported.gpus,
-        devices=tuple(dict.fromkeys(gpu.name for gpu in facts.visibility.physical_gpus)),
-        no_gpu=no_gpu_reason(facts, results),
-        seconds=seconds,
-    )
-
-
-def judge(facts: Facts) -> tuple[Result, ...]:
-    """Run every check on facts that are known."""
-    return tuple(Result(one.id, one.title, one.subject, one.source, one(facts)) for one in CHECKS)
-
-
-def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Obstacle | None:
-    """Return why TensorFlow has no GPU, or None: the obstacle on the screen, else the first broken check."""
-    if facts.imported is not None and facts.imported.gpus:
-        return None
-    if facts.obstacle is not None:
-        return facts.obstacle
-    result = judge(facts) if results is None else results
-    for one in result:
-        if one.subject == GPU and one.finding.status == BROKEN:
-            return Obstacle(f"{one.title}: {one.finding.found}", one.finding.fix)
-    return None

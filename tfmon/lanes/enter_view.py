@@ -40,7 +40,7 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
         why = f"{error.filename}: {error.strerror}"
         sys.exit(f"the lane's view of {folder} could not be made: {why}; --in-place needs none")
     try:
-        os.execvpe(command[0], command, environment)
+        os.execvpe(command[0], command, environment)  # noqa: S606 - it needs no shell
     except OSError as error:
         sys.exit(f"{command[0]} did not start: {error.strerror}")
 
@@ -48,7 +48,7 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
 def own_environment() -> dict[bytes, bytes]:
     """Return the variables as they were passed: Python itself sets LC_CTYPE in some."""
     try:
-        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+        with open("/proc/self/environ", "rb") as file:
             return dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
     except OSError:
         return dict(os.environb)
@@ -71,7 +71,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 def new_namespace() -> bool:
     """Give this process its own mounts; return whether it is in a user namespace; raises OSError."""
-    with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
+    with open("/proc/self/uid_map", encoding="ascii") as file:
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_MOUNTS):
@@ -81,7 +81,7 @@ def new_namespace() -> bool:
             raise OSError(code, why, "unshare")
         nested = True
         for name, text in (("setgroups", "deny"), ("uid_map", f"{UID} {UID} 1"), ("gid_map", f"{GID} {GID} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
     mount(None, "/", None, RECURSIVE | SLAVE, None)
     return nested
@@ -89,7 +89,7 @@ def new_namespace() -> bool:
 
 def mounts_below(folder: str) -> list[str]:
     """Return the mount points in the folder, which an overlay would hide; not those below another of them."""
-    with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
+    with open("/proc/self/mountinfo", "rb") as file:
         quoted = [line.split()[4] for line in file]
     result: list[str] = []
     for point in sorted({os.fsdecode(one.decode("unicode_escape").encode("latin-1")) for one in quoted}):

@@ -1,9 +1,10 @@
-"""The user's requests for the lanes of a race: begin, change, pause, restart and end them."""
+"""The lanes of a race: their processes, the requests of the user, and the effect of the lanes' events."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,21 +12,41 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import RacePlan
-from tfmon.lanes.process import Place
-from tfmon.lanes.running import RunningLanes
-from tfmon.model.events import Event, KnobRequested, LaneEnded, UserRequested
+from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.plan import (
+    LanePlan,
+    RacePlan,
+    assignment,
+    digest,
+    next_process,
+    not_started,
+    started,
+    with_settings,
+    with_stores,
+    with_view,
+)
+from tfmon.lanes.process import LaneProcess, LocalProcess, Place, start_process
+from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.suspend import Suspender
+from tfmon.model.events import (
+    BadLine,
+    EndRequested,
+    Event,
+    KnobRequested,
+    LaneEnded,
+    LaneStalled,
+    Suspended,
+    UserRequested,
+)
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
-from tfmon.model.lane_state import FAILED
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
+from tfmon.model.lane_state import FAILED, PAUSED, READY
 from tfmon.model.periods import why_mode_stays
-from tfmon.model.profile import Profile
 from tfmon.model.requests import SetKnob, TakeProfile
 from tfmon.model.session import Session
-from tfmon.model.threads import start_thread
-
-PROFILE_TIMEOUT_S = 90.0
+from tfmon.system.limits import MemoryKills
+from tfmon.system.threads import start_thread
 
 
 class LaneGroup:
@@ -36,60 +57,141 @@ class LaneGroup:
         session: Session,
         plan: Callable[[str], RacePlan],
         script: Path = BOOTSTRAP,
-        *,
-        keep_spare: bool = False,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Run lanes; `plan` makes the default race of a scenario, `places` finds a host, None for none."""
-        self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
-        self._session, self._lock = session, self.running.lock
-        self._children, self._scheduler = self.running.children, self.running.scheduler
+        """Start no lane yet; `plan` plans the default race of a scenario, and `places` finds a host."""
+        self._session = session
         self._plan_race = plan
-        self._request_numbers = itertools.count(1)
+        self._script = script
+        self._place_of = places
+        self._lock = threading.RLock()
+        self._changing = threading.Lock()
+        self._plan: RacePlan | None = None
+        self._settings: dict[str, dict[str, KnobValue]] = {}
+        """The requested settings of each lane; a restart uses them."""
+        self._processes: dict[str, LaneProcess] = {}
+        self._ending: list[LaneProcess] = []
+        """Processes that no longer belong to a lane."""
+        self._places: dict[str, Place] = {}
+        self._replaced: set[str] = set()
+        """Lanes whose process ends before the next one starts."""
         self._restarting = 0
+        self._finished: RacePlan | None = None
+        self._stopped = False
+        self._failure = ""
+        """Why no race is possible any more: a thread of tfmon has died."""
+        self._request_numbers = itertools.count(1)
+        self._memory_kills = MemoryKills()
+        self._reader = PipeReader(self.thread_failed)
+        self.launcher = ProcessLauncher()
+        self.scheduler = Scheduler(session, self._processes, self._start_clock)
+        self.suspension = Suspender(
+            lambda: [*self._processes.values(), *self._places.values()],
+            self._record_suspension,
+            self.thread_failed,
+        )
+        self.echo: Callable[[bytes], object] | None = None
+        """Takes the output of the lanes of the next races, unchanged."""
+        self.echo_error: Callable[[bytes], object] | None = None
+        """Takes their standard error, which is part of the output otherwise."""
 
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race, unless the group is stopped."""
-        self.running.begin(plan)
+        with self._lock:
+            if self._stopped or self._failure:
+                return
+            self._plan = plan = with_stores(plan, self._session.snapshot().race.number + 1)
+            self._replaced.clear()
+            self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
+            known = self._session.snapshot()
+            machines = {lane.spec.name: known.machine_key(lane) for lane in known.lanes}
+            self.scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s, machines)
+            self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
         """End this race and start the default one of another scenario; after a TfmonError this one goes on."""
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)
+        self._begin_next(plan)
 
-        def change() -> None:
+    def _begin_next(self, plan: RacePlan) -> None:
+        """Begin a race as soon as all lanes of this one have ended."""
+        with self._lock:
+            self._restarting += 1
+
+        def begin() -> None:
             with self._lock:
-                processes = self._children.take()
-            self._children.end(processes)
-            self.begin(plan)
+                processes = self._take(list(self._processes))
+            self._end(processes)
+            self._connect_again(plan, [lane.spec.name for lane in plan.lanes])
+            with self._lock:
+                self._restarting -= 1
+                self.begin(plan)
 
-        self.running.in_background(change)
+        self._in_background(begin)
 
-    def finish(self) -> None:
-        """End the lanes of this race soon; they keep their place and their figures."""
-        self.running.finish(self.running.plan)
+    def finish(self, plan: RacePlan | None = None) -> None:
+        """End the lanes of this race, or of `plan` unless another one has begun; they keep their figures."""
+        with self._lock:
+            plan = plan or self._plan
+            self._finished = plan
+            if plan is self._plan:
+                self._end_replaced()
+
+        def end() -> None:
+            with self._lock:
+                current = self._plan is plan and not self._stopped
+                processes = list(self._processes.values()) if current else []
+            self._end(processes)
+
+        self._in_background(end)
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
-        self.running.stop()
+        with self._lock:
+            self._stopped = True
+            self._end_replaced()
+            processes = [*self._processes.values(), *self._ending]
+        self._end(processes)
+        self._reader.close()
+        self.launcher.close()
+
+    @property
+    def all_over(self) -> bool:
+        """True when every process has ended and no one is being replaced, or when tfmon itself has failed."""
+        with self._lock:
+            ended = not self._replaced and all(process.ended for process in self._processes.values())
+            return ended or bool(self._failure)
+
+    @property
+    def _over(self) -> bool:
+        return not self._restarting and self._session.snapshot().over
+
+    def pids(self) -> dict[str, int]:
+        """Return the process that leads each lane that runs here."""
+        with self._lock:
+            running = {name: one for name, one in self._processes.items() if not one.ended}
+            return {name: one.pid for name, one in running.items() if isinstance(one, LocalProcess)}
+
+    def _process(self, lane: str) -> LaneProcess | None:
+        process = self._processes.get(lane)
+        return process if process is not None and not process.ended else None
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Request another setting of a lane; a knob that is not live restarts the lane with it."""
         with self._lock:
-            if lane not in self.running.settings:
+            known = self._session.snapshot()
+            if lane not in self._settings or (self._over and known.lane(lane).phase != FAILED):
                 return
-            if self._over and self._session.snapshot().lane(lane).phase != FAILED:
-                return
-            process = self._children.find(lane)
-            if process is None and self.running.plan is not None and self.running.plan.command:
+            process = self._process(lane)
+            if process is None and self._plan is not None and self._plan.command:
                 return  # only `restart` starts a user's command again
-            kind = find(self._session.snapshot().race.knobs, knob).kind
+            kind = find(known.race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
             self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
-            self.running.settings[lane][knob] = value
-            if self.running.renewing:
-                return  # the fresh process begins with it
+            self._settings[lane][knob] = value
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
                 return
@@ -97,48 +199,17 @@ class LaneGroup:
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
-        if self._over:
-            return
-        self._record_request("pause", lanes)
-        with self._lock:
-            self._scheduler.pause(lanes)
+        if not self._over:
+            self._record_request("pause", lanes)
+            with self._lock:
+                self.scheduler.pause(lanes)
 
     def resume(self, lanes: Sequence[str]) -> None:
-        """Let paused lanes train on."""
-        if self._over:
-            return
-        self._record_request("resume", lanes)
-        with self._lock:
-            self._scheduler.resume(lanes)
-
-    def profile(self, lane: str, request: TakeProfile) -> None:
-        """Make a lane train some steps under the profiler; its answer comes as an event."""
-        self._record_request("profile", [lane])
-        on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
-        with self._lock:
-            self._children.send(lane, replace(request, on_gpu=on_gpu))
-
-    def take_profile(self, lane: str, request: TakeProfile) -> Profile:
-        """Profile some steps of a lane and return the profile; raises TfmonError."""
-        answers: queue.Queue[Event] = queue.Queue()
-
-        def hear(event: Event) -> None:
-            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
-            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == request.folder):
-                answers.put(event)
-
-        forget = self._session.listen(hear)
-        try:
-            self.profile(lane, request)
-            answer = answers.get(timeout=PROFILE_TIMEOUT_S)
-        except queue.Empty:
-            raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None
-        finally:
-            forget()
-        if isinstance(answer, Profiled):
-            return answer.profile
-        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
-        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
+        """Resume paused lanes."""
+        if not self._over:
+            self._record_request("resume", lanes)
+            with self._lock:
+                self.scheduler.resume(lanes)
 
     def set_mode(self, mode: str) -> None:
         """Change the mode to interleaved or concurrent, unless `why_mode_stays` objects."""
@@ -146,112 +217,281 @@ class LaneGroup:
             if why_mode_stays(self._session.snapshot().lanes):
                 return
             self._session.set_mode(mode)
-            self._scheduler.set_mode(mode)
+            self.scheduler.set_mode(mode)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
         """Train one lane alone, in slices of `slice_s` seconds; "" ends that."""
         with self._lock:
             self._session.set_exclusive(lane)
-            self._scheduler.set_exclusive(lane, slice_s)
+            self.scheduler.set_exclusive(lane, slice_s)
 
-    def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again as requested last; a race that is over with a result starts again."""
-        self._record_request("restart", lanes)
+    def profile(self, lane: str, request: TakeProfile) -> None:
+        """Make a lane train some steps under the profiler; its answer comes as an event."""
+        self._record_request("profile", [lane])
+        on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
         with self._lock:
-            if self._over and self.running.plan is not None and self._session.snapshot().has_result:
-                self._begin_again(self.running.plan)
-                return
-            plan, known = self.running.plan, self._session.snapshot().hosts
-            if plan is None:
-                return
-            waiting: dict[str, list[str]] = {}
-            for lane in plan.lanes:
-                host = lane.spec.host
-                if not host or host not in known or lane.spec.name not in lanes:
-                    continue
-                if known[host].connecting:
-                    return  # it is being connected to again already
-                if known[host].lost:
-                    waiting.setdefault(host, []).append(lane.spec.name)
-            self._restarting += 1 + len(waiting)
-        for names in waiting.values():
-            start_thread("tfmon-reconnect", partial(self._restart_there, plan, names), self.running.thread_failed)
-        self._restart([name for name in lanes if not any(name in names for names in waiting.values())])
-
-    def _restart_there(self, plan: RacePlan, lanes: Sequence[str]) -> None:
-        self.running.connect_again(plan, lanes)
-        if plan is self.running.plan and not self.running.stopped:
-            self._restart(lanes)
-        else:
-            with self._lock:
-                self._restarting -= 1
-
-    def _restart(self, lanes: Sequence[str]) -> None:
-
-        def start_again() -> None:
-            with self._lock:
-                for name in lanes:
-                    self._scheduler.restarting(name)
-                processes = self._children.take(lanes)
-            self._children.end(processes)
-            with self._lock:
-                self._restarting -= 1
-                plan = self.running.plan
-                if plan is None or self.running.stopped:
-                    return
-                names = [name for name in lanes if name not in self._children]
-                again = [lane for lane in plan.lanes if lane.spec.name in names]
-                self.running.start(
-                    plan, [replace(lane, settings=dict(self.running.settings[lane.spec.name])) for lane in again]
-                )
-
-        self.running.in_background(start_again)
-
-    def _begin_again(self, plan: RacePlan) -> None:
-        """Begin the race again with the settings and the mode in effect; the caller holds the lock."""
-        mode = self._session.snapshot().race.mode
-        lanes = [replace(lane, settings=dict(self.running.settings[lane.spec.name])) for lane in plan.lanes]
-        again = replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
-        processes = self._children.take()
-        self._restarting += 1
-
-        def begin() -> None:
-            self._children.end(processes)
-            self.running.connect_again(again, list(self.running.settings))
-            with self._lock:
-                self._restarting -= 1
-                self.begin(again)
-
-        self.running.in_background(begin)
-
-    @property
-    def _over(self) -> bool:
-        return not self._restarting and self._session.snapshot().over
-
-    def pass_output(
-        self, write: Callable[[bytes], object], write_error: Callable[[bytes], object] | None = None
-    ) -> None:
-        """Pass on the output of the lanes of the next races unchanged; without `write_error`, all by `write`."""
-        self._children.echo, self._children.echo_error = write, write_error
-
-    def end_now(self) -> None:
-        """Wait no longer for user's commands that are ending."""
-        self._children.end_now()
+            if lane in self._processes:
+                self._processes[lane].send(replace(request, on_gpu=on_gpu))
 
     def kill(self, lane: str) -> None:
         """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
         self._record_request("end", [lane])
         with self._lock:
-            process = self._children.find(lane)
+            process = self._process(lane)
             if self._session.snapshot().lane(lane).end.requested is not None:
-                self._children.end_now()
+                self.end_now()
                 return
-        self.running.in_background(lambda: self._children.end([process] if process is not None else []))
+        self._in_background(lambda: self._end([process] if process is not None else []))
+
+    def end_now(self) -> None:
+        """Stop waiting for user's commands that are ending: they get SIGTERM, then SIGKILL."""
+        self._reader.hurry()
 
     def ask_stack(self, lane: str) -> None:
         """Make a lane report the stacks of its threads; the answer comes as an event, if it comes."""
-        self.running.ask_stack(lane)
+        with self._lock:
+            process = self._process(lane)
+            if process is not None and self._session.snapshot().lane(lane).process.reports_stack:
+                process.ask_stacks()
+
+    def restart(self, lanes: Sequence[str]) -> None:
+        """End lanes and start them again as requested last; a race that is over with a result starts again."""
+        self._record_request("restart", lanes)
+        with self._lock:
+            plan, known = self._plan, self._session.snapshot()
+            if plan is None:
+                return
+            if self._over and known.has_result:
+                self._begin_next(with_settings(plan, self._settings, known.race.mode))
+                return
+            lost: dict[str, list[str]] = {}
+            for spec in (lane.spec for lane in plan.lanes if lane.spec.name in lanes):
+                if spec.host and spec.host in known.hosts:
+                    if known.hosts[spec.host].connecting:
+                        return  # it is being connected to again already
+                    if known.hosts[spec.host].lost:
+                        lost.setdefault(spec.host, []).append(spec.name)
+            self._restarting += 1 + len(lost)
+
+        def reconnect(names: Sequence[str]) -> None:
+            self._connect_again(plan, names)
+            if plan is self._plan and not self._stopped:
+                self._restart(names)
+            else:
+                with self._lock:
+                    self._restarting -= 1
+
+        for names in lost.values():
+            start_thread("tfmon-reconnect", partial(reconnect, names), self.thread_failed)
+        self._restart([name for name in lanes if not any(name in names for names in lost.values())])
+
+    def repeat(self, lanes: Sequence[str]) -> None:
+        """Start lanes in new processes, which continue their measurement."""
+        with self._lock:
+            if self._finished is not self._plan:
+                self._restarting += 1
+                self._restart(lanes, renewed=True)
+
+    def _restart(self, lanes: Sequence[str], *, renewed: bool = False) -> None:
+        with self._lock:
+            for name in lanes:
+                self.scheduler.restarting(name)
+            self._replaced.update(lanes)
+            processes = self._take(lanes)
+
+        def start_again() -> None:
+            self._end(processes)
+            with self._lock:
+                self._restarting -= 1
+                plan, names = self._plan, self._replaced.intersection(lanes)
+                self._replaced -= names
+                if plan is None or self._stopped:
+                    return
+                known = self._session.snapshot()
+                again = []
+                for lane in (lane for lane in plan.lanes if lane.spec.name in names):
+                    measured = known.lane(lane.spec.name).totals.measured_steps if renewed else 0
+                    again.append(next_process(plan, lane, self._settings[lane.spec.name], measured))
+                self._start(plan, again, renewed=renewed)
+
+        self._in_background(start_again)
 
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
         self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
+
+    def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
+        """Start lanes, with the lock, so that no event overtakes LaneStarted; `renewed` continues measuring."""
+        if self._failure:
+            return
+        known = self._session.snapshot()
+        for lane in [with_view(plan, one, known.lane(one.spec.name).process.number + 1) for one in lanes]:
+            try:
+                process = self._start_process(lane, plan)
+            except (OSError, TfmonError) as error:
+                self._accept(None, not_started(plan, lane, error))
+                continue
+            self._session.accept(started(plan, lane, process.pid, renewed=renewed))
+
+    def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
+        """Start a lane's process; raises OSError, or TfmonError for a lost host."""
+        process: LaneProcess
+        if lane.spec.host:
+            place = self._place(lane.spec.host)
+            process = place.start_lane(lane, plan, self._script, self._accept, self._reader.note_end)
+        else:
+            split = bool(plan.command) and self.echo_error is not None
+            process = self.launcher(start_process, lane, plan, self._script, self._accept, split=split)
+            self._reader.watch(process)
+            process.output.echo_error = self.echo_error
+        process.output.echo = self.echo
+        process.grace_s = plan.grace_s if plan.command else None
+        self._processes[lane.spec.name] = process
+        process.send(assignment(lane, plan))
+        return process
+
+    def _place(self, host: str) -> Place:
+        assert self._place_of is not None, "a lane on a host, and no place for it"
+        if host not in self._places:
+            self._places[host] = self._place_of(host)
+        return self._places[host]
+
+    def _connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
+        """Connect again to the lost hosts of lanes, without the lock."""
+        for host in {lane.spec.host for lane in plan.lanes if lane.spec.name in lanes} - {""}:
+            with contextlib.suppress(TfmonError):  # its lanes do not start, for the same reason
+                self._place(host).ensure()
+
+    def _take(self, lanes: Sequence[str]) -> list[LaneProcess]:
+        """Take the processes of lanes out of the race: their events are ignored from then on."""
+        taken = [self._processes.pop(name) for name in lanes if name in self._processes]
+        self._ending = [process for process in self._ending if not process.ended] + taken
+        return taken
+
+    def _end(self, processes: Sequence[LaneProcess]) -> None:
+        """End processes, and wait for their end. Thread: any, without the lock."""
+        with self._lock:
+            for process in processes:
+                if process.grace_s is not None and not process.ended:
+                    at_ns = time.monotonic_ns()
+                    self._accept(None, EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
+        self._reader.end(processes)
+
+    def _end_replaced(self) -> None:
+        """Start no new processes of replaced lanes, because the race is over."""
+        lanes = sorted(self._replaced)
+        self._replaced.clear()
+        for lane in lanes:
+            ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
+            self._accept(None, ended)
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Do work that waits for the end of a process: in a thread, one after another."""
+
+        def run() -> None:
+            with self._changing:
+                work()
+
+        start_thread("tfmon-change", run, self.thread_failed)
+
+    def thread_failed(self, reason: str) -> None:
+        """Fail every lane with the reason for which a thread of tfmon has died, and end their processes."""
+        with self._lock:
+            if self._failure or self._stopped:
+                return
+            self._failure = reason
+            processes = list(self._processes.values())
+            hint = "this is a mistake in tfmon; please report it"
+            failed = LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=reason, hint=hint)
+            for lane in self._session.snapshot().lanes:
+                if not lane.over:
+                    self._session.accept(replace(failed, lane=lane.spec.name))
+        start_thread("tfmon-end", lambda: self._end(processes), lambda _reason: None)
+
+    def _accept(self, process: LaneProcess | None, event: Event) -> None:
+        """Accept an event of a process, or about a lane if `None`: first the session, then the scheduler."""
+        with self._lock:
+            own = self._processes.get(event.lane)
+            if process is not None and own is not process:
+                return  # a process that was replaced
+            if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
+                lane = self._session.snapshot().lane(event.lane)
+                kills = "" if lane.spec.host else self._memory_kills.since(lane.heartbeat.heard_ns)
+                event = replace(event, memory_kills=kills)
+            hung_since_ns = None
+            if (
+                own is not None
+                and own.end_requested
+                and not own.ended
+                and not isinstance(event, BadLine | LaneEnded)
+            ):
+                # The last output of an ending lane is not a sign of life.
+                hung_since_ns = self._session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
+            self._session.accept(event)
+            match event:
+                case PhaseEntered(phase=phase) if phase == READY:
+                    self.scheduler.ready(event.lane)
+                case PhaseEntered(phase=phase) if phase == PAUSED:
+                    self.scheduler.idle(event.lane)
+                case SliceEnded():
+                    self.scheduler.idle(event.lane)
+                case EndRequested() if own is None:
+                    pass  # the lane is being restarted
+                case EndRequested() | LaneEnded() | LaneFailed() | Finished():
+                    self.scheduler.ended(event.lane)
+                    if own is not None:
+                        own.continue_()  # a script may train on that is not measured any more
+                    if self._session.snapshot().race.exclusive == event.lane:
+                        self.set_exclusive("")
+                case KnobRefused():
+                    in_effect = self._session.snapshot().lane(event.lane).settings
+                    if event.knob in in_effect:
+                        self._settings[event.lane][event.knob] = in_effect[event.knob]
+            if hung_since_ns is not None:
+                self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
+            elif not isinstance(event, BadLine) and not self.scheduler.responded(event.lane):
+                self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
+
+    def _start_clock(self) -> None:
+        """Start the clock that ends the race: the lanes got the start signal."""
+        self._session.start_clock(time.monotonic_ns())
+        plan = self._plan
+        if plan is not None and plan.seconds is not None:
+            self.suspension.call_after(plan.seconds, lambda: self.finish(plan))
+
+    def _record_suspension(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
+        with self._lock:
+            for name in self._settings:
+                self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
+
+    def report_stall(self, lane: str, since_ns: int) -> None:
+        """Record that a lane hangs; the race goes on without it until it says something."""
+        with self._lock:
+            if self._process(lane) is not None:
+                self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
+                self.scheduler.skip(lane)
+
+    def skip(self, lane: str) -> None:
+        """End the slice of a lane that hung before and hangs still."""
+        with self._lock:
+            lanes = self._session.snapshot().lanes
+            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
+                self.scheduler.skip(lane)
+
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that was silent for `silent_s` seconds while it started, and end its process."""
+        with self._lock:
+            process = self._process(lane)
+            if process is None:
+                return
+            phase = self._session.snapshot().lane(lane).phase
+            message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
+            hint = "start_timeout in the settings allows more seconds"
+            at_ns = time.monotonic_ns()
+            self._accept(None, LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+        self._in_background(lambda: self._end([process]))
+
+    def count_memory_kills(self) -> None:
+        """Count the processes that the kernel has killed for lack of memory."""
+        with self._lock:
+            self._memory_kills.count(time.monotonic_ns())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tfmon.model.knobs import Settings
-from tfmon.model.lane_clock import SIZE, SuspendedTime
-from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
-from tfmon.model.threads import start_thread
-from tfmon.model.views import View, entry, open_place
+from tfmon.model.views import View
+from tfmon.system.lane_clock import SIZE, SuspendedTime
+from tfmon.system.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
+from tfmon.system.threads import start_thread
+from tfmon.system.view_files import entry, open_place
 
 BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
-SITE = Path(__file__).parents[1] / "script" / "site"
+SITE = Path(__file__).parents[1] / "hooks" / "site"
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """Time to end after Stop (or the end of the pipe), SIGTERM and SIGKILL: 2.6 s in all. A user's command gets SIGINT
@@ -95,7 +97,7 @@ def launch(
     """Start `script` with `python`, or a user's command; raises OSError, with nothing left open.
 
     Args:
-        environment: Variables besides those of this process; `None` removes one.
+        environment: Variables to add to this process's. `None` removes one.
         guarded: Whether a guard ends the process when this one dies; a user's command always has one.
         split: Whether standard error has its own pipe.
     """
@@ -132,7 +134,7 @@ def launch(
             pass_fds=inherited,
             env=merged,
             cwd=folder,
-            # A user's command has a session of its own, and so no terminal to read from, to draw on, or to lose.
+            # A user's command has its own session, and so no terminal to read from, to draw on, or to lose.
             # Others stay in the monitor's: if the monitor dies while a child is suspended, the kernel sends the
             # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX). Linux
             # does not while one of its threads is still to stop, so its inbox asks for SIGCONT, too.
@@ -231,7 +233,7 @@ class ProcessLauncher:
 def yield_to_lanes() -> None:
     """Give the calling thread and its future threads a lower priority than the lanes have.
 
-    Linux only, where each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
+    Linux only: there each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
     Source: setpriority(2), "C library/kernel differences".
     """
     if sys.platform != "linux":
@@ -245,8 +247,15 @@ LAST_CHUNKS = 32
 """Limit of reads after the process has ended: more than a pipe holds, so nothing is lost."""
 
 
+ENDS_WITHIN_S = 2.0
+"""A process that still runs this long after closing its metric pipe continues to train."""
+
+
 class Child:
-    """A child of this process, the monitor or an agent. Thread: `read`, `poll` and `_reap` one; the rest any."""
+    """A child of this process, the monitor or an agent. Thread: `read`, `poll`, `look` one; the rest any."""
+
+    ended = False
+    """True after the child was reaped, its output read, and its end reported."""
 
     def __init__(
         self,
@@ -268,6 +277,8 @@ class Child:
         self._closed = False
         """True once descriptors and pid may belong to another process: nothing may be sent to them."""
         self._reads = True
+        self._suspended = False
+        self._closed_s, self.runs_on = 0.0, False
         self._suspended_time = launched.suspended
         if hasattr(os, "waitid"):
             start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
@@ -319,6 +330,26 @@ class Child:
         if number == signal.SIGSTOP:
             self._suspended_time.begins()
 
+    def suspend(self) -> None:
+        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+        self._suspended = True
+        self.kill(signal.SIGSTOP)
+
+    def continue_(self) -> None:
+        """Continue a child that `suspend` stopped. A child that somebody else stopped stays stopped."""
+        before, self._suspended = self._suspended, False
+        if before:
+            self.kill(signal.SIGCONT)
+
+    def hold(self) -> None:
+        """Stop the child until `go_on`. Thread: also a signal's handler."""
+        self._kill_now(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue the child unless it is suspended. Thread: also a signal's handler."""
+        if not self._suspended:
+            self._kill_now(signal.SIGCONT)
+
     def read(self, fd: int) -> bool:
         """Take one chunk of a pipe; return False when it is empty or has ended."""
         try:
@@ -336,6 +367,17 @@ class Child:
     def poll(self) -> bool:
         """Return whether the child has ended."""
         return self._popen.poll() is not None
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether the child has just closed its metric pipe, as one does that ends."""
+        return self.metric_fd not in self.open and not self.runs_on
+
+    def look(self, *, ended: bool) -> None:
+        """Look after the child, about twice a second, and once when it has ended; subclasses reap it then."""
+        if self.ends_soon and not ended:
+            self._closed_s = self._closed_s or time.monotonic()
+            self.runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
 
     def _reap(self) -> int:
         """Reap an ended child: read the rest, end its group, close the pipes. Return its code, as `Popen` does."""

@@ -32,7 +32,7 @@ class MetricLines:
     def __init__(
         self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
     ) -> None:
-        """Decode for a lane, "" for a spare worker; `here` makes another machine's event one of this machine."""
+        """Decode for a lane; `here` makes another machine's event one of this machine."""
         self.lane = lane
         self._sink = sink
         self._here = here

@@ -6,23 +6,25 @@ import hashlib
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfmon.errors import TfmonError
+from tfmon.lanes.launch import Command
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import PYTHON, KnobValue, Settings
 from tfmon.model.lane_events import LaneFailed
-from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.race import Race
+from tfmon.model.requests import Assign
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
+from tfmon.system.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
+from tfmon.system.view_files import new_store
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""The variables of every process. A spare worker touches no device before it becomes a lane, so all others can be
-set then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
+"""The variables of every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,7 @@ class RacePlan:
     slice_s: float = 0.5
     seconds: float | None = None
     """Time after the start signal when all lanes are ended."""
-    fresh_every_s: float | None = None
-    """Time until fresh processes replace the present ones; `None` for never."""
     grace_s: float = 30.0
-    fresh_spares: int = 0
-    """Number of spare workers for them; with fewer than lanes, a change takes longer."""
 
 
 def lane_environment(
@@ -77,7 +75,7 @@ def lane_environment(
     if gpu_uuids is None:
         return dict(BASE)
     if gpu_uuids.startswith("AMD-"):
-        # ROCm reads CUDA's variable, too, where its own is not set.
+        # ROCm reads CUDA's variable if its own is not set.
         shown = ",".join(map(str, numbers))
         visible: dict[str, str | None] = {"HIP_VISIBLE_DEVICES": shown, "CUDA_VISIBLE_DEVICES": None}
         return {**BASE, **visible, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
@@ -100,6 +98,13 @@ def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
     return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
 
 
+def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
+    """Return the user's command as a lane's process runs it, or `None` for a scenario."""
+    if not plan.command:
+        return None
+    return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
+
+
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
     spec = lane.spec
@@ -116,10 +121,33 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     )
 
 
+def with_stores(plan: RacePlan, number: int) -> RacePlan:
+    """Return the plan with stores for the files of its views, for the race of that number."""
+    views = {host: new_store(view, number) for host, view in plan.race.views.items()}
+    return replace(plan, race=replace(plan.race, views=views))
+
+
+def with_settings(plan: RacePlan, settings: Mapping[str, Settings], mode: str) -> RacePlan:
+    """Return the plan with other settings, by the names of the lanes, and another mode."""
+    lanes = [replace(lane, settings=dict(settings[lane.spec.name])) for lane in plan.lanes]
+    return replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
+
+
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
     """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
     steps = None if plan.steps is None else max(1, plan.steps - measured)
     return replace(lane, settings=dict(settings), steps=steps)
+
+
+def assignment(lane: LanePlan, plan: RacePlan) -> Assign:
+    """Return the first request of a lane's process."""
+    return Assign(
+        scenario=str(plan.scenario),
+        device=lane.spec.kind,
+        devices=lane.spec.devices,
+        settings=lane.settings,
+        steps=lane.steps or plan.steps,
+    )
 
 
 def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneStarted:
@@ -141,8 +169,6 @@ def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> 
     if isinstance(error, TfmonError):
         return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=error.message, hint=error.hint)
     why = error.strerror or str(error)
-    if isinstance(error, ConnectionError):
-        return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=why)
     program = command_of(plan, lane)[0] if plan.command else "Python" if lane.spec.host else plan.python
     there = f" on {lane.spec.host}" if lane.spec.host else ""
     return LaneFailed(lane=name, at_ns=at_ns, kind="error", message=f"{program} did not start{there}: {why}")

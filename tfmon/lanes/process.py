@@ -15,13 +15,14 @@ from typing import Protocol, TypeAlias
 from tfmon.lanes import script_input
 from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
-from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.plan import LanePlan, RacePlan, process_command
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import FromLane
 from tfmon.model.lane_texts import without_chatter
-from tfmon.model.requests import Request, Stop
-from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured
+from tfmon.model.requests import ReportStack, Request, Stop
+from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured, StackReported
+from tfmon.system.threads import start_thread
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
@@ -42,7 +43,6 @@ class LaneProcess(ABC):
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.metrics = MetricLines(lane, self._tell, here)
         self.output = ChildOutput(lane)
-        self._suspended = False
         self.end_requested = False
         self.ended = False
         """True after the child was reaped, its output read, and its end reported."""
@@ -56,16 +56,20 @@ class LaneProcess(ABC):
         """Signal the child and everything it started in its process group, or it alone, unless it is reaped."""
 
     @abstractmethod
-    def suspend_with_monitor(self) -> None:
+    def suspend(self) -> None:
+        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+
+    @abstractmethod
+    def continue_(self) -> None:
+        """Continue a child that `suspend` stopped. A child that somebody else stopped stays stopped."""
+
+    @abstractmethod
+    def hold(self) -> None:
         """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
 
     @abstractmethod
-    def continue_with_monitor(self) -> None:
-        """Continue the child unless it was suspended before. Thread: also a signal's handler."""
-
-    def assign(self, lane: str) -> None:
-        """Make a spare worker the process of a lane."""
-        self.lane = self.metrics.lane = self.output.lane = lane
+    def go_on(self) -> None:
+        """Continue the child unless it is suspended. Thread: also a signal's handler."""
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer reads."""
@@ -75,19 +79,10 @@ class LaneProcess(ABC):
         """Make the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
         self.end_requested = True
         self.continue_()
+        self.kill(signal.SIGCONT)  # also a child that somebody else has stopped
         self.send(Stop())
         if self.grace_s is not None:
             self.kill(signal.SIGINT)
-
-    def suspend(self) -> None:
-        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
-        self._suspended = True
-        self.kill(signal.SIGSTOP)
-
-    def continue_(self) -> None:
-        """Continue a suspended child, without effect on others."""
-        self._suspended = False
-        self.kill(signal.SIGCONT)
 
     def read_stacks(self) -> tuple[str, ...]:
         """Return the lines of the child's thread stacks, or empty if it does not answer. Works even if it hangs.
@@ -106,6 +101,18 @@ class LaneProcess(ABC):
             lines = result
         return ()
 
+    def ask_stacks(self) -> None:
+        """Report the stacks of the child's threads as an event, if it answers. Thread: any."""
+        if self.grace_s is not None:  # a user's command, which may use the signal itself
+            self.send(ReportStack())
+            return
+
+        def report(*lines: str) -> None:
+            if lines:
+                self._tell(StackReported(lane=self.lane, at_ns=time.monotonic_ns(), lines=lines))
+
+        start_thread("tfmon-stack", lambda: report(*self.read_stacks()), report)
+
     def tell_input(self, reason: str) -> None:
         """Report why the child does not get all of tfmon's standard input."""
         self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
@@ -119,7 +126,7 @@ class LaneProcess(ABC):
     def _tell_end(self, code: int | None, at_ns: int) -> None:
         """Report the rest of the child's output, and its end; `code` as in `Popen`, `None` for unknown."""
         self.metrics.end()
-        self.output.take(b"")  # passes on what is left
+        self.output.take(b"")  # pass on the rest
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
@@ -155,24 +162,20 @@ class Place(Protocol):
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> LaneProcess:
-        """Start the process of a lane; raises OSError if it did not start."""
+        """Start the process of a lane; raises OSError if it did not start, TfmonError if the host is lost."""
 
-    def suspend_with_monitor(self) -> None:
-        """Suspend its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
+    def hold(self) -> None:
+        """Stop its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
 
-    def continue_with_monitor(self) -> None:
-        """Continue its lanes. Thread: also a signal's handler."""
-
-
-ENDS_WITHIN_S = 2.0
-"""A process that still runs this long after closing its metric pipe continues to train."""
+    def go_on(self) -> None:
+        """Continue its lanes, except suspended ones. Thread: also a signal's handler."""
 
 
 STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
 
 
 class LocalProcess(Child, LaneProcess):
-    """A child of this process. Thread: `read`, `tell_output`, `poll` and `reap` are the reader's; the rest any."""
+    """A child of this process. Thread: `read`, `poll` and `look` are the reader's; the rest any."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class LocalProcess(Child, LaneProcess):
         *,
         split: bool = False,
     ) -> None:
-        """Start the process of a lane; None removes a variable; raises OSError if it did not start."""
+        """Start the process of a lane. None removes a variable. Raises OSError if it did not start."""
         LaneProcess.__init__(self, lane, sink)
         passed = script_input.current() if command is not None else None
         stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
@@ -195,24 +198,22 @@ class LocalProcess(Child, LaneProcess):
             if stdin >= 0:
                 os.close(stdin)
         Child.__init__(self, launched, self.metrics.take, self.output.take, self.output.take_error)
-        self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 
-    def suspend_with_monitor(self) -> None:
-        """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
-        self._kill_now(signal.SIGSTOP)
+    def look(self, *, ended: bool) -> None:
+        """Report output, an end, and whether the child runs on without its end of the metric pipe."""
+        self.tell_output()
+        if ended:
+            self._tell_end(self._reap(), time.monotonic_ns())
+            return
+        before = self.runs_on
+        super().look(ended=ended)
+        if self.runs_on and not before:
+            at_ns = time.monotonic_ns()
+            self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
+        self._tell_stopped()
 
-    def continue_with_monitor(self) -> None:
-        """Continue the child unless it was suspended before. Thread: also a signal's handler."""
-        if not self._suspended:
-            self._kill_now(signal.SIGCONT)
-
-    @property
-    def ends_soon(self) -> bool:
-        """Whether the child has just closed its metric pipe, as one does that ends."""
-        return self.metric_fd not in self.open and not self._runs_on
-
-    def tell_stopped(self) -> None:
+    def _tell_stopped(self) -> None:
         """Report that somebody else has stopped the child, as two looks in a row show, and when it goes on."""
         before, self._seen_stopped = self._seen_stopped, not self._suspended and _is_stopped(self.pid)
         if (before and self._seen_stopped) != self._told_stopped:
@@ -220,19 +221,11 @@ class LocalProcess(Child, LaneProcess):
             reason = STOPPED.format(self.pid) if self._told_stopped else ""
             self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
 
-    def tell_closed(self) -> None:
-        """Report once that the child runs on without its end of the metric pipe."""
-        if not self.ends_soon:
-            return
-        self._closed_s = self._closed_s or time.monotonic()
-        if time.monotonic() - self._closed_s > ENDS_WITHIN_S:
-            self._runs_on = True
-            at_ns = time.monotonic_ns()
-            self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
 
-    def reap(self) -> None:
-        """Reap an ended child, and report its end."""
-        self._tell_end(self._reap(), time.monotonic_ns())
+def start_process(lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, *, split: bool) -> LocalProcess:
+    """Start the process of a lane here; raises OSError. `split` as in `launch`."""
+    command = process_command(plan, lane)
+    return LocalProcess(lane.spec.name, plan.python, lane.environment, sink, script, command, split=split)
 
 
 def _is_stopped(pid: int) -> bool:

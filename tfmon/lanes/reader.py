@@ -1,4 +1,4 @@
-"""One thread that reads the pipes of all lanes' processes and reaps them."""
+"""One thread that reads the pipes of all lanes' processes and reaps them; in the monitor and in an agent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from tfmon.lanes.process import LaneProcess, LocalProcess
-from tfmon.model.threads import Failed, start_thread
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Child
+from tfmon.system.threads import Failed, start_thread
+
+if TYPE_CHECKING:
+    from tfmon.lanes.process import LaneProcess
 
 REAP_EVERY_S = 0.5
 """Interval of the check for processes that ended without closing their pipes."""
@@ -29,14 +33,15 @@ class PipeReader:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, lambda fd: os.read(fd, 4096))
-        self._new: list[LocalProcess] = []
-        self._processes: list[LocalProcess] = []
+        self._new: list[Child] = []
+        self._processes: list[Child] = []
         self._reap_at_s = 0.0
         self._closing = False
         self._closed = False
         self._change = threading.Condition()
+        self._hurries = 0
 
-    def watch(self, process: LocalProcess) -> None:
+    def watch(self, process: Child) -> None:
         """Read a process from now on, until it has ended."""
         with self._change:
             self._new.append(process)
@@ -44,9 +49,29 @@ class PipeReader:
                 self._thread = start_thread("tfmon-reader", self._run, self._failed)
         self._wake()
 
+    def end(self, processes: Sequence[LaneProcess]) -> None:
+        """End processes by a request, SIGTERM and SIGKILL, and wait for their end."""
+        graces_s = [process.grace_s for process in processes if process.grace_s is not None]
+        hurries = self._hurries
+        for process in processes:
+            process.request_end()
+        if self.wait_ended(processes, max(graces_s, default=ASK_S), lambda: self._hurries > hurries):
+            return
+        for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+            for process in processes:
+                if not process.ended:
+                    process.kill(number)
+            if self.wait_ended(processes, patience_s):
+                return
+
+    def hurry(self) -> None:
+        """Stop waiting for user's commands that are ending: they get SIGTERM, then SIGKILL."""
+        self._hurries += 1
+        self.note_end()
+
     def wait_ended(
         self,
-        processes: Sequence[LaneProcess],
+        processes: Sequence[LaneProcess | Child],
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
@@ -60,18 +85,13 @@ class PipeReader:
                 self._change.wait(min(left_s, REAP_EVERY_S))
             return not running
 
-    def _has_ended(self, process: LaneProcess) -> bool:
+    def _has_ended(self, process: LaneProcess | Child) -> bool:
         """Return whether a process is reaped, or has ended after the thread has died."""
-        if (
-            process.ended
-            or self._thread is None
-            or self._thread.is_alive()
-            or not isinstance(process, LocalProcess)
-        ):
+        if process.ended or self._thread is None or self._thread.is_alive() or not isinstance(process, Child):
             return process.ended
         ended = process.poll()
         if ended:
-            process.kill(signal.SIGKILL)  # what it has started
+            process.kill(signal.SIGKILL)  # and its own children
         return ended
 
     def note_end(self) -> None:
@@ -114,19 +134,15 @@ class PipeReader:
 
     def _reap_ended(self) -> None:
         for process in list(self._processes):
-            process.tell_output()
             ended = process.poll()
             for fd in process.fds:
                 if ended or fd not in process.open:
                     with contextlib.suppress(KeyError, ValueError):
                         self._selector.unregister(fd)
-            if not ended:
-                process.tell_closed()
-                process.tell_stopped()
-                continue
-            process.reap()
-            self._processes.remove(process)
-            self.note_end()
+            process.look(ended=ended)
+            if ended:
+                self._processes.remove(process)
+                self.note_end()
 
     def _wake(self) -> None:
         with self._change, contextlib.suppress(BlockingIOError):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO
 
-from tfmon.model.threads import start_thread
+from tfmon.system.threads import start_thread
 
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 256 << 20
@@ -75,7 +75,7 @@ class ScriptInput:
             os.close(pipe)
 
     def _chunk(self, offset: int) -> bytes:
-        """Return the data after `offset` bytes as soon as there is some; nothing at the end."""
+        """Return the data after `offset` bytes as soon as there is some, or empty at the end."""
         waits = offset >= self._size and not self._missed(offset)
         with self._lock if waits else contextlib.nullcontext():
             if self._missed(offset):
@@ -110,10 +110,10 @@ _input: ScriptInput | None = None
 
 def pass_on(*, single: bool) -> None:
     """Pass standard input on to the commands that lanes run from now on; see `ScriptInput`."""
-    global _input
+    global _input  # noqa: PLW0603 - state of the process
     _input = ScriptInput(single=single)
 
 
 def current() -> ScriptInput | None:
-    """Return the input to pass on, or `None` if there is no input, such as from Python."""
+    """Return the input to pass on, or `None` without an input, such as from Python."""
     return _input

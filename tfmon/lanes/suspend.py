@@ -11,17 +11,27 @@ from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
-from tfmon.model.threads import Failed, call_later, start_thread
+from tfmon.system.threads import Failed, call_later, start_thread
 
 
 class Suspendable(Protocol):
     """Suspended along with tfmon: a lane, or all lanes of a machine or another process."""
 
-    def suspend_with_monitor(self) -> None:
-        """Suspend it for as long as the monitor is stopped. Thread: also a signal's handler."""
+    def hold(self) -> None:
+        """Stop it for as long as the monitor is stopped. Thread: also a signal's handler."""
 
-    def continue_with_monitor(self) -> None:
-        """Continue it. Thread: also a signal's handler."""
+    def go_on(self) -> None:
+        """Continue it, unless it is suspended. Thread: also a signal's handler."""
+
+
+class SuspendsLanes(Protocol):
+    """Suspends lanes along with tfmon: a suspender, or a run."""
+
+    def suspend_lanes(self) -> None:
+        """Suspend every lane. Thread: also a signal's handler."""
+
+    def continue_lanes(self) -> None:
+        """Continue the suspended lanes. Thread: also a signal's handler."""
 
 
 class Suspender:
@@ -45,13 +55,13 @@ class Suspender:
         """Suspend every lane: tfmon is about to be stopped itself."""
         self._since_ns = time.monotonic_ns()
         for process in list(self._processes()):
-            process.suspend_with_monitor()
+            process.hold()
 
     def continue_lanes(self) -> None:
         """Continue the lanes that `suspend_lanes` suspended."""
         since_ns, self._since_ns = self._since_ns, None
         for process in list(self._processes()):
-            process.continue_with_monitor()
+            process.go_on()
         if since_ns is not None:
             until_ns = time.monotonic_ns()
             record = partial(self.record, since_ns, until_ns, (until_ns - since_ns) / 1e9)
@@ -80,7 +90,7 @@ class Suspender:
         call_later("tfmon-seconds", seconds, ring, self._failed)
 
 
-def suspend_with(suspension: Suspender, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
+def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
     """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return a function that ends this.
 
     Previous handlers are called in between: Textual releases the terminal and takes it again. After an unnoticed

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from tfmon.lanes.running import RunningLanes
+from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
 from tfmon.model.race import interleaved
 from tfmon.model.script_events import CHANNEL_CLOSED
 from tfmon.model.session import Snapshot
-from tfmon.model.threads import Failed, start_thread
+from tfmon.system.threads import Failed, start_thread
 
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may be between two steps."""
@@ -64,7 +64,7 @@ class Watchdog:
     def __init__(
         self,
         snapshot: Callable[[], Snapshot],
-        lanes: RunningLanes,
+        lanes: LaneGroup,
         record_suspension: Callable[[int, int, float], None],
         *,
         slice_s: float = 0.5,
@@ -124,7 +124,6 @@ class Watchdog:
             self._waited_ns.clear()
             self._silent_ns.clear()
         self._check_lanes(now_ns, now_ns - before_ns)
-        self._lanes.check_slices()
 
     def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
         """Count the silence of each lane, without the time in which it is suspended."""
@@ -158,9 +157,9 @@ class Watchdog:
 
 
 def time_asleep_ns() -> int:
-    """Return how long the machine has slept since it was started, plus a constant; 0 if the clocks do not exist.
+    """Return how long the machine has slept since it was started, plus a constant. 0 if the clocks do not exist.
 
-    Source: the clock that counts sleep minus the one that does not; Linux CLOCK_BOOTTIME and CLOCK_MONOTONIC
+    Source: the clock that counts sleep minus the one that stops; Linux CLOCK_BOOTTIME and CLOCK_MONOTONIC
     (time_namespaces(7)), macOS CLOCK_MONOTONIC and mach_absolute_time, which is Python's `time.monotonic`.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):

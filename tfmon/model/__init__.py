@@ -1,1 +1,1 @@
-"""What is known: events, their wire format, bounded histories and the session. Standard library only."""
+"""The state of a race: events, their wire format, bounded histories and the session. Standard library only."""

@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from tfmon.model.lane_events import PROTOCOL, FromLane
@@ -31,6 +32,12 @@ LARGEST_INT = 2**63 - 1
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNCHANGED = (int, str, bool, type(None))
+_JSON_TYPES: dict[object, tuple[type, ...]] = {
+    **{kind: (kind,) for kind in _UNCHANGED},
+    float: (float, int, str),
+    Path: (str,),
+}
+"""The JSON types of each scalar type."""
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _loads = json.JSONDecoder().decode
 _Reader: TypeAlias = Callable[[Any], object]
@@ -67,43 +74,60 @@ def cut(value: object) -> str:
 
 
 def encode(value: object) -> bytes:
-    """Return a dataclass as one line, with its newline."""
-    return _dumps(plain(value)).encode() + b"\n"
+    """Return a dataclass as one line, with its newline and without defaults."""
+    return _dumps(plain(value, whole=False)).encode() + b"\n"
 
 
 def encode_message(message: FromLane | Request) -> bytes:
     """Return a message as one line for a pipe, without the lane's name and without defaults."""
-    kind: type = type(message)
-    body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
-    for name, default in _defaults(kind).items():
-        value = getattr(message, name)
-        if name != "lane" and (value != default or type(value) is not type(default)):
-            body[name] = value if type(value) in _UNCHANGED else plain(value)
+    body = {"v": PROTOCOL, **plain(message, whole=False)}
+    body.pop("lane", None)
     return _dumps(body).encode() + b"\n"
 
 
-def plain(value: object) -> Any:  # noqa: ANN401
-    """Return a value converted to JSON types."""
+def plain(value: object, *, whole: bool = True) -> Any:
+    """Return a value converted to JSON types; unless `whole`, fields that have their default are left out."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    convert = functools.partial(plain, whole=whole)
     if isinstance(value, dict):
         keys = {*map(type, value)}
         if keys <= {str}:
-            return {key: item if type(item) in _UNCHANGED else plain(item) for key, item in value.items()}
+            return {key: item if type(item) in _UNCHANGED else convert(item) for key, item in value.items()}
         if keys == {int} == {*map(type, value.values())}:
             return [*map(list, value.items())]
-        return [[plain(key), plain(item)] for key, item in value.items()]
+        return [[convert(key), convert(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [*map(convert, value)]
     if is_dataclass(kind):
         items: dict[str, Any] = {"type": kind.__name__}
-        for name in _defaults(kind):
+        for name, default in _defaults(kind).items():
             item = getattr(value, name)
-            items[name] = item if type(item) in _UNCHANGED else plain(item)
+            if whole or item != default or type(item) is not type(default):
+                items[name] = item if type(item) in _UNCHANGED else convert(item)
         return items
+    return value
+
+
+def to_json(value: object) -> Any:
+    """Return a value converted to JSON types, for other programs: without class names, and with null for NaN.
+
+    Dataclasses become objects of their fields, except fields whose metadata has `json=False`.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    if is_dataclass(value):
+        shown = (part.name for part in fields(value) if part.metadata.get("json", True))
+        return {name: to_json(getattr(value, name)) for name in shown}
     return value
 
 
@@ -116,7 +140,7 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event that a lane sent over its pipe; unknown keys are ignored.
+    """Read an event that a lane sent over its pipe, and ignore unknown keys.
 
     Raises: CodecError for anything but a valid event of this protocol version.
     """
@@ -150,13 +174,13 @@ def parse(line: bytes) -> object:
         raise CodecError(f"not JSON ({type(error).__name__})") from None
 
 
-def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
-    """Return the object that `plain` converted; `strict` rejects unknown keys. Raises CodecError."""
+def read(value: object, kind: object, *, strict: bool = True) -> Any:
+    """Return the object that `plain` or `to_json` converted; `strict` rejects unknown keys. Raises CodecError."""
     return _reader(kind, strict)(value)
 
 
 @functools.cache
-def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a union or an alias; cached
+def _reader(kind: Any, strict: bool) -> _Reader:
     if kind is str:
         return functools.partial(_read_text, LONGEST_TEXT if strict else LONGEST_MESSAGE_TEXT)
     if kind in _SCALARS:
@@ -189,7 +213,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
     readers: dict[str, _Reader] = {}
 
     def read_dataclass(value: object) -> object:
-        if not isinstance(value, dict) or value.get("type") != kind.__name__:
+        if not isinstance(value, dict) or value.get("type", kind.__name__) != kind.__name__:
             raise CodecError(f"no {kind.__name__}")
         if not readers:  # late: a type may hold others that are declared below it
             hints = typing.get_type_hints(kind, include_extras=True)
@@ -201,8 +225,8 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
                     values[name] = readers[name](item)
         except CodecError as error:
             raise CodecError(f"{kind.__name__}.{name}: {error}") from None
-        if strict and len(values) + 1 < len(value):
-            raise CodecError(f"{kind.__name__} has no {cut(min(value.keys() - readers.keys() - {'type'}))}")
+        if strict and (unknown := value.keys() - readers.keys() - {"type"}):
+            raise CodecError(f"{kind.__name__} has no {cut(min(unknown))}")
         if not needed <= values.keys():
             raise CodecError(f"{kind.__name__} without {min(needed - values.keys())}")
         result = kind(**values)
@@ -223,10 +247,12 @@ def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
     scalars: dict[type, _Reader] = {}
     for one in arguments:
         base = get_args(one)[0] if get_origin(one) is Annotated else one
-        for kind in (float, int, str) if base is float else (base,) if base in _UNCHANGED else ():
+        for kind in _JSON_TYPES.get(base, ()):
             if kind is base or kind not in scalars:
                 scalars[kind] = readers[one]
     others = [readers[one] for one in arguments if get_origin(one) in (tuple, dict, Literal)]
+    if len(named) == 1 and not any(get_origin(one) is dict for one in arguments):
+        others.extend(named.values())  # an object from `to_json`, which has no `type`
 
     def read_union(value: object) -> object:
         scalar = scalars.get(type(value))
@@ -267,7 +293,7 @@ def _read_pairs(key: _Reader, item: _Reader, value: object) -> dict[object, obje
     return {key(name): item(one) for name, one in value}
 
 
-def _limits(kind: Any) -> tuple[float, float] | None:  # noqa: ANN401 - a type; None for one that is not a limited int
+def _limits(kind: Any) -> tuple[float, float] | None:
     origin, arguments = get_origin(kind), get_args(kind)
     limited = origin is Annotated and arguments[0] is int and isinstance(arguments[1], Range)
     return (max(arguments[1].low, -LARGEST_INT), min(arguments[1].high, LARGEST_INT)) if limited else None
@@ -299,7 +325,7 @@ def _read_choice(choices: tuple[object, ...], value: object) -> object:
 
 
 def _read_range(reader: _Reader, low: float, high: float, least: float, most: float, value: object) -> object:
-    if type(value) is int and least <= value <= most:  # most of what a window has, in one step
+    if type(value) is int and least <= value <= most:  # most values of a window, in one step
         return value
     number: Any = reader(value)
     if not low <= number <= high:  # nan, too
@@ -331,7 +357,17 @@ def _read_text(limit: int, value: object) -> str:
     return clean(value, limit)
 
 
+def _read_any(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value, LONGEST_TEXT)
+    if isinstance(value, dict):
+        return {clean(key): _read_any(item) for key, item in value.items()}
+    return [_read_any(item) for item in value] if isinstance(value, list) else value
+
+
 _SCALARS: dict[object, _Reader] = {
+    Any: _read_any,
+    Path: lambda value: Path(_read_text(LONGEST_TEXT, value)),
     int: _read_int,
     float: _read_float,
     bool: functools.partial(_read_exactly, bool, "true or false"),

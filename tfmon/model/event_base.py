@@ -1,6 +1,6 @@
 """The base class of all events of a lane.
 
-The child does not know its lane's name, so the reader sets `lane`. Stamps (`at_ns`) are those of
+The child does not know its lane's name, so the reader sets `lane`. Stamps (`at_ns`) come from
 `time.monotonic_ns`, which all processes of one machine share.
 """
 

@@ -14,7 +14,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, HostSample, Reading, TreeSample
-from tfmon.model.series import Combination, Experiment, SweepState
+from tfmon.model.series import SeriesStep
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
@@ -34,7 +34,7 @@ class LaneStarted(MonitorEvent):
     pid: int
     settings: dict[str, KnobValue]
     source: str = ""
-    """Digest of the scenario file, to compare it with that of an earlier child."""
+    """Digest of the scenario file, to compare it with an earlier child's file."""
     command: str = ""
     renewed: bool = False
     """Whether this fresh process continues the measurement of the previous one."""
@@ -159,40 +159,10 @@ class ExclusiveChanged(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentChanged(RaceEvent):
-    """An experiment began or made progress."""
+class SeriesAdvanced(RaceEvent):
+    """A series began or made a step."""
 
-    experiment: Experiment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepChanged(RaceEvent):
-    """A sweep made progress."""
-
-    combinations: tuple[Combination, ...]
-    running: dict[int, str]
-    visits_s: tuple[float, ...]
-    lost: dict[str, str]
-    over: bool
-    ended: str
-
-    def after(self, sweep: SweepState) -> SweepState:
-        """Return the sweep after this event; unchanged combinations stay the same objects."""
-        combinations = list(sweep.combinations)
-        for one in self.combinations:
-            combinations[one.number] = one
-        small = self.running, self.visits_s, self.lost, self.over, self.ended
-        return SweepState(sweep.plan, tuple(combinations), *small)
-
-
-def change_of(before: SweepState, now: SweepState, at_ns: int) -> SweepChanged:
-    """Return the change between two states of a sweep."""
-    pairs = zip(before.combinations, now.combinations, strict=True)
-    return SweepChanged(
-        at_ns=at_ns,
-        combinations=tuple(one for old, one in pairs if one is not old),
-        **{name: getattr(now, name) for name in ("running", "visits_s", "lost", "over", "ended")},
-    )
+    step: SeriesStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,8 +256,7 @@ Event: TypeAlias = (
     | ModeChanged
     | SliceGranted
     | ExclusiveChanged
-    | ExperimentChanged
-    | SweepChanged
+    | SeriesAdvanced
     | UserRequested
     | Interrupted
     | FilesWritten

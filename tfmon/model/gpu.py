@@ -83,13 +83,13 @@ class GpuProcesses:
         return sorted({*self.used_by_pid, *took}.difference(without))
 
     def of_others(self, own: Collection[int] = ()) -> list[int]:
-        """Return the processes that neither this tfmon started nor are in `own`."""
+        """Return the processes that were not started by this tfmon and are not in `own`."""
         return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """The power of a GPU; for a MIG instance that of the whole GPU."""
+    """The power of a GPU. A MIG instance has the power of the whole GPU."""
 
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
@@ -112,7 +112,7 @@ class ClockReason:
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """The clocks of a GPU; for a MIG instance those of the whole GPU."""
+    """The clocks of a GPU. A MIG instance has the clocks of the whole GPU."""
 
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ

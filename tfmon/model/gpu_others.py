@@ -28,7 +28,7 @@ class Taken:
     """Share of the GPU's time of all other processes."""
     processes: int = 0
     first: ProcessName | None = None
-    """The process with the largest share. `None` if there is none or its name is unknown."""
+    """The process with the largest share. `None` without such a process, or if its name is unknown."""
 
     @property
     def counts(self) -> bool:
@@ -99,7 +99,7 @@ def process_text(name: ProcessName | None) -> str:
 def with_names(
     before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
-    """Return the names with those of other processes on a GPU; shared reports must not contain them."""
+    """Return the names, and the names of other processes on a GPU. Shared reports must not contain them."""
     new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 

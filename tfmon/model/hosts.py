@@ -1,38 +1,33 @@
-"""The known facts about each machine of a race, and their change by samples and connection events. Pure.
+"""The known facts about each machine of a race, and their change by samples and connection events.
 
 The key of a machine is the host name that the user gave; "" is the monitor's machine. Two names can mean the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
 from tfmon.model.gpu import ALARM, GpuSample, ProcessName
-from tfmon.model.gpu_others import Taken
-from tfmon.model.lane_measuring import disturbed, marked
-from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
-from tfmon.model.lane_use import GpuPart
+from tfmon.model.lane import Lane
+from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, known
+from tfmon.model.state_part import StatePart
 
 HISTORY_SAMPLES = 60
 """Samples kept for a GPU or a machine: a minute at one a second."""
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
 
-OTHERS_MARK = "others "
-"""Start of a mark in the charts: from here on others use the lane's GPU."""
-OTHERS_MARK_EVERY_NS = 30_000_000_000
-
 SWAP_BYTES_PER_S = 1e6
 THROTTLED_PCT = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+@dataclass
+class HostState(StatePart):
     """The known facts about one machine."""
 
     machine: Machine = field(default_factory=Machine)
@@ -54,36 +49,29 @@ class HostState:
         """Whether a connection to another machine is under way."""
         return self.connected_ns is None and not self.lost
 
+    def on_connection(self, event: HostEvent) -> None:
+        """Store a connection event."""
+        match event:
+            case HostConnecting():
+                self.connected_ns = self.link = self.lost_ns = None
+                self.lost = ""
+            case HostConnected():
+                self.machine = _same_start(self.machine, event.machine)
+                self.connected_ns, self.lost, self.lost_ns = event.at_ns, "", None
+            case LinkMeasured():
+                self.link = event
+            case HostLost():
+                self.lost, self.lost_ns = event.reason, event.at_ns
+
 
 Hosts: TypeAlias = Mapping[str, HostState]
-Lanes: TypeAlias = tuple[LaneState, ...]
+Lanes: TypeAlias = Sequence[LaneState]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
     """Return the key of a host's machine: its boot id, or else the host name."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
-
-
-def with_machine(hosts: Hosts, machine: Machine, host: str = "") -> Hosts:
-    """Return the hosts with new facts about one machine."""
-    return {**hosts, host: replace(hosts.get(host, HostState()), machine=machine)}
-
-
-def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
-    """Return the hosts after a connection event."""
-    state = hosts.get(event.host, HostState())
-    match event:
-        case HostConnecting():
-            state = replace(state, connected_ns=None, link=None, lost="", lost_ns=None)
-        case HostConnected():
-            machine = _same_start(state.machine, event.machine)
-            state = replace(state, machine=machine, connected_ns=event.at_ns, lost="", lost_ns=None)
-        case LinkMeasured():
-            state = replace(state, link=event)
-        case HostLost():
-            state = replace(state, lost=event.reason, lost_ns=event.at_ns)
-    return {**hosts, event.host: state}
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
@@ -101,48 +89,40 @@ def _same_start(before: Machine, now: Machine) -> Machine:
     )
 
 
-def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and lanes after a sample of a GPU, or of a machine, which can disturb its lanes."""
-    if isinstance(sample, GpuSample):
-        return _after_gpu_sample(hosts, lanes, sample)
-    state = hosts.get(sample.host, HostState())
-    if state.sample is not None:
-        before, reasons = state.sample, host_disturbances(sample)
-        lanes = tuple(
-            _disturbed(lane, before, sample, reasons) if lane.spec.host == sample.host else lane for lane in lanes
-        )
-    read = {"others_pct": known(sample.others_cpu_pct), "stolen_pct": known(sample.steal_pct)}
-    lanes = tuple(
-        replace(lane, speed=lane.speed.read(**read)) if lane.spec.host == sample.host else lane for lane in lanes
-    )
-    history = (*state.history, sample)[-HISTORY_SAMPLES:]
-    return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
+def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample) -> None:
+    """Store a sample of a machine, which can disturb its lanes."""
+    before, reasons = state.sample, host_disturbances(sample)
+    for lane in lanes:
+        if lane.spec.host == sample.host:
+            if before is not None:
+                lane.discard(before.at_ns, sample.at_ns, reasons)
+            lane.on_host_sample(sample)
+    state.sample, state.history = sample, (*state.history, sample)[-HISTORY_SAMPLES:]
 
 
-def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    state = hosts.get(sample.host, HostState())
-    before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
-    key = machine_key(hosts, sample.host)
-    on_it = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
-    only_lane = sum(not lane.over for lane in on_it) == 1
-    lanes = tuple(take_gpu_sample(lane, sample, only_lane=only_lane) for lane in lanes)
+def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> None:
+    """Store a sample of a GPU, which can disturb the lanes that train on it."""
+    state, key = hosts[sample.host], machine_key(hosts, sample.host)
+    users = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
+    only_lane = sum(not lane.over for lane in users) == 1
+    trained = [lane for lane in lanes if trains_on(lane, sample)]
+    for lane in trained:
+        lane.on_gpu_sample(sample, only_lane=only_lane)
     own = own_pids(hosts, lanes, sample.host)
-    if on_it:
-        state = replace(state, gpu_users=gpu_others.with_names(state.gpu_users, sample.processes, own))
-        more = gpu_others.taken(sample.processes, own)
-        names = {one.spec.name for one in on_it}
-        lanes = tuple(take_others(lane, sample.index, more) if lane.spec.name in names else lane for lane in lanes)
+    if users:
+        state.gpu_users = gpu_others.with_names(state.gpu_users, sample.processes, own)
+        taken = gpu_others.taken(sample.processes, own)
+        for lane in users:
+            lane.on_gpu_taken(sample.index, taken)
+    before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     if before is None:
-        gpus = tuple(sorted((*state.gpus, sample), key=lambda gpu: gpu.index))
+        state.gpus = tuple(sorted((*state.gpus, sample), key=lambda gpu: gpu.index))
     else:
-        gpus = tuple(sample if gpu is before else gpu for gpu in state.gpus)
-        reasons = gpu_disturbances(sample)
-        lanes = tuple(
-            _disturbed(lane, before, sample, reasons) if trains_on(lane, sample) else lane for lane in lanes
-        )
+        state.gpus = tuple(sample if gpu is before else gpu for gpu in state.gpus)
+        for lane in trained:
+            lane.discard(before.at_ns, sample.at_ns, gpu_disturbances(sample))
     history = (*state.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
-    state = replace(state, gpus=gpus, gpu_history={**state.gpu_history, sample.key: history})
-    return {**hosts, sample.host: state}, lanes
+    state.gpu_history = {**state.gpu_history, sample.key: history}
 
 
 def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
@@ -152,80 +132,20 @@ def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
 
 
-def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
-    """Return the lane's state after a sample of a GPU; `only_lane` is False if other lanes train on it."""
-    if state.over or not trains_on(state, sample):
-        return state
-    racing, count, use = state.phase == RACING, state.spec.devices, state.gpu_use
-    opening = state.phase in (STARTING, IMPORTING)
-    part = use.parts.get(sample.key, GpuPart()).plus(
-        sample,
-        state.tree.pids,
-        before=opening,
-        only_lane=only_lane and not opening and state.phase != BUILDING,
-        peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
-    )
-    known_ones = {
-        key: one
-        for key, one in use.parts.items()
-        if not state.process.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.process.gpu_uuids)
-    }
-    use = replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing)
-    return replace(
-        state,
-        measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.load.busy_pct),
-        gpu_use=use.with_activity(sample.activity) if racing and only_lane else use,
-        speed=state.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz)),
-    )
-
-
-def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
-    """Return the lane's state after a reading of the use of a GPU by others; affected windows are marked."""
-    if state.phase != RACING:
-        return state
-    before = state.gpu_use.taken.get(index, ())
-    kept = gpu_others.with_taken(before, more)
-    if more is None or kept is before:
-        return state
-    state = replace(state, gpu_use=replace(state.gpu_use, taken={**state.gpu_use.taken, index: kept}))
-    if not more.counts:
-        return state
-    state = replace(state, measurements=state.measurements.with_others(more.since_ns, more.until_ns))
-    marks = [one.at_ns for one in state.changes.marks if one.text.startswith(OTHERS_MARK)]
-    if marks and more.since_ns - max(marks) <= OTHERS_MARK_EVERY_NS:
-        return state
-    return marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
-
-
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
     """Return whether a lane of the sample's host trains on this GPU."""
     return gpu.host == state.spec.host and has_device(state, gpu)
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a GPU belongs to a lane: by UUID, or by index until the lane's UUID is known.
-
-    For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
-    """
+    """Return whether a GPU belongs to a lane: by UUID, or by index until the lane's UUID is known."""
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.process.gpu_uuids:
-        return any(_is_uuid(gpu.key, uuid) for uuid in state.process.gpu_uuids)
+        return state.process.uses_gpu(gpu.key)
     if state.spec.is_instance:
         return gpu.key.lower().startswith(state.spec.device.lower())
     return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of
-
-
-def _is_uuid(key: str, uuid: str) -> bool:
-    return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
-
-
-def _disturbed(
-    lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
-) -> LaneState:
-    for reason in reasons:
-        lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
-    return lane
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:

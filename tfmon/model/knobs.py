@@ -67,7 +67,7 @@ class Knob:
         raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
-        """Return the value if it is allowed; otherwise raises KnobError."""
+        """Return the value if it is allowed. Otherwise raises KnobError."""
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
+from tfmon.model.account import Accounted
 from tfmon.model.event_base import LaneEvent, Stamp
 from tfmon.model.knobs import KnobValue
 from tfmon.model.profile import Profile
@@ -24,10 +25,21 @@ from tfmon.model.script_events import (
     StepDescribed,
 )
 
+SLICE_START = "after a switch"
+"""Mark of the windows at the start of a slice, just after the switch to the lane."""
+IN_A_STEP = "suspended in a step"
+"""Mark of windows in which the lane was suspended outside of steps or while it waited."""
+STALL = "stall"
+SUSPENDED = "suspended"
+"""Mark of windows that overlap a suspension of tfmon or the machine."""
+STOOD_STILL = "stood still until its end"
+"""Mark of the window in which a stalled lane was ended."""
+STOPPED = "suspended or paused"
+"""Reason of time in which the lane did not run; it is in no share of its time."""
 PROTOCOL = 2
 """Version of the pipe between a lane and the monitor; a child with another version is refused."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""A bin of `window_sums`, up to 2^64 ns."""
+"""A bin of a histogram, up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +54,12 @@ class Hello(LaneEvent):
     ReportStack with StackReported.
     """
     unlike: tuple[str, ...] = ()
-    """Differences between this process's environment and that of a local lane; see `model.surroundings`."""
+    """Differences between this process's environment and a local lane's. See `system.lane_pipes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared(LaneEvent):
-    """The answer to Prepare: TensorFlow is loaded, and the child waits for Assign."""
+    """A worker of an earlier version has loaded TensorFlow. Only in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +83,7 @@ class LibrariesLoaded(LaneEvent):
     gpu_uuids: tuple[str, ...] = ()
     """UUIDs of all its GPUs, in TensorFlow's order. Empty if unknown and in old recordings."""
     bfloat16: bool = False
-    """Whether the CPU computes in bfloat16; false if unknown."""
+    """Whether the CPU computes in bfloat16. False if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +127,7 @@ class Window(LaneEvent):
     """Live tensors, from TensorFlow's allocator. `None` without statistics."""
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
-    """Time between the previous window and this one that belongs to neither, by reason."""
+    """Time before this window that belongs neither to it nor to the previous one, by reason."""
     traced_steps: Amount = 0
     traced_ns: Amount = 0
     """Time of these steps; a part of `call_ns`."""
@@ -131,7 +143,7 @@ class Window(LaneEvent):
     sampled_input_ns: Amount = 0
     """Waiting for the batch, summed over these steps like the next three fields."""
     sampled_copy_ns: Amount | None = None
-    """Copying the batch to the device. `None` if there is no copy."""
+    """Copying the batch to the device. `None` without a copy."""
     sampled_call_ns: Amount = 0
     """In the step call; on an asynchronous device only the launch."""
     sampled_tail_ns: Amount = 0
@@ -242,4 +254,5 @@ FromLane: TypeAlias = (
     | StackReported
     | PathsUsed
     | CauseSeen
+    | Accounted
 )

@@ -1,21 +1,24 @@
-"""The state of one lane. Pure; `lane_reducer` changes it."""
+"""The state of one lane, as readers see it; `lane.Lane` changes it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
+from tfmon.model.account import Accounted
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
-from tfmon.model.heartbeat import Heartbeat
-from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_statistics import STOPPED, KnobMark, LossCurve, Measurements, Point, SliceSpeed
+from tfmon.model.histogram import middle_ns
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import STALL, STOPPED, SUSPENDED, Window
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import SpeedWatch
-from tfmon.model.window_sums import WindowSums, middle_ns
+from tfmon.model.state_part import StatePart
+from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, WindowSums
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -34,8 +37,6 @@ STAGES = {
 }
 OVER = (DONE, FAILED, ABSENT)
 
-STOOD_STILL = "stood still until its end"
-"""Mark of the window in which a stalled lane was ended."""
 OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
@@ -48,6 +49,11 @@ VERSIONS = ("tensorflow", "keras", "numpy", "python")
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
 """A lane stalls if a step has run for this time, and for this multiple of its longest step."""
 RECENT_NS = 5_000_000_000
+MOST_KNOB_MARKS = 64
+MOST_POINTS = 256
+
+
+State = TypeVar("State", bound="LaneState")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,42 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessInfo:
+class KnobMark:
+    """A change of a knob, for the charts."""
+
+    at_ns: int
+    text: str
+    gap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossCurve:
+    """Losses reported by windows; when there are too many, every second one is dropped."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    every: int = 1
+    """One of this many losses is kept."""
+    seen: int = 0
+    first: float | None = None
+    last: float | None = None
+    lost: int = 0
+    """The first step with a loss that is not a number, after the last finite loss. 0 if none exists."""
+
+    def plus(self, step: int, loss: float | None) -> LossCurve:
+        """Return the curve with the loss of a step; unchanged for `None`."""
+        if loss is None:
+            return self
+        first, points, every = loss if self.first is None else self.first, self.points, self.every
+        if not self.seen % every:
+            points = (*points, (step, loss))
+        if len(points) >= MOST_POINTS:
+            points, every = points[::2], 2 * every
+        lost = 0 if math.isfinite(loss) else self.lost or step
+        return LossCurve(points, every, self.seen + 1, first, loss, lost)
+
+
+@dataclass
+class ProcessInfo(StatePart):
     """The present process of a lane."""
 
     number: int = 0
@@ -86,15 +127,23 @@ class ProcessInfo:
     bfloat16: bool = False
     gpu_uuids: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
-    """Differences between this process's environment and that of a local lane."""
+    """Differences between this process's environment and a local lane's."""
     reports_stack: bool = False
     stack: StackReported | None = None
     bad_lines: int = 0
     last_bad_line: str = ""
 
+    def uses_gpu(self, key: str) -> bool:
+        """Return whether the process uses the GPU of that UUID, or may do so because its GPUs are unknown.
 
-@dataclass(frozen=True, slots=True)
-class ScriptFacts:
+        For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
+        """
+        number = key.removeprefix("MIG-")
+        return not self.gpu_uuids or any(uuid in (f"GPU-{number}", number, key) for uuid in self.gpu_uuids)
+
+
+@dataclass
+class ScriptFacts(StatePart):
     """Facts about a user's script. Empty for a scenario."""
 
     command: str = ""
@@ -122,8 +171,8 @@ class ScriptFacts:
         return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+@dataclass
+class Totals(StatePart):
     """Training since the lane was started, under all settings."""
 
     steps: int = 0
@@ -136,8 +185,8 @@ class Totals:
     losses: LossCurve = field(default_factory=LossCurve)
 
 
-@dataclass(frozen=True, slots=True)
-class StepFacts:
+@dataclass
+class StepFacts(StatePart):
     """Facts about the steps of a lane besides their times."""
 
     computing_share: float | None = None
@@ -150,8 +199,8 @@ class StepFacts:
     """The function traced last during the race, and the reason. Empty if none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+@dataclass
+class Changes(StatePart):
     """Changes of a running lane."""
 
     requested: dict[str, KnobRequested] = field(default_factory=dict)
@@ -160,13 +209,18 @@ class Changes:
     marks: tuple[KnobMark, ...] = ()
     """Changes in effect, marks of modes and other events for the charts."""
 
-    def answered(self, knob: str, request: int) -> dict[str, KnobRequested]:
-        """Return the requests without an answered one; a newer request for the same knob stays."""
-        return {name: one for name, one in self.requested.items() if name != knob or one.request > request}
+    def answer(self, knob: str, request: int) -> None:
+        """Remove an answered request; a newer request for the same knob stays."""
+        items = self.requested.items()
+        self.requested = {name: one for name, one in items if name != knob or one.request > request}
+
+    def mark(self, at_ns: int, text: str, gap_ns: int = 0) -> None:
+        """Add a mark, of a change that can leave a gap between two steps."""
+        self.marks = (*self.marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class LaneEnd:
+@dataclass
+class LaneEnd(StatePart):
     """How a lane and its process ended."""
 
     requested: EndRequested | None = None
@@ -178,8 +232,33 @@ class LaneEnd:
     event: LaneEnded | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LaneState:
+@dataclass
+class Heartbeat(StatePart):
+    """The signs of life of a lane."""
+
+    heard_ns: int = 0
+    """Stamp of its last event, on its own clock."""
+    longest_window_ns: int = 0
+    """Only of windows that show the duration of steps."""
+    warm_up_ns: int = 0
+    """Duration of the warm-up, with tracing and compiling. 0 before its end."""
+    stalled_since_ns: int | None = None
+    """Its last sign of life, if a stall is under way, or `None`."""
+    suspensions: tuple[tuple[int, int], ...] = ()
+
+    def hear(self, at_ns: int) -> None:
+        """Store a sign of life."""
+        self.heard_ns, self.stalled_since_ns = at_ns, None
+
+    def reasons_to_discard(self, window: Window) -> tuple[str, ...]:
+        """Return why a window that arrives now does not count. Empty if it counts."""
+        began_ns = window.at_ns - window.span_ns
+        suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
+        return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
+
+
+@dataclass
+class LaneState(StatePart):
     """The state of one lane."""
 
     spec: LaneSpec
@@ -203,16 +282,33 @@ class LaneState:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     trouble: Trouble | None = None
     end: LaneEnd = field(default_factory=LaneEnd)
+    account: Accounted | None = None
+    """The latest account of its process. `None` before the first."""
     log: tuple[LogLine, ...] = ()
-    """Printed lines and events, those of earlier processes included."""
+    """Printed lines and events, also of earlier processes."""
     differs: tuple[str, ...] | None = None
     """Knobs in which the lanes of the race differ now. `None` outside of a session."""
     mark: str = ""
     """`#` and its id, if another lane has the same device and settings. Otherwise empty."""
 
+    def copy(self: State) -> State:
+        """Return a copy that later changes do not affect."""
+        return self._copy_as(type(self))
+
+    def snapshot(self) -> LaneState:
+        """Return a copy for readers."""
+        return self._copy_as(LaneState)
+
+    def _copy_as(self, kind: type[State]) -> State:
+        result = object.__new__(kind)
+        vars(result).update(
+            {name: part.copy() if isinstance(part, StatePart) else part for name, part in vars(self).items()}
+        )
+        return result
+
     @property
     def in_effect(self) -> dict[str, KnobValue]:
-        """All knobs with their values in effect, or those of the spec before the first report."""
+        """All knobs with their values in effect, or the spec's values before the first report."""
         return {**self.spec.settings, **self.settings}
 
     @property
@@ -237,9 +333,9 @@ class LaneState:
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[LaneWindow, ...]:
         """The last windows of its process, with discarded ones."""
-        return self.measurements.points
+        return self.measurements.recent
 
     @property
     def steady(self) -> WindowSums:
@@ -248,7 +344,7 @@ class LaneState:
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps over the time of steady state. `None` if unknown, or if it is unknown what a step is."""
+        """Steps over the time of steady state. `None` if unknown, also if the steps are not recognized."""
         return None if "steps" in self.script.not_measured else self.steady.steps_per_s
 
     def step_ms(self, fraction: float) -> float | None:
@@ -266,10 +362,6 @@ class LaneState:
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
         shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
-
-    def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
-        """Return the slices under these settings, also from before a knob change; oldest first."""
-        return self.measurements.slices_under(settings, self.settings)
 
     @property
     def over(self) -> bool:
@@ -302,7 +394,7 @@ class LaneState:
     def stands_still_s(self, now_ns: int) -> float | None:
         """Return the time without a finished step, up to now or its end. `None` if that is normal.
 
-        It is normal for a script that validates, is between two epochs, or has ended by itself.
+        It is normal for a script that validates, is between two epochs, or has ended.
         """
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
@@ -320,8 +412,7 @@ class LaneState:
         since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
         steps = examples = span_ns = windows = 0
         for point in reversed(self.points):
-            began_ns = point.at_ns - point.span_ns
-            if began_ns < changed_ns or (began_ns < since_ns and windows):
+            if point.since_ns < changed_ns or (point.since_ns < since_ns and windows):
                 break
             if point.steady:
                 windows += 1

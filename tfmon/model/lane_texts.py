@@ -1,4 +1,4 @@
-"""The log of a lane, and why its process ended, in words. Pure."""
+"""The log of a lane, and why its process ended, in words."""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
 
 def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
     match event:
-        case Window():
-            if event.traced_steps:
-                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
+        case Window() if event.traced_steps:
+            yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
         case LanePrinted():
             for line in (line for line in event.lines if not _OF_A_PROFILE.match(line)):
                 yield "printed", line
@@ -213,7 +212,7 @@ ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
-    """Return a text about the checkpoint from which a script continued. Empty if none is known."""
+    """Return a text about the checkpoint from which a script continued. Empty without a known checkpoint."""
     progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
@@ -273,22 +272,22 @@ def last_line(output: Sequence[str]) -> str:
     return next((text[:MOST_CHARACTERS] for line in reversed(output) if (text := line.strip())), "")
 
 
-def explained(
+def explain_end(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
-) -> LaneState:
-    """Return a lane that has just ended, with the owner of its GPU's memory or a knob never offered."""
+) -> None:
+    """Add the user of a GPU's memory to the trouble of a lane that has just ended, or a knob never offered."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
-        # Windows show what a library chose itself, too.
+        # Windows also show values that a library chose itself.
         for name in lane.spec.settings if lane.points else lane.in_effect:
             if name not in (*offered, PYTHON):
-                return replace(lane, phase=FAILED, trouble=Trouble(*not_offered(name, offered), kind="scenario"))
+                lane.phase, lane.trouble = FAILED, Trouble(*not_offered(name, offered), kind="scenario")
+                return
     trouble = lane.trouble
     if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):
-        return lane
+        return
     held = next(filter(None, (held_text(gpu, lane.spec.place_of(gpu.index), own) for gpu in gpus)), "")
-    if not held or held in trouble.message:
-        return lane
-    message = f"out of memory, because {held}. The lane said: {trouble.message}"
-    hint = "; ".join(filter(None, (ELSEWHERE, trouble.hint)))
-    return replace(lane, trouble=replace(trouble, message=message, hint=hint))
+    if held and held not in trouble.message:
+        message = f"out of memory, because {held}. The lane said: {trouble.message}"
+        hint = "; ".join(filter(None, (ELSEWHERE, trouble.hint)))
+        lane.trouble = replace(trouble, message=message, hint=hint)

@@ -13,8 +13,8 @@ from tfmon.model.gpu_others import Taken
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed
-from tfmon.model.speed import MemoryCourse
-from tfmon.model.window_sums import Mean
+from tfmon.model.state_part import StatePart
+from tfmon.model.windows import Mean
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000
@@ -22,6 +22,33 @@ LEAST_NS = 50_000_000
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
 """Signals by which a parent normally ends its children: SIGHUP, SIGINT, SIGPIPE, SIGTERM."""
+
+
+MOST_SAMPLES = 96
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCourse:
+    """Samples of a quantity over time; when there are too many, every second one is dropped."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    every: int = 1
+    seen: int = 0
+    latest: tuple[int, float] | None = None
+
+    @property
+    def latest_ns(self) -> int | None:
+        """Time of the latest sample."""
+        return self.latest[0] if self.latest is not None else None
+
+    def plus(self, at_ns: int, value: float) -> MemoryCourse:
+        """Return the course with one more sample."""
+        points, every = self.points, self.every
+        if not self.seen % every:
+            points = (*points, (at_ns, value))
+        if len(points) >= MOST_SAMPLES:
+            points, every = points[::2], 2 * every
+        return MemoryCourse(points, every, self.seen + 1, (at_ns, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +92,8 @@ class Death:
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUse:
+@dataclass
+class TreeUse(StatePart):
     """The use of the machine by a lane's processes: at the last sample, and on average during the race."""
 
     cpu_pct: Reading = NOT_SAMPLED
@@ -97,33 +124,26 @@ class TreeUse:
         """The largest private memory of all samples."""
         return max(self.peaks.values(), default=NOT_SAMPLED)
 
-    def plus(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> TreeUse:
-        """Return the use after a sample; while the lane waits for its slice, the last CPU figure stays."""
+    def add(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> None:
+        """Add a sample; while the lane waits for its slice, the last CPU figure stays."""
         seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
-        deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))
-        peaks = self.peaks
+        self.deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))[:MOST_DEATHS]
         if not isinstance(sample.private_bytes, Missing):
-            peaks = {**peaks, phase: max(peaks.get(phase, 0.0), sample.private_bytes)}
-        racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct) if racing else self.racing_cpu_pct
-        return replace(
-            self,
-            cpu_pct=self.cpu_pct if sample.cpu_pct == WAITS else sample.cpu_pct,
-            private_bytes=sample.private_bytes,
-            peaks=peaks,
-            processes=sample.processes,
-            pids=sample.pids,
-            racing_cpu_pct=racing_cpu_pct,
-            clock=self.clock.sampled(sample.at_ns),
-            deaths=deaths[:MOST_DEATHS],
-        )
+            self.peaks = {**self.peaks, phase: max(self.peaks.get(phase, 0.0), sample.private_bytes)}
+        if racing:
+            self.racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct)
+        if sample.cpu_pct != WAITS:
+            self.cpu_pct = sample.cpu_pct
+        self.private_bytes = sample.private_bytes
+        self.processes, self.pids = sample.processes, sample.pids
+        self.clock = self.clock.sampled(sample.at_ns)
 
-    def at_window(self) -> TreeUse:
-        """Return the use with its last sample in `memory`: a later sample may be of a process that exits."""
+    def end_window(self) -> None:
+        """Store the last sample in `memory`: a later sample may be of a process that exits."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
-        if private is None or at_ns is None or at_ns == self.memory.latest_ns:
-            return self
-        return replace(self, memory=self.memory.plus(at_ns, private))
+        if private is not None and at_ns is not None and at_ns != self.memory.latest_ns:
+            self.memory = self.memory.plus(at_ns, private)
 
 
 DRIVER = "driver"
@@ -236,7 +256,7 @@ class BatchPeaks:
         if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
             return self
         if size < max(self.by_size, default=0):
-            return self  # its peak is higher than that of a larger one, so it is not that of its size alone
+            return self  # a larger size had a lower peak, so the size alone does not explain it
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
@@ -244,8 +264,8 @@ class BatchPeaks:
         return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUse:
+@dataclass
+class GpuUse(StatePart):
     """A lane's use of all its GPUs, and the use of them by others."""
 
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
@@ -263,28 +283,25 @@ class GpuUse:
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """Use by others since the start of steady state, by index."""
 
-    def at_window(self, window: Window) -> GpuUse:
-        """Return the use with the framework's allocated memory at the end of a window."""
+    def end_window(self, window: Window) -> None:
+        """Store the framework's allocated memory at the end of a window."""
         now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
-        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes) == (None, None):
-            return self
-        allocated = self.allocated if now_bytes is None else self.allocated.plus(window.at_ns, now_bytes)
-        peaks = self.batch_peaks
+        if now_bytes is not None:
+            self.allocated = self.allocated.plus(window.at_ns, now_bytes)
         if not window.marks:
-            peaks = peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes)
-        return replace(
-            self, allocated_bytes=now_bytes, peak_bytes=peak_bytes, allocated=allocated, batch_peaks=peaks
-        )
+            self.batch_peaks = self.batch_peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes)
+        self.allocated_bytes, self.peak_bytes = now_bytes, peak_bytes
 
-    def with_activity(self, activity: GpuActivity | Missing) -> GpuUse:
-        """Return the use after a sample of the units of one of the GPUs."""
-        if isinstance(activity, Missing):
-            return self
-        means = {name: self.racing_activity.get(name, Mean()).plus(getattr(activity, name)) for name in ACTIVITY}
-        return replace(self, racing_activity=means)
+    def add_activity(self, activity: GpuActivity | Missing) -> None:
+        """Add a sample of the units of one of the GPUs."""
+        if not isinstance(activity, Missing):
+            means = self.racing_activity
+            self.racing_activity = {
+                name: means.get(name, Mean()).plus(getattr(activity, name)) for name in ACTIVITY
+            }
 
-    def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
-        """Return the use after a sample of one of `count` GPUs."""
+    def add_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> None:
+        """Add a sample of one of `count` GPUs."""
         parts = {**self.parts, key: part}
         sources = dict.fromkeys(one.source for one in parts.values())
         total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)
@@ -293,9 +310,10 @@ class GpuUse:
             total = NOT_ALL
         elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
             total, source = float(peak_bytes), ALLOCATOR
-        busy = self.racing_busy_pct.plus(part.busy_pct) if racing else self.racing_busy_pct
-        source = "" if isinstance(total, Missing) else source
-        return replace(self, parts=parts, used_bytes=total, source=source, racing_busy_pct=busy)
+        if racing:
+            self.racing_busy_pct = self.racing_busy_pct.plus(part.busy_pct)
+        self.parts, self.used_bytes = parts, total
+        self.source = "" if isinstance(total, Missing) else source
 
 
 def counted(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Relations between the lanes of a race: distinguishing names, and shared files and ports. Pure.
+"""Relations between the lanes of a race: distinguishing names, and shared files and ports.
 
 A lane's title contains its device and every setting in which the lanes differ now. The session keeps
 `LaneState.differs` and `LaneState.mark` up to date, so that title, table, verdict and JSON agree.
@@ -52,16 +52,13 @@ def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
 
 
-def named(lanes: tuple[LaneState, ...], race: Race) -> tuple[LaneState, ...]:
-    """Return the lanes with their present distinguishing names; the same objects if no name changes."""
+def set_names(lanes: Sequence[LaneState], race: Race) -> None:
+    """Set the present distinguishing names of the lanes."""
     differs = differing(lanes, race)
     titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
     alike = Counter(titles)
-    marks = [f"#{lane.spec.id}" if alike[text] > 1 else "" for lane, text in zip(lanes, titles, strict=True)]
-    return tuple(
-        lane if (lane.differs, lane.mark) == (differs, mark) else replace(lane, differs=differs, mark=mark)
-        for lane, mark in zip(lanes, marks, strict=True)
-    )
+    for lane, text in zip(lanes, titles, strict=True):
+        lane.differs, lane.mark = differs, f"#{lane.spec.id}" if alike[text] > 1 else ""
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
@@ -117,9 +114,8 @@ def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collisio
             yield Collision(port, (), text, OWN_PORT.format(port.removeprefix(PORT)))
 
 
-def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
+def collision_lines(result: Sequence[Collision]) -> list[str]:
     """Return a line for each collision, at most a few."""
-    result = collisions(lanes, views)
     lines = [f"{one.text}: {one.helps}" for one in result[:MOST]]
     return lines + ([f"{len(result) - MOST} more are used by several lanes"] if len(result) > MOST else [])
 
@@ -142,17 +138,17 @@ def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
-    """Return a lane whose script has just failed, with the collision or full disk that its reason contains."""
+def explain_collision(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> None:
+    """Add the collision or full disk that the reason of a failed script contains to its trouble."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
     if trouble is None or not lane.script.command or view is None:
-        return lane
+        return
     if FULL in trouble.message and view.store:
-        return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))
+        lane.trouble = replace(trouble, hint=ROOM.format(PurePath(view.store).parent))
+        return
     for one in collisions(lanes, views):
         name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
-        named = re.search(rf"(?i)(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
-        if lane.title in one.lanes and named and one.text not in trouble.message:
-            message = f"{one.text}; {trouble.message}"
-            return replace(lane, trouble=replace(trouble, message=message, hint=one.helps))
-    return lane
+        contained = re.search(rf"(?i)(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
+        if lane.title in one.lanes and contained and one.text not in trouble.message:
+            lane.trouble = replace(trouble, message=f"{one.text}; {trouble.message}", hint=one.helps)
+            return

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
+from tfmon.model.events import Event, LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Race
 from tfmon.model.script_events import StepDescribed
-from tfmon.model.series import Experiment
-from tfmon.model.window_sums import History
+from tfmon.model.series import SeriesState
 
 MOST_PERIODS = 100
-CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
+CAUSES = (
+    *(SeriesAdvanced, ModeChanged, KnobApplied),
+    *(LaneStarted, LaneFailed, LaneEnded, StepDescribed),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Period:
     event: str = ""
     """Another event that ended it, such as "A restarted"."""
     phase_of: str = ""
-    experiment: Experiment | None = None
+    experiment: SeriesState | None = None
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name."""
@@ -56,31 +59,40 @@ Periods: TypeAlias = tuple[Period, ...]
 
 
 def after_event(
-    periods: Periods, event: Event, race: Race, lanes: Lanes, after: Lanes, running: Experiment | None
+    periods: Periods,
+    event: Event,
+    race: Race,
+    lanes: Lanes,
+    after: Lanes,
+    running: SeriesState | None,
+    experiment: SeriesState | None,
 ) -> Periods:
-    """Return the periods after one of the `CAUSES`; `race`, `lanes` and `running` are as before it."""
+    """Return the periods after one of the `CAUSES`.
+
+    `race`, `lanes` and the `running` experiment are as before the event, `after` and `experiment` as after it.
+    """
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
     def ended(
-        *changes: KnobChange, what: str = "", experiment: Experiment | None = None, phase_of: str = ""
+        *changes: KnobChange, what: str = "", experiment: SeriesState | None = None, phase_of: str = ""
     ) -> Periods:
         kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
         period = Period(event.at_ns, kept, race, changes, what, phase_of, experiment)
         return (*periods[1 - MOST_PERIODS :], period)
 
-    if isinstance(event, ExperimentChanged):
-        if not trying and not event.experiment.over:
-            return ended(experiment=event.experiment)
+    if isinstance(event, SeriesAdvanced):
+        if not trying and experiment is not None and not experiment.over:
+            return ended(experiment=experiment)
         latest = max((place for place, one in enumerate(periods) if one.experiment is not None), default=None)
         if latest is None:
             return periods
-        return _with(periods, latest, replace(periods[latest], experiment=event.experiment))
+        return _with(periods, latest, replace(periods[latest], experiment=experiment))
     if isinstance(event, ModeChanged) and event.mode != race.mode:
         return ended(what=f"mode {event.mode}")
     for lane, then in zip(lanes, after, strict=True):
         if lane.spec.name != event.lane or not lane.process.number or trying:
-            continue  # an experiment reports itself what it tries
+            continue  # an experiment reports its own trials
         now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
         changes = [KnobChange(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
         if changes and isinstance(event, KnobApplied | LaneStarted):
@@ -89,7 +101,8 @@ def after_event(
                 return ended(*changes)
             one = periods[place]
             before = one.lane(event.lane)
-            kept = replace(_kept(lane, sliced=sliced), differs=before.differs, mark=before.mark)
+            kept = _kept(lane, sliced=sliced)
+            kept.differs, kept.mark = before.differs, before.mark
             joined = tuple(kept if other is before else other for other in one.lanes)
             return _with(periods, place, replace(one, lanes=joined, changes=(*one.changes, *changes)))
         if lane.steady.windows and isinstance(event, LaneStarted) and not event.renewed:
@@ -101,7 +114,7 @@ def after_event(
     return periods
 
 
-Lanes: TypeAlias = tuple[LaneState, ...]
+Lanes: TypeAlias = Sequence[LaneState]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
@@ -139,8 +152,11 @@ def why_mode_stays(lanes: Lanes) -> str:
 
 
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
-    points = () if sliced else lane.points
-    measurements = replace(lane.measurements, points=points, history=History(kept=False))
-    totals = replace(lane.totals, losses=replace(lane.totals.losses, points=()))
-    process = replace(lane.process, stack=None)
-    return replace(lane, measurements=measurements, totals=totals, process=process, log=())
+    result = lane.copy()
+    measurements = result.measurements
+    measurements.recent = () if sliced else lane.points
+    measurements.old, measurements.samples, measurements.old_samples = (), (), ()
+    result.totals.losses = replace(lane.totals.losses, points=())
+    result.process.stack = None
+    result.log = ()
+    return result

@@ -1,12 +1,20 @@
-"""The screen's requests to the rest of the program; the screen has no access to processes."""
+"""Interfaces between the screen and the rest of the program; the screen has no access to processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from tfmon.model.control_messages import ControlMessage
 from tfmon.model.knobs import KnobValue
+from tfmon.model.session import Snapshot
+
+ANSWER_S = 5.0
+"""Longest wait of the screen's own thread for an answer."""
+Say: TypeAlias = Callable[[str], object]
+"""Displays a line for the user."""
 
 
 class ExperimentError(ValueError):
@@ -14,13 +22,10 @@ class ExperimentError(ValueError):
 
 
 class Controls(Protocol):
-    """Requests of the user. Every method returns at once; events of the session report the results."""
+    """Requests of a series to the lanes. Every method returns at once; events report the results."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Change a setting of a lane; a knob that is not live restarts the lane."""
-
-    def pause(self, lanes: Sequence[str]) -> None:
-        """Pause lanes at their next step boundary."""
 
     def resume(self, lanes: Sequence[str]) -> None:
         """Continue paused lanes."""
@@ -33,43 +38,6 @@ class Controls(Protocol):
 
     def restart(self, lanes: Sequence[str]) -> None:
         """Restart lanes with the settings in effect."""
-
-    def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not respond; the others continue."""
-
-    def ask_stack(self, lane: str) -> None:
-        """Request the stacks of a lane's threads; the answer, if any, is an event."""
-
-    def race(self, scenario: str) -> None:
-        """End this race and start the default race of another scenario.
-
-        Raises: TfmonError if that scenario cannot be raced; this race then continues.
-        """
-
-    def stop(self) -> None:
-        """End every lane and wait for them: at most 3 s plus the grace of user's commands."""
-
-    def end_now(self) -> None:
-        """Do not wait any longer for user's commands that are ending."""
-
-
-class Experiments(Protocol):
-    """Experiments on the lanes of the race; the snapshot's `experiment` has the progress."""
-
-    def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two lanes over a knob's values, within optional bounds; raises ExperimentError."""
-
-    def start_tuning(self, lane: str, *, everything: bool) -> None:
-        """Try the most promising change on a lane, or with `everything` one after the other until nothing helps.
-
-        Raises: ExperimentError if that is not possible.
-        """
-
-    def undo(self) -> str:
-        """Undo the change that was kept last, and return its text; raises ExperimentError if none exists."""
-
-    def stop(self) -> None:
-        """End the running experiment, if any; the lanes return to their settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +128,93 @@ class RunInfo:
 
     @property
     def outcome(self) -> str:
-        """One line about the result: the problem, the failure, the verdict, or that there is none yet."""
+        """One line about the result: the problem, the failure, the verdict, or a missing verdict."""
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else NOT_CLOSED)
+
+
+class ScenarioRow(NamedTuple):
+    """A scenario in a list."""
+
+    name: str
+    title: str
+    doc: str
+    origin: str
+
+
+class Runs(Protocol):
+    """The user's recordings by their ids. Every method may block, and raises TfmonError."""
+
+    def list(self) -> Sequence[RunInfo]:
+        """Return all recordings by their start, the oldest first."""
+
+    def delete(self, id: str) -> None:
+        """Delete a recording permanently. Raises TfmonError if it is being written."""
+
+    def report(self, path: str) -> str:
+        """Write a report of a recording into the working directory; return the message to display."""
+
+    def replay(self, id: str) -> Source:
+        """Open a recording to play it; the caller stops it."""
+
+
+class Source(ABC):
+    """A race, recording or sweep on a screen. The defaults fit a source that nothing can change.
+
+    The screen displays the text of a raised TfmonError. Thread: the screen's, except for methods that may block.
+    """
+
+    tabs: Sequence[str] | None = None
+    """The pages that can be opened. `None` for all of them."""
+    playback: ReplayControls | None = None
+    """`None` if this is not a recording."""
+    runs: Runs | None = None
+    detachable = False
+    """Whether the run can continue without the screen."""
+    refusal = ""
+    """Reason why no key can change anything. Empty if keys can."""
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+
+    def send(self, command: ControlMessage) -> None:
+        """Request a change and return at once; events report the result."""
+        raise NotImplementedError(self.refusal)
+
+    def ask(self, command: ControlMessage, timeout_s: float | None = None) -> str:
+        """Send a command, wait for the answer and return its text. Raises TfmonError."""
+        raise NotImplementedError(self.refusal)
+
+    def scenarios(self) -> Sequence[ScenarioRow]:
+        """Return the scenarios that can be raced."""
+        return ()
+
+    def table(self) -> str:
+        """Return all results as text."""
+        return ""
+
+    def repeat(self) -> str:
+        """Return the command that repeats the race with the settings in effect, or "". Raises TfmonError."""
+        return ""
+
+    def watch_gpus(self) -> str:
+        """Start to read all GPUs; return the reason if there are none. May block."""
+        return ""
+
+    def start(self, say: Say) -> None:
+        """Start the lanes. Called after the first paint. Raises TfmonError. May block."""
+
+    def stop(self) -> None:
+        """End every lane and wait for it, or close the recording. May block."""
+
+    def end_now(self) -> None:
+        """Do not wait any longer for user's commands that are ending."""
+
+    def leave(self) -> None:
+        """Leave a detachable run, which continues."""
+
+    def lost(self) -> str:
+        """Return a line about a run that disappeared. Empty if it is alive."""
+        return ""

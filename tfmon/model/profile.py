@@ -32,7 +32,7 @@ NAMELESS = "no operation named"
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
-"""How the step ran; `unknown` if the trace shows neither a tf.function nor single operations."""
+"""How the step ran. `unknown` if the trace has neither a tf.function nor single operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Op:
 
     name: str
     kind: str
-    """Its type, such as MatMul; otherwise the name of the kernel or of XLA."""
+    """Its type, such as MatMul. Without one, the name of the kernel or of XLA."""
     device: str
     count: int
     self_ns: float

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tfmon.model.knobs import Knob
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
-from tfmon.model.script_events import KnobOffered
 from tfmon.model.views import View
+
+if TYPE_CHECKING:
+    from tfmon.model.script_events import KnobOffered
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
 MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
-"""What the charts say where a race changed its mode."""
+"""The label in the charts at a change of the race's mode."""
 MARGIN = 0.03
 """Smaller differences count as none by default."""
 
@@ -30,7 +32,7 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
-    """Why there is no GPU lane. Empty if there is one, or none was requested."""
+    """Why the race has no GPU lane. Empty if it has one, or if none was requested."""
     boot: str = ""
     """The kernel's boot id: hosts with the same id are one machine. Empty if unknown."""
     quota_cores: float | None = None
@@ -67,7 +69,7 @@ class Race:
     mode: str = TURNS
     """`turns`: interleaved, in short slices; `concurrent`: all lanes at the same time."""
     training: tuple[str, ...] = ()
-    """Lanes with a running slice, one per machine; empty between slices and in a concurrent race."""
+    """Lanes with a running slice, one per machine. Empty between slices and in a concurrent race."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     seconds: float | None = None
@@ -82,7 +84,7 @@ class Race:
     interrupted: str = ""
     """Why it was interrupted, such as "interrupted by SIGINT". Otherwise empty."""
     fresh: bool = False
-    """Whether fresh processes replace those of the lanes between rounds."""
+    """Whether the lanes are started several times, see `series.repeat`."""
     between: BetweenProcesses | None = None
     """Prior of the between-process variance. `None` if nothing was learnt."""
     interval: IntervalKind = ALWAYS_VALID
@@ -91,6 +93,8 @@ class Race:
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is at most this. `None` without this end.
     """
+    ignored_causes: tuple[str, ...] = ()
+    """Ids of causes that the user has turned off."""
     differs: tuple[str, ...] = ()
     """Other differences between the lanes' machines, such as a file's content; known before the race."""
     views: dict[str, View] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Measured values, or the reason why there is none: readings, estimates, and what the probes sample.
+"""Measured values, or the reason for a missing one: readings, estimates, and samples of the probes.
 
 Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine.
 """

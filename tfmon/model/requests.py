@@ -12,7 +12,7 @@ from tfmon.model.readings import Missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """The scenario and device to train. The first request, except for Prepare."""
+    """The scenario and device to train. The first request."""
 
     scenario: str
     device: str
@@ -22,15 +22,6 @@ class Assign:
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
     """Measured steps before the child finishes. `None` without a limit."""
-    environment: dict[str, str] = field(default_factory=dict)
-    """Variables to set before a device is used. Empty if the child was started with them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
-    """Load TensorFlow, touch no device, and wait for Assign; answered by Prepared."""
-
-    yielding: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,4 +76,4 @@ class Stop:
     """End now."""
 
 
-Request: TypeAlias = Assign | Prepare | SetKnob | Run | RunSlice | Pause | TakeProfile | ReportStack | Stop
+Request: TypeAlias = Assign | SetKnob | Run | RunSlice | Pause | TakeProfile | ReportStack | Stop

@@ -1,4 +1,4 @@
-"""The state of each series: crossover, tuning and sweep. Pure."""
+"""The plan, the state and the steps of a series: crossover, tuning, sweep and the claims of scenarios. Pure."""
 
 from __future__ import annotations
 
@@ -10,123 +10,44 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
+CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
+"""Policies, which choose the attempt that is measured next."""
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
-"""Outcomes of an attempt. `refused`: the setting could not take effect, or the lane failed under it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrossoverState:
-    """A race of two lanes over the values of a knob; the measurements are in the lanes."""
-
-    knob: str
-    lanes: tuple[str, str]
-    values: tuple[KnobValue, ...]
-    refused: dict[KnobValue, str] = field(default_factory=dict)
-    at: KnobValue | None = None
-    left_s: float | None = None
-    """Least remaining time at the present pace. `None` if unknown."""
-    most_left_s: float | None = None
-    under: tuple[dict[str, KnobValue], ...] = ()
-    """Settings of both lanes without the knob. Empty until both train."""
-    over: bool = False
-    ended: str = ""
-    """Why it ended early. Otherwise empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Consecutive slices of a lane under one of the two settings of an attempt."""
-
-    changed: bool
-    since_ns: int
-    until_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One lane trained under two settings alternately; the measurements are in the lane."""
-
-    lane: str
-    before: dict[str, KnobValue]
-    """All knobs with their old values."""
-    after: dict[str, KnobValue]
-    bottleneck: str = ""
-    """Bottleneck at the proposal: a kind of `analysis.bottleneck`."""
-    purpose: str = ""
-    restarts: bool = False
-    choices: int = 1
-    """Number of changes to choose from: each test is stricter by this factor."""
-    blocks: tuple[Block, ...] = ()
-    outcome: str = ""
-    """`kept`, `reverted`, `refused`, `undone` or `stopped`. Empty while it is under way."""
-    reason: str = ""
-    changes: str = ""
-    """Its change of the script's work, which prevents keeping it. Otherwise empty."""
-    gain: Estimate | None = None
-    """Throughput under the new settings over the old ones, at its decision."""
-    title: str = ""
-
-    @property
-    def change(self) -> dict[str, KnobValue]:
-        """The knobs that differ, with their new values."""
-        return {knob: value for knob, value in self.after.items() if self.before.get(knob) != value}
-
-
-@dataclass(frozen=True, slots=True)
-class TuneState:
-    """Advice tried on a lane; earlier attempts of the race stay."""
-
-    lane: str
-    everything: bool = False
-    """Whether it continues until nothing helps any more."""
-    attempts: tuple[Attempt, ...] = ()
-    """All attempts of this race, on any lane; the latest last."""
-    first: int = 0
-    total: Attempt | None = None
-    """The settings at the end against those at the beginning. `None` unless several changes were kept."""
-    over: bool = False
-    ended: str = ""
-    """Why it ended early. Otherwise empty."""
-
-    @property
-    def series(self) -> tuple[Attempt, ...]:
-        """The attempts of this series; the latest last."""
-        return self.attempts[self.first :]
-
-    @property
-    def latest(self) -> Attempt | None:
-        """The latest attempt of this series."""
-        return self.total if self.total is not None else self.series[-1] if self.series else None
-
-
-Experiment: TypeAlias = CrossoverState | TuneState
-
-
+"""Outcomes of a change. `refused`: the setting could not take effect, or the lane failed under it."""
 MOST_DEATHS = 3
-"""A combination whose process died this often has failed."""
+"""An attempt whose process died this often has failed."""
+LATEST_VISITS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class SweepPlan:
-    """The plan of a sweep, complete before a lane is started."""
+class SeriesPlan:
+    """The plan of a series, complete before its first measurement.
 
-    scenario: str
-    """Name or path of the scenario, or the command as text."""
-    over: dict[str, tuple[KnobValue, ...]]
-    baseline: dict[str, KnobValue]
+    A sweep races each combination against a baseline, in separate races. A crossover sets each value in two
+    lanes of the present race. A tuning tries changes on one lane of the present race.
+    """
+
+    policy: str
+    over: dict[str, tuple[KnobValue, ...]] = field(default_factory=dict)
+    """The swept knobs with their values."""
+    lanes: tuple[str, ...] = ()
+    """The two lanes of a crossover, or the lane of a tuning."""
+    everything: bool = False
+    """Whether combinations that cannot win are measured to the end, or a tuning continues until nothing helps."""
+    scenario: str = ""
+    """Name or path of the scenario, or the command as text. Empty for the present race."""
+    baseline: dict[str, KnobValue] = field(default_factory=dict)
     """Known settings of the lane against which each combination is raced."""
-    places: tuple[str, ...]
+    places: tuple[str, ...] = ()
     """Such as `cpu` or `gpu2/gpu:0`; a place can occur more than once."""
-    words: tuple[str, ...]
-    kinds: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("",)
     """Kinds of device, without numbers: each combination is measured on each kind."""
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
     """A combination is measured until half its interval over its ratio is at most this."""
     each_s: float = 60.0
     """Longest time that one is raced for."""
-    everything: bool = False
-    """Whether combinations that cannot win are measured to the end."""
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
     source: str = ""
@@ -137,15 +58,15 @@ class SweepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One round: consecutive slices of the combination and of the baseline."""
+    """Two slices close in time: of an attempt and its baseline, of two lanes, or of new and old settings."""
 
     log: float
-    """Natural logarithm of the combination's throughput over the baseline's."""
+    """Natural logarithm of the first throughput over the second."""
     leads: bool
     visit: int
-    """Number of the visit; each has fresh processes of both."""
-    took_s: float
-    """Since the previous pair."""
+    """Number of the visit, which has new processes of both; on the lanes of a race, number of the process."""
+    base: float = 0.0
+    """Natural logarithm of the second throughput in examples/s. 0 if only the ratio is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +88,37 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
-    """One combination of settings on one kind of device, with its measurements."""
+class Change:
+    """The circumstances of a change of a lane's settings, known before it is tried."""
+
+    lane: str
+    before: dict[str, KnobValue]
+    """All knobs with their old values."""
+    bottleneck: str = ""
+    """Bottleneck at the proposal: a kind of `analysis.bottleneck`."""
+    purpose: str = ""
+    restarts: bool = False
+    choices: int = 1
+    """Number of changes to choose from: each test is stricter by this factor."""
+    work: str = ""
+    """Its change of the script's work, which prevents keeping it. Otherwise empty."""
+    title: str = ""
+    """Name of the lane for people."""
+    whole: bool = False
+    """Whether it is all kept changes together, against the settings at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One measurement: a combination, a value of a knob, a change of a lane, or a claim."""
 
     number: int
     kind: str
+    """Kind of device. Empty on the lanes of a race."""
     settings: dict[str, KnobValue]
+    """The swept knobs, or the knobs of a change."""
+    change: Change | None = None
+    """`None` except in a tuning."""
     baseline: bool = False
     """Whether it equals the baseline and needs no measurement."""
     refused: str = ""
@@ -183,19 +129,111 @@ class Combination:
     figures: Figures | None = None
     measured_s: float = 0.0
     """Race time of its pairs."""
+    outcome: str = ""
+    """`kept`, `reverted`, `refused`, `undone` or `stopped` for a change that was tried; the outcome of a claim.
+    Otherwise empty."""
+    gain: Estimate | None = None
+    """Throughput after a change over that before it, or the ratio of a claim, at its end."""
 
     @property
     def failed(self) -> str:
         """Why it has failed for good. Otherwise empty."""
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
+    @property
+    def of_lane(self) -> Change:
+        """The circumstances of a change; an attempt of another series raises AssertionError."""
+        assert self.change is not None, "it is no change of a lane"
+        return self.change
+
+    @property
+    def after(self) -> dict[str, KnobValue]:
+        """All knobs after a change."""
+        return {**self.of_lane.before, **self.settings}
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesState:
+    """The state of a series: its plan, and its attempts with their measurements."""
+
+    plan: SeriesPlan
+    attempts: tuple[Attempt, ...] = ()
+    """By their numbers. A tuning adds them, after the attempts of earlier tunings of the race, on any lane."""
+    first: int = 0
+    """Number of the first attempt of this series."""
+    running: dict[int, str] = field(default_factory=dict)
+    visits_s: tuple[float, ...] = ()
+    """Durations of the latest visits, with getting ready."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Unusable places with the reason."""
+    under: tuple[dict[str, KnobValue], ...] = ()
+    """Settings of the lanes of a race at the start."""
+    over: bool = False
+    ended: str = ""
+    """Why it ended early. Otherwise empty."""
+
+    @property
+    def policy(self) -> str:
+        """The policy of its plan."""
+        return self.plan.policy
+
+    @property
+    def knob(self) -> str:
+        """The first swept knob, the only one of a crossover."""
+        return next(iter(self.plan.over))
+
+    @property
+    def values(self) -> tuple[KnobValue, ...]:
+        """The values of that knob."""
+        return self.plan.over[self.knob]
+
+    @property
+    def at(self) -> KnobValue | None:
+        """The value of that knob that is measured now. `None` between two values."""
+        return next((self.attempts[number].settings[self.knob] for number in self.running), None)
+
+    @property
+    def lane(self) -> str:
+        """The lane of a tuning."""
+        return self.plan.lanes[0]
+
+    @property
+    def changes(self) -> tuple[Attempt, ...]:
+        """The changes that a race's tunings have tried, one by one; the latest last."""
+        return tuple(one for one in self.attempts if not one.of_lane.whole)
+
+    @property
+    def present(self) -> tuple[Attempt, ...]:
+        """The changes that this tuning has tried, one by one; the latest last."""
+        return tuple(one for one in self.attempts[self.first :] if not one.of_lane.whole)
+
+    @property
+    def whole(self) -> Attempt | None:
+        """The settings at the end of a tuning against those at its beginning. `None` without several changes."""
+        return next((one for one in self.attempts[self.first :] if one.of_lane.whole), None)
+
+    @property
+    def latest(self) -> Attempt | None:
+        """The latest attempt of this series."""
+        return self.attempts[-1] if len(self.attempts) > self.first else None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBegan:
+    """The lanes of a race train, and the series on them begins."""
+
+    under: tuple[dict[str, KnobValue], ...]
+    """Settings of its lanes."""
+
 
 @dataclass(frozen=True, slots=True)
 class VisitBegan:
-    """A worker starts a combination, with fresh processes."""
+    """The measurement of an attempt begins or continues."""
 
     number: int
     place: str
+    attempt: Attempt | None = None
+    """The attempt, if its policy has just chosen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,59 +242,77 @@ class PairMeasured:
 
     number: int
     pair: Pair
+    took_s: float
+    """Since the previous pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitEnded:
-    """A worker stops measuring a combination, temporarily or for good."""
+    """The measurement of an attempt ends, temporarily or for good."""
 
     number: int
     figures: Figures | None = None
     refused: str = ""
-    """The scenario or device does not accept it. Otherwise empty."""
+    """The scenario, device or lane does not accept it. Otherwise empty."""
     died: str = ""
-    """Why its process ended without an error of its own. Otherwise empty."""
-
-
-SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded
+    """Why its process ended without its own error. Otherwise empty."""
+    lost: str = ""
+    """Why the place is unusable from now on. Otherwise empty."""
+    took_s: float = 0.0
+    outcome: str = ""
+    gain: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SweepState:
-    """The state of a sweep."""
+class SeriesEnded:
+    """Nothing more is measured."""
 
-    plan: SweepPlan
-    combinations: tuple[Combination, ...]
-    running: dict[int, str] = field(default_factory=dict)
-    visits_s: tuple[float, ...] = ()
-    """Durations of the latest visits, with getting ready."""
-    lost: dict[str, str] = field(default_factory=dict)
-    """Unusable places with the reason."""
-    over: bool = False
     ended: str = ""
     """Why it ended early. Otherwise empty."""
 
 
-def after(state: SweepState, event: SweepEvent) -> SweepState:
-    """Return the sweep after an event; an event of another sweep changes nothing."""
-    if not 0 <= event.number < len(state.combinations):
+SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | VisitEnded | SeriesEnded
+"""What happens in a series. Its state is the first step, or a correction."""
+
+
+def after(state: SeriesState, step: SeriesStep) -> SeriesState:
+    """Return the series after a step; a step of another series changes nothing."""
+    match step:
+        case SeriesState():
+            return step
+        case SeriesBegan():
+            return replace(state, under=step.under)
+        case SeriesEnded():
+            return replace(state, running={}, over=True, ended=step.ended)
+        case VisitBegan(number=number, attempt=Attempt()) if number == len(state.attempts):
+            assert step.attempt is not None
+            state = replace(state, attempts=(*state.attempts, step.attempt))
+    if not 0 <= step.number < len(state.attempts):
         return state
-    known, running = state.combinations[event.number], state.running
-    match event:
+    known, running, lost, visits_s = state.attempts[step.number], state.running, state.lost, state.visits_s
+    match step:
         case VisitBegan():
             known = replace(known, visits=known.visits + 1)
-            running = {**running, event.number: event.place}
+            running = {**running, step.number: step.place}
         case PairMeasured():
-            pairs, measured_s = (*known.pairs, event.pair), known.measured_s + event.pair.took_s
-            known = replace(known, pairs=pairs, measured_s=measured_s)
+            known = replace(known, pairs=(*known.pairs, step.pair), measured_s=known.measured_s + step.took_s)
         case VisitEnded():
-            deaths = (*known.deaths, event.died) if event.died else known.deaths
-            figures, refused = event.figures or known.figures, event.refused or known.refused
-            known = replace(known, figures=figures, refused=refused, deaths=deaths)
-            running = {number: place for number, place in running.items() if number != event.number}
-    combinations = list(state.combinations)
-    combinations[event.number] = known
-    return replace(state, combinations=tuple(combinations), running=running)
+            known = replace(
+                known,
+                figures=step.figures or known.figures,
+                refused=step.refused or known.refused,
+                deaths=(*known.deaths, step.died) if step.died else known.deaths,
+                outcome=step.outcome or known.outcome,
+                gain=step.gain or known.gain,
+            )
+            if step.lost and step.number in running:
+                lost = {**lost, running[step.number]: step.lost}
+            if step.took_s:
+                visits_s = (*visits_s, step.took_s)[-LATEST_VISITS:]
+            running = {number: place for number, place in running.items() if number != step.number}
+    attempts = list(state.attempts)
+    attempts[step.number] = known
+    return replace(state, attempts=tuple(attempts), running=running, lost=lost, visits_s=visits_s)
 
 
 def kind_of(spec: LaneSpec) -> str:

@@ -11,7 +11,6 @@ from tfmon.model.events import (
     ClockStarted,
     Event,
     ExclusiveChanged,
-    ExperimentChanged,
     FilesWritten,
     HostEvent,
     Interrupted,
@@ -20,37 +19,32 @@ from tfmon.model.events import (
     ModeChanged,
     RaceBegan,
     RecordingChanged,
+    SeriesAdvanced,
     SliceGranted,
-    SweepChanged,
     UserRequested,
 )
 from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import (
     Hosts,
     HostState,
-    after_connection,
-    after_sample,
     machine_key,
     own_pids,
+    take_gpu_sample,
+    take_host_sample,
     trains_on,
-    with_machine,
 )
+from tfmon.model.lane import Lane
 from tfmon.model.lane_events import LaneFailed
-from tfmon.model.lane_measuring import granted, marked, measured_again, take_tree_sample
-from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState, ProcessInfo
-from tfmon.model.lane_statistics import Measurements
-from tfmon.model.lane_texts import explained
+from tfmon.model.lane_texts import explain_end
 from tfmon.model.lane_use import counted
-from tfmon.model.lanes_together import explained as by_collision
-from tfmon.model.lanes_together import named
+from tfmon.model.lanes_together import explain_collision, set_names
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import KnobOffered, PathsUsed
-from tfmon.model.series import Experiment, SweepState, TuneState
+from tfmon.model.script_events import CauseSeen, KnobOffered, PathsUsed
+from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, after
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import History
 
 STALE_TICKS = 3
 """Readings older than this many intervals are stale."""
@@ -65,18 +59,14 @@ class Snapshot:
     lanes: tuple[LaneState, ...]
     hosts: Hosts = field(default_factory=lambda: {"": HostState()})
     """The machines by `LaneSpec.host`; "" is the monitor's, and always present."""
-    experiment: Experiment | None = None
+    experiment: SeriesState | None = None
     """The present or last series of this race."""
-    tuned: TuneState | None = None
+    tuned: SeriesState | None = None
     """The present or last tuning of this race."""
     periods: Periods = ()
     """The measurements before each change of this race, the latest last; the present ones are in `lanes`."""
     recording: RecordingState | None = None
     """The recording of this race. `None` without one."""
-    charted: bool = True
-    """Whether to keep the chart history."""
-    sweep: SweepState | None = None
-    """A sweep's state. `None` for a race."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; raises KeyError."""
@@ -91,6 +81,12 @@ class Snapshot:
         if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
             short = f"{place}, {short}"
         return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {short}".strip()
+
+    @property
+    def sweep(self) -> SeriesState | None:
+        """The state of a sweep. `None` for a race."""
+        state = self.experiment
+        return state if state is not None and state.policy == SWEEP else None
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -164,119 +160,31 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
-def concerns(known: Snapshot, event: Event) -> bool:
-    """Return whether an event belongs to this race, not to a lane outside it."""
-    return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
-
-
-def _with_names(known: Snapshot, event: Event, then: Snapshot) -> Snapshot:
-    """Return a snapshot with the period that an event ended, and with the lanes' new names."""
-    if isinstance(event, CAUSES):
-        periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
-        then = replace(then, periods=periods)
-    pairs = zip(then.lanes, known.lanes, strict=False)
-    same = len(then.lanes) == len(known.lanes) and all(
-        lane is before or (lane.settings == before.settings and lane.differs is not None) for lane, before in pairs
-    )
-    return then if same else replace(then, lanes=named(then.lanes, then.race))
-
-
-def _after(known: Snapshot, event: Event) -> Snapshot:
-    """Return the snapshot after an event that concerns the race."""
-    match event:
-        case RaceBegan():
-            at_ns = event.at_ns
-            empty = Measurements(history=History(kept=known.charted))
-            process = ProcessInfo(started_ns=at_ns)
-            lanes = tuple(
-                LaneState(one, phase_since_ns=at_ns, process=process, measurements=empty) for one in event.specs
-            )
-            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
-        case MachineKnown():
-            return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
-        case HostEvent():
-            return replace(known, hosts=after_connection(known.hosts, event))
-        case ClockStarted():
-            return replace(known, race=replace(known.race, started_ns=event.at_ns))
-        case ModeChanged() if known.over:
-            return known
-        case ModeChanged():
-            lanes = known.lanes
-            if event.mode != known.race.mode:
-                text = MODE_MARKS[event.mode]
-                lanes = tuple(marked(measured_again(lane), event.at_ns, text) for lane in lanes)
-            return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
-        case UserRequested(action="end"):
-            lanes = tuple(
-                replace(lane, end=replace(lane.end, killed=True)) if lane.spec.name in event.lanes else lane
-                for lane in known.lanes
-            )
-            return replace(known, lanes=lanes)
-        case ExclusiveChanged():
-            lanes = known.lanes
-            alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
-            if known.race.mode == CONCURRENT and alone:
-                lanes = tuple(map(measured_again, lanes))
-            return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
-        case SliceGranted():
-            training = tuple(name for name in (event.lane, *event.beside) if name)
-            lanes = tuple(granted(lane, event.at_ns, own=lane.spec.name in training) for lane in known.lanes)
-            return replace(known, race=replace(known.race, training=training), lanes=lanes)
-        case TreeSample():
-            sliced = in_slices(known.race, known.lanes) or bool(known.race.exclusive)
-            sampled = known.lane(event.lane)
-            lane = take_tree_sample(sampled, event, sliced=sliced, cores=known.machine_of(sampled).cores)
-            return replace(known, lanes=tuple(lane if one is sampled else one for one in known.lanes))
-        case ExperimentChanged():
-            tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
-            return replace(known, experiment=event.experiment, tuned=tuned)
-        case SweepChanged() if known.sweep is not None:
-            return replace(known, sweep=event.after(known.sweep))
-        case Interrupted():
-            return replace(known, race=replace(known.race, interrupted=event.reason))
-        case FilesWritten():
-            return replace(known, race=replace(known.race, views=event.views))
-        case RecordingChanged():
-            return replace(known, recording=event.recording)
-        case GpuSample() | HostSample():
-            hosts, lanes = after_sample(known.hosts, known.lanes, event)
-            return replace(known, hosts=hosts, lanes=lanes)
-        case _:
-            race = known.race.with_knob(event) if isinstance(event, KnobOffered) else known.race
-            lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
-            if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
-                own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
-                lanes = tuple(
-                    lane if lane is old else explained(lane, known.gpus_of(old), own[lane.spec.host], race.knobs)
-                    for lane, old in zip(lanes, known.lanes, strict=True)
-                )
-                lanes = tuple(by_collision(lane, lanes, race.views) for lane in lanes)
-            return replace(known, race=race, lanes=lanes)
-
-
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
 """Called with an event and the snapshot after it."""
 
 
 class Session:
-    """The only mutable object of the program: accepts events and returns immutable snapshots.
+    """The owner of the state: accepts events and returns immutable snapshots.
 
     The state depends only on the events and their order, so a replay reproduces it with another clock.
 
     Thread: any.
     """
 
-    def __init__(self, machine: Machine, clock_ns: Callable[[], int], *, charted: bool = True) -> None:
-        """Start with a machine; without `charted`, the chart history is not kept."""
+    def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
+        """Start with a machine."""
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
-        self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}, charted=charted)
+        self._lanes: list[Lane] = []
+        self._hosts: dict[str, HostState] = {}
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
         """Begin a race without the lanes of an earlier one; `source` is the digest of the scenario file."""
-        race = replace(race, number=self._known.race.number + 1)
+        race = replace(race, number=self._race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
     def set_machine(self, machine: Machine, host: str = "") -> None:
@@ -299,18 +207,18 @@ class Session:
         """Set the lane that trains alone, "" for none; concurrent lanes begin a new steady state."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
-    def set_experiment(self, experiment: Experiment) -> None:
-        """Set the state of an experiment."""
-        self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
+    def advance_series(self, step: SeriesStep) -> None:
+        """Record the beginning or a step of a series."""
+        self.accept(SeriesAdvanced(at_ns=self._clock_ns(), step=step))
 
     def accept(self, event: Event) -> None:
         """Accept an event; an event of a lane outside this race changes nothing."""
         with self._lock:
-            taken = concerns(self._known, event)
-            if taken:
-                self._known = _with_names(self._known, event, _after(self._known, event))
+            taken = not event.lane or self._index(event.lane) is not None
+            if taken and not (isinstance(event, CauseSeen) and event.cause in self._race.ignored_causes):
+                self._change(event)
             for journal in self._journals:
-                journal(event, self._known)
+                journal(event, self._snapshot(event.at_ns))
         for listener in self._listeners if taken else ():
             listener(event)
 
@@ -330,14 +238,149 @@ class Session:
         """
         with self._lock:
             self._journals = (*self._journals, journal)
-            return self._known
+            return self._snapshot(self._clock_ns())
 
     def restore(self, known: Snapshot) -> None:
         """Replace the state: for a seek in a replay, or the start of a viewer or sweep."""
         with self._lock:
-            self._known = known
+            self._race, self._experiment, self._tuned = known.race, known.experiment, known.tuned
+            self._periods, self._recording = known.periods, known.recording
+            self._lanes = [Lane.from_state(lane) for lane in known.lanes]
+            self._hosts = {name: host.copy() for name, host in known.hosts.items()}
+            self._copied: list[LaneState | None] = list(known.lanes)
+            self._copied_hosts: Hosts | None = None
 
     def snapshot(self) -> Snapshot:
         """Return the present state."""
         with self._lock:
-            return replace(self._known, at_ns=self._clock_ns())
+            return self._snapshot(self._clock_ns())
+
+    def _snapshot(self, at_ns: int) -> Snapshot:
+        """Return the present state; only lanes and hosts that have changed since the last call are copied."""
+        lanes = tuple(copy or lane.snapshot() for lane, copy in zip(self._lanes, self._copied, strict=True))
+        hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
+        self._copied, self._copied_hosts = list(lanes), hosts
+        return Snapshot(
+            at_ns=at_ns,
+            race=self._race,
+            lanes=lanes,
+            hosts=hosts,
+            experiment=self._experiment,
+            tuned=self._tuned,
+            periods=self._periods,
+            recording=self._recording,
+        )
+
+    def _index(self, name: str) -> int | None:
+        """Return the index of the lane of that name. `None` for "" and for a lane outside this race."""
+        names = (index for index, lane in enumerate(self._lanes) if lane.spec.name == name)
+        return next(names, None) if name else None
+
+    def _host(self, name: str) -> HostState:
+        self._copied_hosts = None
+        return self._hosts.setdefault(name, HostState())
+
+    def _forget_copies(self) -> None:
+        self._copied = [None] * len(self._lanes)
+
+    def _change(self, event: Event) -> None:
+        """Change the state by an event, and store the period that it ends."""
+        before = self._snapshot(event.at_ns) if isinstance(event, CAUSES) else None
+        index = None if isinstance(event, SliceGranted) else self._index(event.lane)
+        settings = [lane.settings for lane in self._lanes]
+        if index is None:
+            self._forget_copies()
+            self._change_race(event)
+        else:
+            self._copied[index] = None
+            self._change_lane(self._lanes[index], event)
+        if before is not None:
+            self._periods = after_event(
+                self._periods, event, before.race, before.lanes, self._lanes, before.experiment, self._experiment
+            )
+        changed = index is not None and self._lanes[index].settings != settings[index]
+        if changed or any(lane.differs is None for lane in self._lanes):
+            set_names(self._lanes, self._race)
+            self._forget_copies()
+
+    def _change_lane(self, lane: Lane, event: Event) -> None:
+        race = self._race
+        if isinstance(event, TreeSample):
+            sliced = in_slices(race, self._lanes) or bool(race.exclusive)
+            host = self._hosts.get(lane.spec.host) or HostState()
+            lane.on_tree_sample(event, sliced=sliced, cores=host.machine.cores)
+            return
+        if isinstance(event, KnobOffered):
+            self._race = race.with_knob(event)
+        lane.accept(event)
+        if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
+            self._explain(lane)
+
+    def _explain(self, lane: Lane) -> None:
+        """Add the part of other processes and lanes in a failure to its reason."""
+        race = self._race
+        host = self._hosts.get(lane.spec.host) or HostState()
+        gpus = [gpu for gpu in host.gpus if trains_on(lane, gpu)]
+        explain_end(lane, gpus, own_pids(self._hosts, self._lanes, lane.spec.host), race.knobs)
+        for one in self._lanes:
+            explain_collision(one, self._lanes, race.views)
+        self._forget_copies()
+
+    def _change_race(self, event: Event) -> None:
+        race, lanes = self._race, self._lanes
+        over = bool(lanes) and all(lane.over for lane in lanes)
+        match event:
+            case RaceBegan():
+                self._begin_race(event)
+            case MachineKnown():
+                self._host(event.host).machine = event.machine
+            case HostEvent():
+                self._host(event.host).on_connection(event)
+            case ClockStarted():
+                self._race = replace(race, started_ns=event.at_ns)
+            case ModeChanged() if not over:
+                if event.mode != race.mode:
+                    for lane in lanes:
+                        lane.measure_again()
+                        lane.mark_charts(event.at_ns, MODE_MARKS[event.mode])
+                self._race = replace(race, mode=event.mode, training=())
+            case UserRequested(action="end"):
+                for lane in lanes:
+                    lane.end.killed = lane.end.killed or lane.spec.name in event.lanes
+            case ExclusiveChanged():
+                alone = event.exclusive != race.exclusive and len(lanes) > 1 and not over
+                if race.mode == CONCURRENT and alone:
+                    for lane in lanes:
+                        lane.measure_again()
+                self._race = replace(race, exclusive=event.exclusive)
+            case SliceGranted():
+                training = tuple(name for name in (event.lane, *event.beside) if name)
+                for lane in lanes:
+                    lane.on_slice_granted(event.at_ns, own=lane.spec.name in training)
+                self._race = replace(race, training=training)
+            case SeriesAdvanced(step=step):
+                if self._experiment is not None and not isinstance(step, SeriesState):
+                    step = after(self._experiment, step)
+                if isinstance(step, SeriesState):
+                    self._experiment = step
+                    self._tuned = step if step.policy == TUNING else self._tuned
+            case Interrupted():
+                self._race = replace(race, interrupted=event.reason)
+            case FilesWritten():
+                self._race = replace(race, views=event.views)
+            case RecordingChanged():
+                self._recording = event.recording
+            case HostSample():
+                take_host_sample(self._host(event.host), lanes, event)
+            case GpuSample():
+                self._host(event.host)
+                take_gpu_sample(self._hosts, lanes, event)
+
+    def _begin_race(self, event: RaceBegan) -> None:
+        self._lanes = [
+            Lane(spec, phase_since_ns=event.at_ns, process=ProcessInfo(started_ns=event.at_ns))
+            for spec in event.specs
+        ]
+        self._race, self._periods = event.race, ()
+        self._experiment = self._tuned = None
+        self._forget_copies()

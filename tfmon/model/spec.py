@@ -188,8 +188,8 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """Return a lane's place and its distinguishing settings, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
-        settings: Settings in effect. `None` for those of the spec.
-        differs: The knobs to include. `None` for those of the spec.
+        settings: Settings in effect. `None` for the spec's.
+        differs: The knobs to include. `None` for the spec's.
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs

@@ -1,27 +1,15 @@
-"""The views of the working folder for the lanes of a user's command, and their written files.
-
-Written files are kept beside recordings. Each race has a private store, locked while the race runs, with a place
-for each process of a lane, such as `A`, and `A-2` after a restart. A place has `written`, the upper folder of an
-overlay or the copy, and until the end of the race `work`, which overlays need.
-"""
+"""The views of the working folder for the lanes of a user's command; `system.view_files` manages their files."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import itertools
-import os
-import shutil
-import stat
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"
-"""Suffixes of stores: of a recorded race, and of a race whose files nobody wants."""
+"""Suffixes of stores: of a recorded race, and of a race whose files are not kept."""
+PORTS = "ports"
+"""The folder of a store in which lanes exchange their ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +20,7 @@ class View:
     """`overlay`: same paths, but writes are redirected; `copy`; or `in place`."""
     folder: str
     reason: str = ""
-    """Why it is no overlay. Empty for an overlay."""
+    """Why it cannot be an overlay. Empty for an overlay."""
     store: str = ""
     """The folder for written files of a race or a lane. Empty in place."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -55,14 +43,6 @@ class View:
         """The folder for exchanging ports. `None` if the lanes do not share a store."""
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
-    def of_race(self, number: int) -> View:
-        """Return the view for a new race, with its own store beside the previous one."""
-        if not self.store:
-            return self
-        before = Path(self.store)
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{number}{''.join(before.suffixes)}"
-        return replace(self, store=str(before.with_name(name)))
-
     def of_lane(self, name: str, process: int) -> View | None:
         """Return the view of a lane's process, counted from 1. `None` in place."""
         own = name if process == 1 else f"{name}-{process}"
@@ -72,170 +52,3 @@ class View:
 def describe(views: Mapping[str, View]) -> list[str]:
     """Return a line for each machine about where lanes write."""
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]
-
-
-WRITTEN, WORK, PORTS = "written", "work", "ports"
-LIMIT_BYTES = 4 * 2**30
-"""Limit of all kept files at the start of a race."""
-MOST_ENTRIES = 20_000
-"""Entries of a folder that are examined, in some tenths of a second."""
-MOST_EDITED = 3
-"""Edited files that are listed."""
-_ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
-_locked: dict[Path, int] = {}
-
-
-def default_base() -> Path:
-    """Return the default folder of stores on Linux."""
-    named = os.environ.get("TFMON_RECORDINGS")
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(named) if named else Path(state).expanduser() / "tfmon" / "recordings"
-
-
-def open_place(view: View) -> None:
-    """Create the place of a lane, in a store that stays locked until it is settled; raises OSError."""
-    place = Path(view.store)
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if place.parent not in _locked:
-        _locked[place.parent] = os.open(place.parent, os.O_RDONLY)
-        lock(_locked[place.parent])
-        (place.parent / PORTS).mkdir(exist_ok=True)
-    for path in (place, place / WORK, place / WRITTEN):
-        path.mkdir(mode=0o700)
-    if view.kind != COPY:  # an overlay shows what its upper folder is like
-        if os.geteuid() == 0:
-            result = Path(view.folder).stat()
-            os.chown(place / WRITTEN, result.st_uid, result.st_gid)
-        shutil.copystat(view.folder, place / WRITTEN)
-
-
-def entry(view: View) -> list[str]:
-    """Return the arguments that run the following command in a lane's view, once its place is open."""
-    package = str(Path(__file__).parents[2])
-    return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
-
-
-def settle(view: View, age_s: float) -> View:
-    """Reduce the store of a finished race to the written files, and return the view with them.
-
-    Thread: any; takes as long as examining the files.
-    """
-    store, written = Path(view.store), {}
-    edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
-    remove(store / PORTS)
-    for place in sorted(store.glob("*")) if view.store.endswith(KEPT) else ():
-        tidy(place, view)
-        sizes = [size for _, size in files_of(place / WRITTEN) if size is not None]
-        written[place.name] = (len(sizes), sum(sizes))
-    close_store(store)
-    return replace(view, written=written, edited=edited)
-
-
-def close_store(store: Path) -> None:
-    """Unlock a store, and remove it if it is empty or not kept."""
-    if store in _locked:
-        os.close(_locked.pop(store))
-    if store.name.endswith(NOT_KEPT):
-        remove(store)
-    for empty, *_ in os.walk(store, topdown=False):
-        with contextlib.suppress(OSError):
-            Path(empty).rmdir()
-
-
-def tidy(place: Path, view: View) -> None:
-    """Reduce a place to the written files; does nothing the second time."""
-    if view.kind == COPY and (place / WORK).exists():
-        for name, _ in files_of(place / WRITTEN):
-            if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
-                (place / WRITTEN / name).unlink()
-    remove(place / WORK)
-
-
-def _mark(path: Path) -> tuple[int, int, int] | None:
-    with contextlib.suppress(OSError):
-        result = path.lstat()
-        return result.st_mode, result.st_size, result.st_mtime_ns
-    return None
-
-
-def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield the path and size of each file and link that a lane wrote. `None` for a removed file."""
-    for root, folders, files in os.walk(written):
-        for path in (Path(root, name) for name in (*files, *folders)):
-            with contextlib.suppress(OSError):
-                result = path.lstat()
-                if stat.S_ISREG(result.st_mode) or stat.S_ISLNK(result.st_mode):
-                    yield str(path.relative_to(written)), result.st_size
-                elif stat.S_ISCHR(result.st_mode):
-                    yield str(path.relative_to(written)), None
-
-
-def take_out(place: Path, target: Path) -> int:
-    """Copy the files of a place into a new folder, and return their number; raises OSError."""
-    if not (place / WRITTEN).is_dir():
-        raise FileNotFoundError(2, "it kept no files", str(place))
-    target.mkdir(parents=True)
-    names = [name for name, size in files_of(place / WRITTEN) if size is not None]
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(place / WRITTEN / name, target / name, follow_symlinks=False)
-    return len(names)
-
-
-def sweep(base: Path) -> None:
-    """Remove unwanted files of killed races, and the oldest kept files beyond the limit."""
-    total = 0
-    for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
-        if not is_locked(store):
-            kept = store.name.endswith(KEPT)
-            remove(store / PORTS)
-            total += sum(size or 0 for _, size in files_of(store)) if kept else 0
-            if not kept or total > LIMIT_BYTES:
-                remove(store)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder with its content, even with unreadable parts of a script or an overlay."""
-    for root, names, _ in os.walk(folder):
-        for path in (Path(root, name) for name in names):
-            with contextlib.suppress(OSError):
-                if not path.is_symlink():
-                    path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of the entries of a folder; of a large folder only the first ones."""
-    paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
-    for path in itertools.islice(paths, MOST_ENTRIES):
-        with contextlib.suppress(OSError):  # it has gone
-            yield path, os.lstat(path)
-
-
-def _edited(view: View, since_s: float) -> Iterator[str]:
-    own = os.path.dirname(view.store)  # noqa: PTH120 - of recordings and stores
-    for path, result in entries(Path(view.folder)):
-        changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(own)
-        if changed and not is_locked(Path(path)):  # as the recording of the race is
-            yield os.path.relpath(path, view.folder)
-
-
-def lock(fd: int) -> None:
-    """Lock an open file or folder until it is closed, if its file system supports that."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process has locked a file or folder, or it cannot be opened."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from tfmon.model.events import Event
 from tfmon.model.gpu import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.threads import start_thread
+from tfmon.system.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
 """Readings by the name of their field in `HostSample`."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.gpu import GpuSample
-from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu, Probe, absent_gpu, within
 from tfmon.probes.host import HostProbe
@@ -38,6 +37,7 @@ from tfmon.probes.obstacles import (
     wheel_obstacle,
 )
 from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
+from tfmon.system.limits import read_text
 
 _EXCLUSIVE = (1, 2, 3)
 """NVML's compute modes: one thread, none, one process."""
@@ -48,11 +48,11 @@ class GpuSearch:
     """The result of a search for GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
-    """The visible GPUs by `index`; a lane cannot use those that are split up."""
+    """The visible GPUs by `index`. A lane cannot use GPUs that are split up."""
     instances: tuple[Gpu, ...] = ()
     """Instances of split GPUs (MIG); a lane is given one by its UUID."""
     reason: str = ""
-    """Why there is no GPU, in one line, or empty if there is one."""
+    """Why there is no GPU, in one line. Empty with a GPU."""
     hint: str = ""
     note: str = ""
     """A possible problem of the GPUs; usually empty."""
@@ -66,7 +66,7 @@ class GpuSearch:
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
-        """Those that a lane could be given: whole GPUs first, then instances."""
+        """GPUs that a lane could use: whole GPUs first, then instances."""
         return (*self.whole, *self.instances)
 
     @property
@@ -174,7 +174,7 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
     try:
         ctypes.CDLL(library)
     except OSError as error:  # spares a machine without a driver the import of pynvml
-        absent = library in str(error) and "no such file" in str(error).casefold()  # and not one that it needs
+        absent = library in str(error) and "no such file" in str(error).casefold()  # and not a dependency
         return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):
@@ -188,14 +188,14 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
         nvml.call("nvmlShutdown")
 
 
-def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:  # noqa: ANN401 - opaque
+def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
     """Return a GPU with its instances and settings.
 
     Source: `nvmlDeviceGetEnforcedPowerLimit`, `nvmlDeviceGetPowerManagementDefaultLimit` (mW),
     `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetComputeMode`.
     """
 
-    def read(function: str) -> Any:  # noqa: ANN401 - from pynvml
+    def read(function: str) -> Any:
         answer = nvml.call(function, handle)
         return None if isinstance(answer, NvmlFailure) else answer
 
@@ -246,7 +246,7 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
-    """Return a sample of each GPU with its processes. Thread: any; if the driver hangs, there is no reading."""
+    """Return a sample of each GPU with its processes. Thread: any. If the driver hangs, there is no reading."""
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:
         return []

@@ -201,8 +201,7 @@ class HostProbe:
         """Sample the machine and the processes of the lanes.
 
         Args:
-            lanes: Returns the pid of each lane's first process by lane. A blank name is a process that is not yet
-                a lane: it has no sample, and is not part of the load of others.
+            lanes: Returns the pid of each lane's first process by lane.
         """
         self._lanes = lanes
         self._processes, self._no_processes = processes, Missing("")
@@ -231,7 +230,7 @@ class HostProbe:
         processes = self._processes
         samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
         yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
-        lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
+        lanes = [sample for sample in samples if sample is not None]
         yield from lanes
         if len(lanes) > 1 and looked:
             ports = self._clock_ns() >= self._ports_due_ns
@@ -256,7 +255,7 @@ class HostProbe:
         """Release nothing: no driver is open."""
 
     def _unknown_trees(self, at_ns: int, missing: Missing) -> Iterable[TreeSample]:
-        for tree in (tree for tree in self._trees.values() if tree.lane.strip()):
+        for tree in self._trees.values():
             yield TreeSample(
                 lane=tree.lane, at_ns=at_ns, cpu_pct=missing, private_bytes=missing, processes=tree.processes
             )

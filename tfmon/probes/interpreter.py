@@ -18,7 +18,7 @@ from email import message_from_string
 from pathlib import Path
 
 from tfmon.model.codec import clean
-from tfmon.model.limits import read_text
+from tfmon.system.limits import read_text
 
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 """The file with the build information of a TensorFlow."""
@@ -126,7 +126,7 @@ class Wheel:
     has_cuda: bool | None
     """Whether it was built for NVIDIA GPUs; `None` if its files do not say."""
     metal: str
-    """Version of tensorflow-metal beside it; empty without."""
+    """Version of tensorflow-metal beside it. Empty without one."""
     python: str = ""
     """Version of the interpreter, or empty if it was not started."""
     rocm: bool = False
@@ -240,7 +240,7 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
     Source: its sys.path, there `tensorflow/python/platform/build_info.py` as text and the names of
     `*.dist-info` folders.
     """
-    if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100 - keeps links
+    if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
         version, path = platform.python_version(), sys.path
     else:
         described = _described(str(python), timeout_s)

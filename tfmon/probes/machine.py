@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfmon.model import limits
-from tfmon.model.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing, Reading
 from tfmon.probes.base import CounterRate, Readings
+from tfmon.system import limits
+from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
 
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """Inode of the pid namespace that a Linux kernel starts with. Source: linux/proc_ns.h, PROC_PID_INIT_INO."""
@@ -147,7 +147,7 @@ class Load:
     """CPU time that the hypervisor gave to other machines; `None` if unknown."""
 
 
-def need_psutil() -> Any:  # noqa: ANN401 - it has no types
+def need_psutil() -> Any:
     """Return the module psutil, which Linux does not need; raises NoReadingError if it is not there."""
     try:
         return importlib.import_module("psutil")
@@ -199,7 +199,7 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
         if proc is None:
             swap = need_psutil().swap_memory()
             return int(swap.sin), int(swap.sout)
-        with open(proc / "vmstat", "rb") as file:  # noqa: PTH123 - quicker
+        with open(proc / "vmstat", "rb") as file:
             text = file.read()
         page = os.sysconf("SC_PAGE_SIZE")
         pages_in = text.partition(b"\npswpin ")[2].partition(b"\n")[0]
@@ -210,7 +210,7 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
 
 
 def _read(proc: Path | None, name: str) -> str:
-    with open(f"{proc or '/proc'}/{name}", encoding="ascii") as file:  # noqa: PTH123 - quicker
+    with open(f"{proc or '/proc'}/{name}", encoding="ascii") as file:
         return file.read()
 
 
@@ -252,7 +252,7 @@ class Disturbances:
     def _pressure(self, kind: str) -> Reading:
         """Units: percent of the last 10 s, as the kernel averages it."""
         try:
-            with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:  # noqa: PTH123 - quicker
+            with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:
                 fields = file.readline().split()
             return float(fields[1].removeprefix("avg10="))
         except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off

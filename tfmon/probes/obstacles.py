@@ -45,7 +45,7 @@ class GpuVisibility:
     """An NVIDIA GPU is on the PCI bus; only read if the driver lists none."""
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
-    """The variable that may hide some of them, or empty if none is set."""
+    """The variable that may hide some of them. Empty if none is set."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -129,7 +129,7 @@ def visible_gpus(visibility: GpuVisibility) -> list[Gpu]:
 
 
 def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) -> tuple[Gpu, ...]:
-    """Return the instances that can be named: those in the variable, or all of the visible GPUs (`indexes`)."""
+    """Return the instances that can be named: the variable's, or all of the visible GPUs (`indexes`)."""
     listed = [(gpu, one) for gpu in visibility.physical_gpus for one in gpu.instances or ()]
     if names_instances(visibility.visible):
         places = visible_instances(visibility.visible or "", [one.uuid for _, one in listed])

@@ -14,11 +14,11 @@ from typing import Any
 
 from tfmon.model.events import Event
 from tfmon.model.gpu import GpuFault, GpuLoad, GpuProcesses, GpuSample
-from tfmon.model.limits import read_text
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.machine import memory_bytes
 from tfmon.probes.obstacles import is_number
+from tfmon.system.limits import read_text
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""
@@ -172,7 +172,7 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
 
 
 class AmdProbe(_Probe):
-    """Samples AMD GPUs; a file is read when its value is asked for, which may wake a sleeping GPU."""
+    """Samples AMD GPUs. A file is read when its value is needed, which may wake a sleeping GPU."""
 
     name = "amd"
 

@@ -20,7 +20,7 @@ _MOST_PARENTS = 64
 class ProcessNames:
     """Reads users and command lines, and keeps them while their processes live. Thread: one.
 
-    Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat; nothing on other systems.
+    Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat. Linux only.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class ProcessNames:
         """Expiry and name."""
 
     def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
-        """Return the names of processes; one that is gone, or that this user may not see, is missing."""
+        """Return the names of processes. Ended processes, and ones that this user may not see, are missing."""
         now_s = self._clock_s()
         kept = {pid: self._known[pid] for pid in pids if pid in self._known}
         for pid in pids:
             if (pid not in kept or now_s >= kept[pid][0]) and (name := self._read(pid)) is not None:
-                # One that has no command line yet is starting, and is read again the next time.
+                # A process without a command line is starting, and is read again the next time.
                 kept[pid] = now_s + (KEPT_S if " " in name.command else 0.0), name
-            elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):  # noqa: PTH110 - quicker
+            elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):
                 del kept[pid]
         self._known = kept
         return {pid: name for pid, (_, name) in kept.items()}
 
     def _read(self, pid: int) -> ProcessName | None:
         try:
-            owner = os.stat(f"{self._proc}/{pid}").st_uid  # noqa: PTH116 - quicker
+            owner = os.stat(f"{self._proc}/{pid}").st_uid
         except OSError:
             return None
         argv = (read_file(f"{self._proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")

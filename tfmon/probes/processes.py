@@ -107,7 +107,7 @@ class LinuxProcesses:
         if now_s - self._whole_at_s >= WHOLE_EVERY_S:
             self._table, self._whole_at_s = {}, now_s
         table: dict[int, Row] = {}
-        for name in os.listdir(self._root):  # noqa: PTH208 - quicker
+        for name in os.listdir(self._root):
             if not name.isdigit():
                 continue
             pid = int(name)
@@ -149,7 +149,7 @@ class LinuxProcesses:
     def _waited_s(self, pid: int) -> float | None:
         tasks = f"{self._root}/{pid}/task"
         try:
-            threads = os.listdir(tasks)[:MOST_THREADS]  # noqa: PTH208 - quicker
+            threads = os.listdir(tasks)[:MOST_THREADS]
         except OSError:
             return None
         times = [line.split() for one in threads if (line := read_file(f"{tasks}/{one}/schedstat"))]
@@ -234,7 +234,7 @@ class PsutilProcesses:
         except self._psutil.Error:
             return None
 
-    def _private_bytes(self, process: Any, ended: bool) -> Reading:  # noqa: ANN401 - psutil has no types
+    def _private_bytes(self, process: Any, ended: bool) -> Reading:
         if ended:
             return ENDED
         footprint = read_footprint(process.pid) if MACOS else None
@@ -254,7 +254,7 @@ def _group(pid: int) -> tuple[int, int]:
 
 
 @functools.cache
-def _library() -> Any:  # noqa: ANN401 - ctypes has no types
+def _library() -> Any:
     return ctypes.CDLL(_LIBPROC)
 
 

@@ -9,19 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tfmon.model.views import (
-    COPY,
-    IN_PLACE,
-    KEPT,
-    MOST_ENTRIES,
-    NOT_KEPT,
-    OVERLAY,
-    View,
-    close_store,
-    entries,
-    entry,
-    open_place,
-)
+from tfmon.model.views import COPY, IN_PLACE, KEPT, NOT_KEPT, OVERLAY, View
+from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_place
 
 COPY_BYTES = 200 * 2**20
 """A folder of at most this size is copied for each lane, unless a setting overrides it."""

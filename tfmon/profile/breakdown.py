@@ -219,7 +219,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
 
 
 def evidence_of(profile: Profile) -> Evidence:
-    """Return the parts of step time; with a GPU, its idle time by what the loop did meanwhile."""
+    """Return the parts of step time. With a GPU, its idle time is split by the loop's work meanwhile."""
 
     def share(*times_ns: Reading) -> float:
         return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns

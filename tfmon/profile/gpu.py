@@ -1,4 +1,4 @@
-"""What GPUs did during the capture, and what the host did while they did nothing."""
+"""The work of GPUs during the capture, and the host's work while they were idle."""
 
 from __future__ import annotations
 

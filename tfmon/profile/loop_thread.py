@@ -1,4 +1,4 @@
-"""The thread that trains: its steps, and what it was busy with in them."""
+"""The thread that trains: its steps, and its work in them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LoopThread:
     """From the first step's beginning to the last one's end; one interval."""
     input: Times
     calls: Times
-    """In the step's call by its marker; without one in a tf.function, or if `eager`, outside of the input."""
+    """In the step's call by its marker. Without one in a tf.function, or if `eager`, outside of the input."""
     eager: bool
     known: bool
     """Whether the trace shows how the step ran: as a tf.function or as single operations."""

@@ -52,7 +52,7 @@ class _Change(NamedTuple):
 
 
 def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[MemoryPeak, ...] | Missing:
-    """Return the peak of each allocator, those of GPUs first; Missing where that of the lane's device has none."""
+    """Return the peak of each allocator, first of the GPUs. Missing if the lane's device has none."""
     changes: dict[str, list[_Change]] = {}
     for allocator, change in _changes(space):
         changes.setdefault(allocator, []).append(change)

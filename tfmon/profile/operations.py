@@ -61,7 +61,7 @@ class Executed:
 def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations that ran on these threads.
 
-    The step's operations are those of functions that the loop's thread called in a step, directly or indirectly.
+    The step's operations belong to functions that the loop's thread called in a step, directly or indirectly.
     An operation of an unknown function belongs to the step if the step has an operation of that name and type.
     """
     result = Executed()
@@ -160,7 +160,7 @@ _ROUND = re.compile(r"\[\d+\]")
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept what tells of stages and memory; of the executor only where a stage starts functions or Python."""
+    """Accept events of stages and memory. Of the executor accept only stages that start functions or Python."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
     runs = event in (PROCESS, RUN) and (RUN_ASYNC in names or any(map(_is_python, names)))
@@ -180,7 +180,7 @@ class _Work:
 def stages(
     lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
-    """Return the stages, the busiest first; `functions` tells how long each call of a function was worked on."""
+    """Return the stages, the busiest first. `functions` has the working time of each call of a function."""
     work: dict[str, _Work] = {}
     for line in lines:
         _read_stages(line, window, functions, work)

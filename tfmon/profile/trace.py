@@ -195,7 +195,7 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
 
     Events that only count, without a time, are skipped.
 
-    Raises: TraceError, also when there is no such file.
+    Raises: TraceError, also for a missing file.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -215,14 +215,14 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
     return Space(planes, origin_ns, events, (*trace.errors, *trace.warnings))
 
 
-def _plane(plane: Any, origin_ns: int, wanted: Wanted) -> Plane:  # noqa: ANN401 - protobuf's classes have no types
+def _plane(plane: Any, origin_ns: int, wanted: Wanted) -> Plane:
     names = {number: one.name for number, one in plane.event_metadata.items()}
     stats = {number: one.name for number, one in plane.stat_metadata.items()}
     return Plane(plane.name, tuple(_line(line, origin_ns, names, stats, wanted) for line in plane.lines))
 
 
 def _line(
-    line: Any,  # noqa: ANN401
+    line: Any,
     origin_ns: int,
     names: Mapping[int, str],
     stats: Mapping[int, str],
@@ -245,7 +245,7 @@ def _line(
     return TraceLine(title, tuple(events))
 
 
-def _stats(event: Any, names: Mapping[int, str]) -> dict[str, Stat]:  # noqa: ANN401
+def _stats(event: Any, names: Mapping[int, str]) -> dict[str, Stat]:
     result: dict[str, Stat] = {}
     for stat in event.stats:
         kind = stat.WhichOneof("value")

@@ -1,4 +1,4 @@
-"""The first line of a recording, the one written when it is closed, and the marks on its time line."""
+"""The first and last line of a recording, and the marks on its time line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -15,20 +15,14 @@ from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
-from tfmon.model.knobs import KnobValue, show
+from tfmon.model.header import SCHEMA, Header
+from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.ports import TimeMark
-from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.model.race import Machine
 from tfmon.model.session import Snapshot
-from tfmon.model.spec import LaneSpec
-from tfmon.model.views import View
 from tfmon.version import __version__
-
-SCHEMA = 8
-"""Version of recordings and JSON objects; others are refused. New events, and fields with a default, need no new
-version. 3: views have no `kept`; what only a gate reads of a lane is in `figures`. 2: `bottleneck` was `bound`;
-`error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
 """The longest line, a snapshot with eight lanes, takes 7 MiB."""
@@ -45,56 +39,17 @@ class RecordingError(UsageError):
     """A recording that cannot be found, read or written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """The first line of a recording: the race that it records."""
-
-    schema: int
-    tfmon: str
-    python: str
-    """Of tfmon itself; each lane reports its own."""
-    tensorflow: str | None
-    """The version beside tfmon; `None` if the lanes use another Python. Each lane reports its own."""
-    started: str
-    """Local time with its offset from UTC, ISO 8601."""
-    started_ns: int
-    scenario: str
-    title: str
-    source: str
-    mode: str
-    lanes: tuple[LaneSpec, ...]
-    knobs: dict[str, KnobValue]
-    """Every knob of the scenario with its default; LaneStarted has the values at the start."""
-    machine: Machine
-    environment: dict[str, str] = field(default_factory=dict)
-    hosts: dict[str, Machine] = field(default_factory=dict)
-    """The other machines of the lanes, by `LaneSpec.host`."""
-    between: BetweenProcesses | None = None
-    """The between-process variance of earlier races: a part of every interval."""
-    views: dict[str, View] = field(default_factory=dict)
-    """The views of the working folder for a user's command, by host, and the folder of the lanes' files."""
-
-    @property
-    def lane_names(self) -> dict[str, str]:
-        """What each lane is called on the time line: its device, or its id where settings tell lanes apart."""
-        return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
-
-    @property
-    def recorded_on(self) -> str:
-        """On what machines, with which versions and when it was recorded."""
-        return " · ".join(
-            (
-                *_size(self.machine),
-                self.machine.system,
-                *(f"{host}: {', '.join(_size(machine))}" for host, machine in self.hosts.items()),
-                f"TensorFlow {self.tensorflow or '–'}, Python {self.python}, tfmon {self.tfmon}",
-                self.started[:10],
-            )
+def recorded_on(header: Header) -> str:
+    """Return the machines, versions and date of a recording in one line."""
+    return " · ".join(
+        (
+            *_size(header.machine),
+            header.machine.system,
+            *(f"{host}: {', '.join(_size(machine))}" for host, machine in header.hosts.items()),
+            f"TensorFlow {header.tensorflow or '–'}, Python {header.python}, tfmon {header.tfmon}",
+            header.started[:10],
         )
-
-    def wall_s(self, at_ns: int) -> float:
-        """Return the wall-clock time of an event, in seconds since the epoch."""
-        return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9
+    )
 
 
 def _size(machine: Machine) -> tuple[str, str]:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfmon.model.header import Header
 from tfmon.model.ports import RunInfo
-from tfmon.model.views import KEPT, is_locked, lock, remove
-from tfmon.recordings.header import Closed, Header, RecordingError
+from tfmon.model.views import KEPT
+from tfmon.recordings.header import Closed, RecordingError
 from tfmon.recordings.reader import peek, read_outline
 from tfmon.recordings.runs_bridge import Outline, outline, recordings_in
+from tfmon.system.view_files import is_locked, lock, remove
 
 LIMIT_BYTES = 512 * 2**20
 FOLDER_VARIABLE = "TFMON_RECORDINGS"
@@ -167,7 +169,7 @@ def choose(
 
 
 def delete(path: Path) -> None:
-    """Delete a recording for good; raises RecordingError for one that is being written."""
+    """Delete a recording permanently. Raises RecordingError while it is being written."""
     if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:

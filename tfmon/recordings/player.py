@@ -61,7 +61,7 @@ class Player:
         )
 
     def tick(self, seconds: float) -> None:
-        """Advance by so much time, where it plays."""
+        """Advance by this much time, if it plays."""
         if not self._playing:
             return
         until_ns = min(self._now_ns + round(seconds * 1e9) * self._speed, self._times_ns[-1])
@@ -109,7 +109,7 @@ class Player:
         self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
 
     def _go_to_place(self, place: int) -> None:
-        with contextlib.suppress(RecordingError):  # it is told when it is played
+        with contextlib.suppress(RecordingError):  # it is reported when it is played
             if recorded := self._recording.last_known(place):
                 self._kept.setdefault(recorded, self._recording.known_after(recorded))
         nearest = max(kept for kept in self._kept if kept <= place)
@@ -145,7 +145,7 @@ def _started_ns(recording: Recording) -> int | None:
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:
-    """Return a recording, closed, and what was known at its end; raises RecordingError."""
+    """Return a recording, closed, and its last state. Raises RecordingError."""
     with Recording(path) as recording:
         return recording, end_of(recording)
 

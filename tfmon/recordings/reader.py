@@ -19,19 +19,11 @@ from typing import BinaryIO, cast, get_args
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
+from tfmon.model.header import SCHEMA, Header
 from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import (
-    LONGEST_LINE_BYTES,
-    MARKING,
-    SCHEMA,
-    Closed,
-    Header,
-    Known,
-    RecordingError,
-    mark_of,
-)
+from tfmon.recordings.header import LONGEST_LINE_BYTES, MARKING, Closed, Known, RecordingError, mark_of
 from tfmon.recordings.runs_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 
@@ -41,7 +33,9 @@ MOST_MARKS = 5_000
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
-_BEGIN = re.compile(rb'{"type":"(?:%b)","lane":"[^"\\]*",(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED)
+_BEGIN = re.compile(
+    rb'{"type":"(?:%b)",(?:"lane":"[^"\\]*",)?(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED
+)
 """Start of the line of an event without a mark, which is not parsed for the index."""
 
 
@@ -87,7 +81,7 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a place, but those of some types; raises RecordingError for a bad one."""
+        """Read the events before a place, except some types. Raises RecordingError for a bad one."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
         for place in range(len(self) if until is None else until):
             if not (line := self._line(place)).startswith(skipped):
@@ -266,7 +260,7 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
-    """Read only the header of a recording and, where it was closed, how it ended; raises RecordingError."""
+    """Read only the header of a recording and, if it was closed, how it ended. Raises RecordingError."""
     try:
         return read_outline(outline(path))
     except OSError as error:
@@ -274,7 +268,7 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
 
 
 def read_outline(found: Outline) -> tuple[Header, Closed | None]:
-    """Return the header of a recording and, where it was closed, how it ended; raises RecordingError."""
+    """Return the header of a recording and, if it was closed, how it ended. Raises RecordingError."""
     if found.problem:
         raise RecordingError(found.problem)
     header = _header(Path(found.path), found.first.encode())

@@ -11,14 +11,15 @@ from pathlib import Path
 
 from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
 from tfmon.model.gpu import GpuSample
+from tfmon.model.header import Header
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
-from tfmon.model.threads import start_thread
 from tfmon.recordings import library
-from tfmon.recordings.header import Header, RecordingError, closed_of, header_of
+from tfmon.recordings.header import RecordingError, closed_of, header_of
 from tfmon.recordings.writer import Writer
+from tfmon.system.threads import start_thread
 
 FLUSH_S = 1.0
 """If tfmon is killed, this much of a race is lost."""
@@ -69,7 +70,7 @@ class Recorder:
         session.keep_journal(self._take)
 
     def close(self) -> None:
-        """Write what is left and close the file; may be called more than once."""
+        """Write the remaining events and close the file. May be called more than once."""
         with self._waiting:
             self._closing.set()
         self._thread.join(PATIENCE_S)
@@ -202,12 +203,17 @@ class Recorder:
         self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
 
 
+RECORD = ("record",)
+
+
 def _open(file: Path) -> int:
     try:
         return library.create_file(file)
     except FileExistsError:
-        raise RecordingError(f"--record {file}: the file is there already", "name one that is not") from None
+        raise RecordingError(
+            f"--record {file}: the file is there already", "name one that is not", options=RECORD
+        ) from None
     except OSError as error:
         raise RecordingError(
-            f"--record {file}: {error.strerror or error}", "name a file in a folder of yours"
+            f"--record {file}: {error.strerror or error}", "name a file in a folder of yours", options=RECORD
         ) from None

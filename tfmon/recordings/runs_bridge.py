@@ -2,7 +2,7 @@
 
 It prints the sockets of the user's runs with the first line of each. Then it reads lines from stdin. An empty line
 lists the recordings. The path of a recording sends its size and bytes. The path of a socket passes bytes both ways
-until one side ends. It runs on any Python 3. The same functions list the recordings of this machine.
+until one side ends. It runs on Python 3.8 or newer. The same functions list the recordings of this machine.
 """
 
 import contextlib
@@ -95,40 +95,35 @@ def recordings() -> "list[Outline]":
 
 def folders() -> "list[Path]":
     """Return where the sockets may be: a run in tmux may know another folder than this session."""
-    named, user = os.environ.get("TFMON_RUNTIME"), str(os.getuid())
-    if named:
-        return [Path(named)]
-    places = [Path("/run/user", user), Path("/var/run/user", user), Path(tempfile.gettempdir(), "runtime-" + user)]
-    places.append(Path.home() / "Library" / "Caches" / "TemporaryItems")
-    places.append(Path(os.environ.get("XDG_RUNTIME_DIR") or places[0]))
-    return [place / "tfmon" for place in places]
+    chosen, user = os.environ.get("TFMON_RUNTIME"), str(os.getuid())
+    if chosen:
+        return [Path(chosen)]
+    parents = [
+        Path("/run/user", user),
+        Path("/var/run/user", user),
+        Path(tempfile.gettempdir(), "runtime-" + user),
+    ]
+    parents.append(Path.home() / "Library" / "Caches" / "TemporaryItems")
+    parents.append(Path(os.environ.get("XDG_RUNTIME_DIR") or parents[0]))
+    return [parent / "tfmon" for parent in parents]
 
 
 def greetings() -> "list[tuple[str, str]]":
     """Return the path of each socket that answers, the oldest first, and its first line."""
     result = {}
-    for folder in folders():
-        for path in folder.glob("*.sock"):
-            try:
-                about = path.stat()
-                if about.st_uid == os.getuid():
-                    result[about.st_ino] = (about.st_mtime, str(path), first_line(str(path)))
-            except OSError:  # of a run that is over
-                continue
+    for path in [path for folder in folders() for path in folder.glob("*.sock")]:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:  # the run may be over
+            about = path.stat()
+            if about.st_uid == os.getuid():
+                run.settimeout(ANSWER_S)
+                run.connect(str(path))
+                line = run.makefile("rb").readline(CHUNK_BYTES).decode("utf-8", "replace")
+                result[about.st_ino] = (about.st_mtime, str(path), line)
     return [(path, line) for _, path, line in sorted(result.values())]
 
 
-def first_line(path: str) -> str:
-    """Return the first line of a run; raises OSError if nobody listens."""
-    with socket.socket(socket.AF_UNIX) as run:
-        run.settimeout(ANSWER_S)
-        run.connect(path)
-        with run.makefile("rb") as lines:
-            return lines.readline(CHUNK_BYTES).decode("utf-8", "replace")
-
-
 def pass_on(path: str) -> None:
-    """Pass bytes on between a run and stdin and stdout until one of them ends, or is reset as by a kill."""
+    """Pass bytes on between a run and stdin and stdout until one side ends, or is reset as by a kill."""
     with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as run:
         run.connect(path)
         targets = {0: run.fileno(), run.fileno(): 1}
@@ -141,45 +136,28 @@ def pass_on(path: str) -> None:
 
 
 def write(descriptor: int, chunk: bytes) -> None:
-    """Write all of it."""
+    """Write all bytes."""
     while chunk:
         chunk = chunk[os.write(descriptor, chunk) :]
 
 
-def say(value: object) -> None:
-    """Write a line of JSON."""
-    write(1, json.dumps(value).encode() + b"\n")
-
-
-def send(path: Path) -> None:
-    """Write the size of a file, and then its bytes."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        say(size)
-        for start in range(0, size, CHUNK_BYTES):
-            write(1, file.read(min(CHUNK_BYTES, size - start)))
-
-
-def read_line() -> bytes:
-    """Read a line from stdin and no byte more; leave where stdin has ended."""
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = os.read(0, 1)
-        if not byte:
-            sys.exit()
-        line += byte
-    return line
+def main(marker: str) -> None:
+    """List the runs, and answer requests."""
+    write(1, f"{marker} {json.dumps({'runs': greetings()})}\n".encode())
+    with open(0, "rb", buffering=0) as stdin:
+        while line := stdin.readline():
+            path = Path(os.fsdecode(line[:-1]))
+            if line == b"\n":
+                write(1, json.dumps(recordings()).encode() + b"\n")
+            elif path.is_socket():
+                pass_on(str(path))
+                return
+            else:
+                with path.open("rb") as file:
+                    write(1, b"%d\n" % os.fstat(file.fileno()).st_size)
+                    while chunk := file.read(CHUNK_BYTES):
+                        write(1, chunk)
 
 
 if __name__ == "__main__":
-    write(1, sys.argv[1].encode() + b" ")
-    say({"runs": greetings()})
-    while True:
-        chosen = os.fsdecode(read_line()[:-1])
-        if not chosen:
-            say(recordings())
-        elif Path(chosen).is_socket():
-            pass_on(chosen)
-            break
-        else:
-            send(Path(chosen))
+    main(sys.argv[1])

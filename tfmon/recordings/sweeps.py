@@ -15,12 +15,13 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.series import Combination, Figures, SweepEvent, SweepPlan, SweepState, VisitEnded, after
+from tfmon.model.series import Figures, SeriesState, SeriesStep, VisitEnded, after
 from tfmon.recordings import library
 from tfmon.version import __version__
 
-SCHEMA = 2
+SCHEMA = 4
 SUFFIX = ".sweep"
+OPTIONS = ("record", "resume")
 _BEGINS = b'{"type":"SweepHeader",'
 LARGEST = 256 * 2**20
 
@@ -32,8 +33,7 @@ class SweepHeader:
     schema: int
     tfmon: str
     began: str
-    plan: SweepPlan
-    combinations: tuple[Combination, ...]
+    state: SeriesState
 
 
 class SweepFile:
@@ -47,8 +47,8 @@ class SweepFile:
         self._unwritten = bytearray()
         self._lock = threading.Lock()
 
-    def write(self, event: SweepEvent) -> None:
-        """Add what happened; what cannot be written is tried again with what comes next: see `failure`."""
+    def write(self, event: SeriesStep) -> None:
+        """Add an event. After a failed write, it is written again with the next event: see `failure`."""
         self._add(codec.encode(event))
 
     def _add(self, line: bytes) -> None:
@@ -64,7 +64,7 @@ class SweepFile:
                 self.failure = f"{self.path} cannot be written: {error.strerror or error}"
 
     def close(self) -> None:
-        """Close it, after a last attempt to write; what is in it stays."""
+        """Close it, after a last attempt to write. Its content stays."""
         self._add(b"")
         with self._lock:
             if self._descriptor is not None:
@@ -77,7 +77,7 @@ def folder() -> Path:
     return library.folder().with_name("sweeps")
 
 
-def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFile:
+def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFile:
     """Make the file of a new sweep, by default among the user's; raises UsageError if it cannot be made."""
     try:
         if path is None:
@@ -86,13 +86,15 @@ def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFil
             path = path.absolute()
             descriptor = library.create_file(path)
     except FileExistsError:
-        raise UsageError(f"{path} is there already", "--resume goes on with it; or name another file") from None
+        raise UsageError(
+            f"{path} is there already", "--resume goes on with it; or name another file", options=OPTIONS
+        ) from None
     except OSError as error:
         why = f"{path or folder()} cannot be written: {error.strerror or error}"
-        raise UsageError(why, "--record names another file") from None
+        raise UsageError(why, "--record names another file", options=OPTIONS) from None
     began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     file = SweepFile(path, descriptor)
-    file._add(codec.encode(SweepHeader(SCHEMA, __version__, began, state.plan, state.combinations)))
+    file._add(codec.encode(SweepHeader(SCHEMA, __version__, began, state)))
     if file.failure:
         file.close()
         path.unlink(missing_ok=True)
@@ -100,7 +102,7 @@ def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFil
     return file
 
 
-def read(path: Path) -> SweepState:
+def read(path: Path) -> SeriesState:
     """Return the state of a sweep at the end of its file, without a cut-off last line; raises TfmonError."""
     return _parse(path, _load(path))[0]
 
@@ -123,13 +125,15 @@ def began(path: Path) -> str:
     return header.began
 
 
-def resume(path: Path) -> tuple[SweepState, SweepFile]:
+def resume(path: Path) -> tuple[SeriesState, SweepFile]:
     """Return the state of a sweep, and its file to write on; raises TfmonError, also where that is locked."""
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise UsageError(f"there is no sweep {path}", "--resume last goes on with the newest") from None
+        raise UsageError(
+            f"there is no sweep {path}", "--resume last goes on with the newest", options=OPTIONS
+        ) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     try:
@@ -154,7 +158,7 @@ def _load(path: Path) -> bytes:
     return data
 
 
-def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
+def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
     whole = data[: data.rfind(b"\n") + 1]
     first, *lines = whole.split(b"\n")
     try:
@@ -163,18 +167,18 @@ def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
         raise UsageError(f"{path} is not a sweep ({error})", "tfmon sweep says where it writes one") from None
     if header.schema != SCHEMA:
         raise UsageError(f"{path} was written by tfmon {header.tfmon}, in a form that this one cannot read")
-    if any(one.number != place for place, one in enumerate(header.combinations)):
+    if any(one.number != place for place, one in enumerate(header.state.attempts)):
         raise UsageError(f"{path} is not a sweep: its combinations are not in order")
-    state = SweepState(header.plan, header.combinations)
+    state = header.state
     for number, line in enumerate(lines[:-1], 2):
         try:
-            state = after(state, codec.read(codec.parse(line), SweepEvent))
+            state = after(state, codec.read(codec.parse(line), SeriesStep))
         except codec.CodecError as error:
             raise TfmonError(f"{path}, line {number}: {error}", "what is before it can be kept") from None
     for number in tuple(state.running):  # the monitor was killed in the middle of these visits
-        figures = state.combinations[number].figures or Figures(state.running[number])
+        figures = state.attempts[number].figures or Figures(state.running[number])
         state = after(state, VisitEnded(number, figures))
-    return replace(state, running={}), len(whole)
+    return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), len(whole)
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Reports: sections of blocks, which `text` and `html` write; and common parts of JSON.
 
-Every JSON object has `schema` and the version of tfmon. Units are in the names of the keys; unknown is null.
+Every JSON object has `schema` and the version of tfmon. Units are in the names of the keys. Unknown is null.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
+from tfmon.analysis.series_json import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
 from tfmon.model.events import LinkMeasured
 from tfmon.model.gpu import ProcessName
-from tfmon.model.lane_state import LaneState
-from tfmon.model.lanes_together import collision_lines
+from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.race import Machine
-from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
-from tfmon.model.views import describe
-from tfmon.recordings.header import SCHEMA
 from tfmon.version import __version__
 
 DASH = "–"
@@ -47,7 +44,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines to be copied, or what a program printed."""
+    """Lines to be copied, or the output of a program."""
 
     text: str
 
@@ -85,7 +82,7 @@ class Table:
     brief: Sequence[int] = ()
     """Indexes of the columns for a terminal. Empty for all."""
     folded: str = ""
-    """Summary of a folded table, which only pages include; empty to display it."""
+    """Summary of a folded table, which only pages include. Empty to display it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +137,7 @@ class Report:
 
 def head() -> dict[str, Any]:
     """Return the common first keys of every object."""
-    return {"schema": SCHEMA, "tfmon": __version__}
-
-
-def interval(estimate: Estimate | None) -> list[float] | None:
-    """Return the ends of an estimate's 95 % interval."""
-    return None if estimate is None else [estimate.low, estimate.high]
-
-
-def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return an estimate and its 95 % interval, under its name and the name with `_ci95`."""
-    return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
-
-
-def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the same with the use of its interval."""
-    return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
+    return {"schema": JSON_SCHEMA, "tfmon": __version__}
 
 
 def one_line(text: str) -> str:
@@ -193,12 +175,6 @@ def scaling_json(one: Scaling) -> dict[str, Any]:
     }
 
 
-def lane_json(lane: LaneState) -> dict[str, Any]:
-    """Return the name of a lane, and its place."""
-    spec = lane.spec
-    return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}
-
-
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
     """Return the recording's path, and why it stopped."""
     state = snapshot.recording
@@ -206,37 +182,6 @@ def recording_json(snapshot: Snapshot) -> dict[str, Any]:
         "recording": state.path or None if state else None,
         "recording_stopped": state.reason or None if state else None,
     }
-
-
-def recording_lines(snapshot: Snapshot) -> list[str]:
-    """Return the same as text. Empty without a recording."""
-    state = snapshot.recording
-    if state is None:
-        return []
-    if not state.reason:
-        return [f"recorded in {state.path}"] if state.path else []
-    if not state.path:
-        return [f"not recorded: {state.reason}"]
-    began_ns = snapshot.race.started_ns or state.stopped_ns or 0
-    clock = units.clock(((state.stopped_ns or began_ns) - began_ns) / 1e9)
-    return [f"recorded in {state.path} until {clock}, and no further: {state.reason}"]
-
-
-def view_lines(snapshot: Snapshot) -> list[str]:
-    """Return the views of a script's lanes, and their written files."""
-    views = snapshot.race.views
-    lines = describe(views) + collision_lines(snapshot.lanes, views)
-    written = [
-        f"{name} {units.several(files, 'file')}, {units.memory(size)}"
-        for view in views.values()
-        for name, (files, size) in view.written.items()
-        if files
-    ]
-    if written:
-        lines.append(f"written by {'; '.join(written)}: tfmon runs --files RUN lists it")
-    if edited := ", ".join(name for view in views.values() for name in view.edited):
-        lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {edited}")
-    return lines
 
 
 def repeated(command: str) -> tuple[Block, ...]:
@@ -256,7 +201,7 @@ def machine_rows(machine: Machine) -> list[list[str]]:
     ]
 
 
-def versions_text(versions: Mapping[str, str]) -> str:
+def versions_text(versions: Mapping[str, str | None]) -> str:
     """Return the known versions: `TensorFlow 2.21.0, Keras 3.14.0`."""
     names = ("TensorFlow", "Keras", "NumPy", "Python")
     return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))

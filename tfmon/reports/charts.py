@@ -150,19 +150,30 @@ def curve(
     return chart([*crossed, *reach, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
 
 
-def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], about: str) -> Spec:
-    """Return bars of shares that add up to 100 %: for each row its key and name, the part, and its percentage."""
+def bars(
+    rows: Sequence[tuple[str, str, str, float]],
+    parts: Sequence[str],
+    about: str,
+    title: str = "% of the time of a step",
+    *,
+    share: bool = True,
+) -> Spec:
+    """Return stacked bars: for each row its key and name, the part, and its amount.
+
+    The amounts of a bar are shares that add up to 100 %, or seconds.
+    """
+    unit, scale = ("%", {"domain": [0, 100]}) if share else ("s", {})
     values = [
-        {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(share, 3), "w": f"{share:.1f} %"}
-        for key, name, part, share in rows
+        {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(size, 3), "w": f"{size:.1f} {unit}"}
+        for key, name, part, size in rows
     ]
     colours = {"domain": list(parts), "range": [f"var(--part{place})" for place in range(len(parts))]}
     encoding = {
         "y": word("s", sort=None, axis={"labelFontWeight": "bold"}),
-        "x": {**number("v", "% of the time of a step", domain=[0, 100]), "stack": "zero"},
+        "x": {**number("v", title), "scale": scale, "stack": "zero"},
         "color": word("p", legend=None, scale=colours),
         "order": {"field": "o", "type": "quantitative"},
-        "tooltip": [word("n", "of"), word("p", "part"), word("w", "share")],
+        "tooltip": [word("n", "of"), word("p", "part"), word("w", "share" if share else "time")],
     }
     stacked = layer(values, {"type": "bar", "stroke": "var(--page)", "strokeWidth": 1}, encoding)
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.analysis.series_json import ratio_json
+from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.report import Diagnosis, Result
 from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.ray import RayNode
@@ -30,7 +31,6 @@ from tfmon.reports import (
     link_json,
     machine_json,
     one_line,
-    ratio_json,
     text,
 )
 from tfmon.reports.text import Paint
@@ -77,35 +77,35 @@ def _item(one: Result, verbose: bool) -> Item:
         if said
     ]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
-    return Item(_LABELS[finding.status], one.title, one_line(finding.found), tuple(details), finding.status)
+    return Item(_LABELS[finding.status], one.check.title, one_line(finding.found), tuple(details), finding.status)
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:
     """Return the report as JSON values."""
-    obstacle = report.no_gpu
+    facts, obstacle = report.facts, report.no_gpu
     return {
         **head(),
-        "python": report.python,
-        "tensorflow": report.tensorflow or None,
-        "imported": report.imported,
-        "gpus": None if report.gpus is None else list(report.gpus),
+        "python": facts.python.executable,
+        "tensorflow": (facts.wheel.version or None) if facts.wheel else None,
+        "imported": facts.imported.works if facts.imported else None,
+        "gpus": list(facts.imported.gpus) if facts.imported else None,
         "exit_code": report.exit_code,
         "answer": report.answer,
         "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
-        "seconds": round(report.seconds, 3),
+        "seconds": round(facts.seconds, 3),
         "checks": [
             {
-                "id": one.id,
-                "title": one.title,
-                "subject": one.subject,
-                "status": one.finding.status,
-                "found": one.finding.found,
-                "expected": one.finding.expected,
-                "fix": one.finding.fix,
-                "evidence": [line for line in one.finding.evidence if line],
-                "source": one.source,
+                "id": check.id,
+                "title": check.title,
+                "subject": check.subject,
+                "status": finding.status,
+                "found": finding.found,
+                "expected": finding.expected,
+                "fix": finding.fix,
+                "evidence": [line for line in finding.evidence if line],
+                "source": check.source,
             }
-            for one in report.results
+            for check, finding in report.results
         ],
     }
 
@@ -264,7 +264,7 @@ def _claim_item(result: ClaimResult) -> Item:
 
 
 def prediction(claim: Claim) -> str:
-    """Write what a claim predicts: `cpu,graph=on` > `cpu,graph=off`."""
+    """Write the prediction of a claim: `cpu,graph=on` > `cpu,graph=off`."""
     if not claim.first:
         return ""
     if claim.at_most is not None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tfmon import units
-from tfmon.model.lane_statistics import SLICE_START
-from tfmon.recordings import writer
+from tfmon.model.lane_events import SLICE_START
+from tfmon.model.windows import LaneWindow
+from tfmon.recordings.writer import RARE_NS, RARE_S
 from tfmon.reports import DASH, QUIET, Chart, Note, Section, Table, charts
 from tfmon.reports.charts import Line, Series, Shade
-from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
+from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
 
 MOST_POINTS = 600
 """Approximate points of a series; in a longer race each covers more than a second."""
@@ -27,8 +28,8 @@ MOST_SHADES = 600
 MOST_LABELS = 6
 MOST_MOMENTS = 200
 NOT_COUNTED = "not counted: "
-Items: TypeAlias = Sequence[Measured] | Sequence[Sample]
-Values: TypeAlias = Mapping[str, Sequence[Measured]] | Mapping[str, Sequence[Sample]]
+Items: TypeAlias = Sequence[LaneWindow] | Sequence[Sample]
+Values: TypeAlias = Mapping[str, Sequence[LaneWindow]] | Mapping[str, Sequence[Sample]]
 """Measurements by the name of a lane or source."""
 
 
@@ -60,19 +61,19 @@ def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) 
     ]
 
 
-def _speed(windows: Sequence[Measured]) -> float | None:
+def _speed(windows: Sequence[LaneWindow]) -> float | None:
     span_ns = sum(one.span_ns for one in windows)
-    if span_ns <= 0 or any(one.examples is None for one in windows):
+    if span_ns <= 0 or any(one.examples_per_s is None for one in windows):
         return None
-    return sum(one.examples or 0 for one in windows) / span_ns * 1e9
+    return sum(one.examples for one in windows) / span_ns * 1e9
 
 
-def _discarded(windows: Sequence[Measured]) -> str:
+def _discarded(windows: Sequence[LaneWindow]) -> str:
     gone = dict.fromkeys(one.reason for one in windows if one.reason)
     return NOT_COUNTED + ", ".join(gone) if gone else ""
 
 
-def _latest(windows: Sequence[Measured]) -> float | None:
+def _latest(windows: Sequence[LaneWindow]) -> float | None:
     return next((one.loss for one in reversed(windows) if one.loss is not None), None)
 
 
@@ -100,8 +101,7 @@ class _Drawer:
         self._total_s = course.seconds(course.until_ns)
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
         self._idle = list(_idle(course))
-        rare = (round(2e9 * every_s) for age_s, every_s in writer.STAGES if age_s < self._total_s)
-        self._unsampled_ns = max([LONGEST_REST_NS, *rare])
+        self._unsampled_ns = 2 * RARE_NS if self._total_s > RARE_S else LONGEST_REST_NS
         """Largest distance of two samples in a race of this length."""
 
     def throughput(self) -> list[Chart | Table | None]:
@@ -109,9 +109,8 @@ class _Drawer:
         shades = list(self._shades())
         longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
         few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
-        old = ", a minute where it is old" if self._every_s < 60 and self._unsampled_ns > LONGEST_REST_NS else ""
         about = (
-            f"A point for every {units.about(self._every_s)}{old}, discarded windows included. Shaded: "
+            f"A point for every {units.about(self._every_s)}, discarded windows included. Shaded: "
             f"windows that do not count{few}, but for those {SLICE_START}. Dashed: what was changed."
         )
         quantity = Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
@@ -179,7 +178,7 @@ class _Drawer:
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
 
-        def place(one: Measured | Sample) -> int:
+        def place(one: LaneWindow | Sample) -> int:
             return math.floor(self._course.seconds(one.at_ns) / every_s)
 
         for at, group in itertools.groupby(items, place):
@@ -206,7 +205,7 @@ class _Drawer:
         for lane, windows in self._course.windows.items():
             since_ns = until_ns = 0
             for one in windows:
-                if not one.reason or one.reason == SLICE_START:
+                if one.marks in ((), (SLICE_START,)):
                     continue
                 if until_ns and one.since_ns - until_ns > 1e6:
                     yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))

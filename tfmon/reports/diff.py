@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.model.readings import known
-from tfmon.recordings.compare import Comparison, LanePair
-from tfmon.recordings.figures import Change, RaceFigures
-from tfmon.recordings.gate import Gate
+from tfmon.analysis.compare import Change, Comparison, LanePair
+from tfmon.analysis.gate import Gate
+from tfmon.analysis.result import RaceResult
 from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, host_names, text
 
 
@@ -26,8 +25,8 @@ def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any
         "lanes": [
             {
                 "ids": [pair.first.id, pair.second.id],
-                "first": pair.first.title,
-                "second": pair.second.title,
+                "first": pair.first.name,
+                "second": pair.second.name,
                 "examples_per_s": [pair.first.examples_per_s, pair.second.examples_per_s],
                 **_change_json(pair.change),
             }
@@ -61,7 +60,7 @@ def _gate_json(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _race_json(race: RaceFigures) -> dict[str, Any]:
+def _race_json(race: RaceResult) -> dict[str, Any]:
     return {"id": race.id, "scenario": race.scenario, "started": race.started}
 
 
@@ -92,19 +91,19 @@ def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
         ],
         answer,
         " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
-        hosts=host_names(one for _, race in races for one in race.machines.items()),
+        hosts=host_names(machine for _, race in races for machine in race.machines.items()),
         data=to_json(comparison, gates),
     )
 
 
-def _when(race: RaceFigures) -> str:
-    return race.started[:16].replace("T", " ")
+def _when(race: RaceResult) -> str:
+    return (race.started or "")[:16].replace("T", " ")
 
 
 def _ratios(comparison: Comparison) -> Table:
     rows = [["examples/s", "first", "second", "second / first", ""]]
     for pair in comparison.lanes:
-        name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))
+        name = " / ".join(dict.fromkeys((pair.first.full_name, pair.second.full_name)))
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
         cells = ["n/a" if one is None else units.rate(one) for one in speeds]
         rows.append([name, *cells, *_change_cells(pair.change)])
@@ -116,10 +115,10 @@ def _ratios(comparison: Comparison) -> Table:
 
 def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
     """Yield the known peaks of a lane's memory, and of its GPUs'."""
-    sides = [lane.measured for lane in (pair.first, pair.second)]
+    lanes = (pair.first, pair.second)
     for name, peaks in (
-        ("memory", [known(one.peak_bytes) for one in sides]),
-        ("GPU memory", [known(one.gpu_peak_bytes) for one in sides]),
+        ("memory", [lane.peak_private_bytes for lane in lanes]),
+        ("GPU memory", [lane.gpu_memory_peak_bytes for lane in lanes]),
     ):
         if any(peaks):
             cells = ["n/a" if peak is None else units.memory(peak) for peak in peaks]

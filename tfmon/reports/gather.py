@@ -5,27 +5,25 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from tfmon.analysis.speed_changes import changes_of
-from tfmon.model import codec
-from tfmon.model import window_sums as histogram
-from tfmon.model.events import Event, LanePrinted, LaneStarted, RecordingChanged, Suspended
+from tfmon.model import codec, histogram
+from tfmon.model.events import Event, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.gpu import GpuSample
+from tfmon.model.header import Header
 from tfmon.model.knobs import KnobValue, show
-from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import LATEST
-from tfmon.model.race import RecordingState
+from tfmon.model.lane_events import Finished, KnobApplied, LaneFailed, PhaseEntered, Window
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
-from tfmon.model.session import Session, Snapshot
-from tfmon.recordings import writer
-from tfmon.recordings.header import Header, mark_of
+from tfmon.model.session import Snapshot
+from tfmon.model.windows import LaneWindow
+from tfmon.recordings.header import mark_of
+from tfmon.recordings.player import end_of
 from tfmon.recordings.reader import Recording, guard
 
 CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
@@ -36,20 +34,6 @@ _QUANTITIES = {
 }  # fmt: skip
 LEAD_NS = 10_000_000_000
 """Display time before the start signal; a recording begins with samples of a minute."""
-
-
-@dataclass(slots=True)
-class Measured:
-    """One window of a lane."""
-
-    since_ns: int
-    """Start; for summed windows that of the stretch, because their gaps are unknown."""
-    at_ns: int
-    span_ns: int
-    examples: int | None
-    """`None` if the lane reports no examples."""
-    loss: float | None
-    reason: str
 
 
 class Sample(NamedTuple):
@@ -71,7 +55,7 @@ class Moment:
     at_ns: int
     text: str
     lane: str = ""
-    """The changed lane. Empty if it is no single lane."""
+    """The changed lane. Empty for several lanes."""
     gap_ns: int = 0
 
 
@@ -82,7 +66,7 @@ class Course:
     header: Header
     torn: bool
     end: Snapshot
-    windows: dict[str, list[Measured]]
+    windows: Mapping[str, Sequence[LaneWindow]]
     samples: dict[str, dict[str, list[Sample]]]
     moments: list[Moment]
 
@@ -105,30 +89,19 @@ class Course:
 
 
 def gather(path: Path) -> Course:
-    """Play a recording to its end and keep its course; raises RecordingError."""
+    """Play a recording to its end and collect its course; raises RecordingError."""
     with guard(path), Recording(path) as recording:
-        session = Session(recording.header.machine, lambda: recording.times_ns[-1], charted=False)
-        session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
-        keeper = _Keeper(recording.header.lane_names)
-        session.keep_journal(keeper.take)
-        for event in recording.events(last := recording.last_known(len(recording)), without=WITHOUT_NUMBERS):
-            if isinstance(event, TreeSample):  # it changes no window
-                keeper.take(event, session.snapshot())
-            else:
-                session.accept(event)
-        if last:
-            session.restore(recording.known_after(last))
-        recording.play(session, last, len(recording))
-        end = session.snapshot()
-        keeper.moments += (
-            Moment(change.at_ns, f"{lane.spec.id} {change.brief}", lane.spec.name)
-            for lane in end.lanes
-            for change in changes_of(lane)
-        )
-        keeper.moments.sort(key=lambda one: one.at_ns)
-        names = [lane.spec.name for lane in end.lanes]
-        windows = {name: keeper.windows.get(name, []) for name in names}
-        course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
+        end, keeper = end_of(recording), _Keeper(recording.header.lane_names)
+        for event in recording.events(without=(*WITHOUT_NUMBERS, Window)):
+            keeper.take(event)
+    keeper.moments += (
+        Moment(change.at_ns, f"{lane.spec.id} {change.brief}", lane.spec.name)
+        for lane in end.lanes
+        for change in changes_of(lane)
+    )
+    keeper.moments.sort(key=lambda one: one.at_ns)
+    windows = {lane.spec.name: (*lane.measurements.old, *lane.points) for lane in end.lanes}
+    course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
     since_ns = course.since_ns - LEAD_NS
     for of in course.samples.values():
         for subject, samples in of.items():
@@ -138,50 +111,31 @@ def gather(path: Path) -> Course:
 
 @dataclass(slots=True)
 class _Keeper:
-    """Collects measurements and events."""
+    """Collects samples and marked moments."""
 
     names: Mapping[str, str]
-    windows: dict[str, list[Measured]] = field(default_factory=dict)
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
+    racing: set[str] = field(default_factory=set)
 
-    def take(self, event: Event, known: Snapshot) -> None:
-        """Keep the data of an event; `known` is the snapshot after it."""
+    def take(self, event: Event) -> None:
+        """Keep the data of an event."""
         match event:
-            case Window():
-                self._window(event, _lane(known, event.lane))
             case TreeSample():
-                lane = _lane(known, event.lane)
-                self._sampled(event, without="" if lane is not None and lane.phase == RACING else CPU)
+                self._sampled(event, without="" if event.lane in self.racing else CPU)
+                return
             case HostSample() | GpuSample():
                 self._sampled(event)
-                self._discard(known)
-            case Suspended():
-                self._discard(known)
+                return
+            case PhaseEntered(phase="racing"):
+                self.racing.add(event.lane)
+            case PhaseEntered() | LaneFailed() | Finished() | LaneEnded() | LaneStarted():
+                self.racing.discard(event.lane)
             case KnobApplied():
                 text = f"{event.knob} {show(event.value)}"
                 self.moments.append(Moment(event.at_ns, text, event.lane, event.gap_ns))
-            case _:
-                self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
-
-    def _window(self, window: Window, lane: LaneState | None) -> None:
-        if lane is None:
-            return
-        examples = window.examples if window.examples or not window.steps else None
-        at_ns, since_ns = window.at_ns, window.at_ns - window.span_ns
-        if window.windows > 1:
-            stretches = (round(every_s * 1e9) for _, every_s in writer.STAGES)
-            stretch_ns = next((one for one in stretches if one >= window.span_ns), 1)
-            since_ns = min(since_ns, at_ns // stretch_ns * stretch_ns)
-        self.windows.setdefault(window.lane, []).append(
-            Measured(since_ns, at_ns, window.span_ns, examples, window.loss, lane.points[-1].reason)
-        )
-
-    def _discard(self, known: Snapshot) -> None:
-        for lane in known.lanes:
-            reasons = {point.at_ns: point.reason for point in lane.points[-LATEST:]}
-            for one in self.windows.get(lane.spec.name, [])[-LATEST:]:
-                one.reason = reasons.get(one.at_ns, one.reason)
+                return
+        self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
 
     def _sampled(self, event: Event, without: str = "") -> None:
         for one in samples_of(event):
@@ -191,10 +145,6 @@ class _Keeper:
                 subject = one.subject if isinstance(event, TreeSample) else one.subject.replace("gpu:", "GPU ")
                 of = self.samples.setdefault(what, {}).setdefault(subject, [])
                 of.append(Sample(one.at_ns, float(one.value)))
-
-
-def _lane(known: Snapshot, name: str) -> LaneState | None:
-    return next((lane for lane in known.lanes if lane.spec.name == name), None)
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from tfmon import units
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
 from tfmon.analysis.profile_diff import ProfiledSide
-from tfmon.model.profile import NOT_COUNTED, Call, CpuCounters, GpuTime, Profile, Repeat
+from tfmon.analysis.profile_json import counted
+from tfmon.model.profile import Call, GpuTime, Profile, Repeat
 from tfmon.model.readings import Missing, Reading
 from tfmon.reports import VERDICT, Block, Lines, Note, Report, Section, Table, head, text
 
@@ -26,7 +27,7 @@ MOST_LAYERS = 10
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as JSON values, times as means a step; unknown figures are under `missing`."""
+    """Return a profile as JSON values, times as means per step. Unknown figures are under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}
@@ -85,17 +86,6 @@ def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its 
     lines = [line for side in sides for line in memory_lines(side, "" if alone else f"{side.id}: ")]
     table = Table(rows, left=(0, 3)[: 1 + alone]) if beside else None
     return Section(heading, (Lines(lines), table))
-
-
-def counted(profile: Profile) -> Iterator[str]:
-    """Yield the processor's counts, or why they are missing. Nothing if not tried."""
-    counters = profile.counters
-    if isinstance(counters, CpuCounters):
-        yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"
-        waits = units.reading(counters.stalled_share, lambda value: units.percent(100 * value))
-        yield f"cycles that waited for a result, as a rule for memory: {waits}"
-    elif counters != NOT_COUNTED:
-        yield f"instructions per cycle: {units.absent(counters)}"
 
 
 Share = tuple[str, Reading, str]
@@ -176,7 +166,7 @@ def _operations(profile: Profile) -> Iterator[Block]:
     rows = [["operation", "device", "runs", "share", "own time"]]
     for op in ops.top:
         name = op.name
-        if not name.startswith(op.kind):  # the last part of the name tells no more than the kind
+        if not name.startswith(op.kind):  # the last part of the name is only the kind
             name = f"{op.kind} {name.rpartition('/')[0] or name}"
         runs, share = f"{op.count / profile.steps:.3g}/step", units.percent(100 * op.share)
         rows.append([_cut(name, _OPERATION), op.device, runs, share, _time(op.self_ns)])

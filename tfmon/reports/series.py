@@ -21,7 +21,7 @@ from tfmon.analysis.series_tables import (
 from tfmon.analysis.sweep import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
-from tfmon.model.series import SweepPlan
+from tfmon.model.series import SeriesPlan
 from tfmon.recordings import sweeps
 from tfmon.reports import (
     DASH,
@@ -164,7 +164,7 @@ def of_sweep(path: Path) -> Report:
     return replace(described, data={**described.data, "file": path.name})
 
 
-def _hosts(plan: SweepPlan) -> set[str]:
+def _hosts(plan: SeriesPlan) -> set[str]:
     """Return the names of machines, without the requested kinds of GPU of Ray."""
     kinds = " ".join(plan.machines.values())
     hosts = [place.rpartition("/")[0] for place in plan.places]
@@ -187,12 +187,12 @@ def _method(ranking: Ranking) -> Iterator[str]:
             f"{kind}: the best is chosen from {units.several(choices, 'combination')}, and every interval is "
             f"always valid: each may miss the truth in 1 of {20 * choices} sweeps"
         )
-    raced_s = sum(row.combination.measured_s for row in ranking.rows)
-    visits = sum(row.combination.visits for row in ranking.rows)
+    raced_s = sum(row.attempt.measured_s for row in ranking.rows)
+    visits = sum(row.attempt.visits for row in ranking.rows)
     yield f"raced for {units.clock(raced_s)} in all, in {units.several(visits, 'visit')}"
 
 
-def command_line(plan: SweepPlan) -> str:
+def command_line(plan: SeriesPlan) -> str:
     """Return the command that repeats a sweep."""
     argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
@@ -205,7 +205,7 @@ def command_line(plan: SweepPlan) -> str:
     return shlex.join([*argv, "--", *plan.command] if plan.command else argv)
 
 
-def _knobs(plan: SweepPlan) -> Table:
+def _knobs(plan: SeriesPlan) -> Table:
     rows = [["knob", "values", "baseline"]]
     for knob in dict.fromkeys([*plan.over, *plan.baseline]):
         swept = ", ".join(map(show, plan.over.get(knob, ())))
@@ -216,7 +216,7 @@ def _knobs(plan: SweepPlan) -> Table:
 def _machines(ranking: Ranking) -> Table:
     """Return each place with its device, machine and versions."""
     plan = ranking.state.plan
-    figures = (row.combination.figures for row in ranking.rows)
+    figures = (row.attempt.figures for row in ranking.rows)
     versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
     rows = [["", ""]]
     for place in dict.fromkeys(plan.places):
@@ -228,7 +228,7 @@ def _machines(ranking: Ranking) -> Table:
 
 
 def _name(row: SweepRow) -> str:
-    return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
+    return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.attempt.settings.items())
 
 
 def progress_line(ranking: Ranking) -> str:
@@ -243,9 +243,9 @@ def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
     """Yield a line for each newly settled combination, and for each lost process or place."""
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
-        name = _name(row) + (f" on {row.combination.kind}" if several else "")
-        lost = row.combination.deaths[len(old.combination.deaths) :]
-        again = lost[:-1] if row.combination.failed else lost
+        name = _name(row) + (f" on {row.attempt.kind}" if several else "")
+        lost = row.attempt.deaths[len(old.attempt.deaths) :]
+        again = lost[:-1] if row.attempt.failed else lost
         yield from (f"{name}: {why}; it is tried again" for why in again)
         if old.outcome == OPEN != row.outcome:
             ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""

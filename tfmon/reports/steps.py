@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.shares import Shares
-from tfmon.model import window_sums as histogram
+from tfmon.model import histogram
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.reports import DASH, Chart, Section, Table, charts

@@ -1,4 +1,4 @@
-"""Profiles of some training steps: those that a user requests, and short ones that tell what share computes."""
+"""Profiles of some training steps: requested by a user, and short ones that measure the share of compute."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Capture:
         self._running = False
 
     def start(self) -> None:
-        """Start to record. Raises: CaptureError; nothing is recorded then."""
+        """Start to record. Raises CaptureError if that fails."""
         import tensorflow as tf
 
         self._before = self._files()
@@ -84,7 +84,7 @@ class Capture:
                         return
                     yield batch
 
-        def call(*batch: Any) -> Any:  # noqa: ANN401
+        def call(*batch: Any) -> Any:
             with trace(CALL):
                 return step(*batch)
 
@@ -164,7 +164,7 @@ class ComputingShares:
         return self._found.get(_key(settings), UNKNOWN).computing_share
 
     def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
-        """Record what a profile of this many steps says, or `None` if none could be taken."""
+        """Record the result of a profile of this many steps, or `None` if it failed."""
         before = self._found.get(_key(settings))
         result = UNKNOWN if trace is None else read(trace, steps)
         self._found[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result

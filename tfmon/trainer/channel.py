@@ -18,7 +18,7 @@ from typing import Generic, NoReturn, TypeVar
 from tfmon.model.codec import CodecError, decode_request, encode_message
 from tfmon.model.lane_events import FromLane, LaneFailed
 from tfmon.model.requests import Request, Stop
-from tfmon.model.threads import Failed, call_later, start_thread
+from tfmon.system.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
 """Time in which the loop may end after Stop; a trace or an import cannot be interrupted."""
@@ -159,7 +159,7 @@ class Mailbox(Generic[Message]):
         self._posted.set()
 
     def take(self) -> Message | None:
-        """Return the oldest message, or None if there is none."""
+        """Return the oldest message, or None without a message."""
         self._posted.clear()
         return self._messages.popleft() if self._messages else None
 

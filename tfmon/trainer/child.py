@@ -13,15 +13,18 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
+from tfmon.model.account import BEFORE, IMPORTS, OWN, START
+from tfmon.model.account import TRACING as TRACE
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_clock import lane_clock
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered, Prepared
-from tfmon.model.lane_pipes import differences
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
-from tfmon.model.requests import Assign, Prepare, Stop
+from tfmon.model.requests import Assign, Stop
+from tfmon.system.lane_clock import lane_clock
+from tfmon.system.lane_pipes import differences
 from tfmon.trainer import runtime
+from tfmon.trainer.account import account
 from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
 from tfmon.trainer.pipeline import MemoryShortageError
 from tfmon.trainer.scenario import ScenarioError, load
@@ -32,7 +35,6 @@ INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
 """Names of graph nodes before a message of TensorFlow; a user does not know them."""
-Loaded = TypeVar("Loaded")
 
 
 class Failure(Exception):
@@ -53,6 +55,8 @@ def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
     """
     if clock_fd is not None:
         lane_clock.follow(clock_fd)
+    account.begin_process(time.monotonic_ns())
+    account.switch(OWN, "waiting for its assignment")
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(metric_fd)
     die_with_parent()
@@ -96,22 +100,16 @@ def print_stacks_on_signal() -> bool:
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     mailbox.wait()
     request = mailbox.take()
-    if isinstance(request, Prepare):
-        if request.yielding and not _import_tensorflow(runtime.load_yielding):
-            return
-        _import_tensorflow(runtime.load_everything)
-        reporter.send(Prepared(at_ns=time.monotonic_ns()))
-        mailbox.wait()
-        request = mailbox.take()
     if isinstance(request, Stop):
         return
     if not isinstance(request, Assign):
         raise Failure("protocol", f"the first request was {type(request).__name__}, not Assign")
-    os.environ.update(request.environment)
     path = Path(request.scenario)
+    account.switch(START, IMPORTS)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
-    _import_tensorflow(runtime.load_everything)
+    _import_tensorflow()
     reporter.send(_set_up_device(request))
+    account.switch(BEFORE, "building")
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
     _in_user_code(path, lambda: _train(path, request, mailbox, reporter))
 
@@ -142,15 +140,16 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
             settings=dict(assign.settings),
         )
     )
+    account.switch(BEFORE, TRACE)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
     # The process exits while pipelines and models are alive: destroying them takes up to a second.
     _exit()
 
 
-def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
+def _import_tensorflow() -> None:
     try:
-        return load()
+        runtime.load_everything()
     except ModuleNotFoundError as error:
         missing = {"tensorflow": "TensorFlow", "numpy": "NumPy"}.get(error.name or "")
         if missing is None:
@@ -245,7 +244,7 @@ def _essence(error: BaseException) -> str:
         result = [place for place, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
         place = result[-1] if result else 0
         if "Exception encountered when calling" in lines[place] and place + 1 < len(lines):
-            return f"{name}: {re.sub(_COLOURS, '', lines[place + 1])}"  # Keras says what is wrong in bold
+            return f"{name}: {re.sub(_COLOURS, '', lines[place + 1])}"  # Keras prints the reason in bold
         if result:
             return lines[place]
     if lines and lines[0] == "Graph execution error:":

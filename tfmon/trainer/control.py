@@ -1,6 +1,6 @@
 """The work of every lane around its steps: windows, slices, pauses, samples, knob confirmations.
 
-`trainer.loop.Loop` has a `LaneControl` and calls the steps of a scenario; `script.meter.Meter` has one and is
+`trainer.loop.Loop` has a `LaneControl` and calls the steps of a scenario; `hooks.meter.Meter` has one and is
 called by a user's script before and after each step.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_clock import lane_clock
 from tfmon.model.lane_events import (
+    SLICE_START,
     FromLane,
     KnobApplied,
     KnobRefused,
@@ -25,8 +25,9 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import PAUSED, RACING, READY
-from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
+from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.account import account
 from tfmon.trainer.capture import CaptureError
 from tfmon.trainer.slices import WITH_END_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
@@ -103,7 +104,7 @@ class LaneControl:
         self._examples_reported = self._examples_before = 0
 
     def enter(self, phase: str, *, later: bool = False) -> None:
-        """Report the phase that begins now, or `later` with what is reported next."""
+        """Report the phase that begins now, or `later` with the next event."""
         event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
         if not (later and self._sink.offer(event, later=True)):
             self._sink.send(event)
@@ -227,6 +228,7 @@ class LaneControl:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
             clock.reset(at_ns, self.new_marks())
+            account.split(window)
             self.sampler.sums = Samples()
             self.window_sent()
         clock.report_ns += lane_clock.now_ns() - at_ns
@@ -285,7 +287,7 @@ class LaneControl:
         )
 
     def report_profile(self, request: TakeProfile, take: Callable[[], Path], note: str = "") -> None:
-        """Report what the profile says that `take` returns, or why there is none; `note` is said of it as well."""
+        """Report the profile that `take` returns, or the reason without one. `note` is added to either."""
         from tfmon.profile.breakdown import read_profile
         from tfmon.profile.trace import TraceError
 

@@ -8,13 +8,14 @@ from collections import deque
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tfmon.model.account import AFTER, BEFORE
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_clock import lane_clock
-from tfmon.model.lane_events import Finished
+from tfmon.model.lane_events import SLICE_START, Finished
 from tfmon.model.lane_state import WARMING_UP
-from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
+from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer import runtime
+from tfmon.trainer.account import account
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.control import PROFILE, SAMPLED, LaneControl
@@ -57,6 +58,7 @@ class Loop:
             assign.device,
         )
         self.control.own_figures = self._own_figures
+        self.control.window_sent = self._window_sent
         self._steps = assign.steps
         self._mailbox = mailbox
         self._reporter = reporter
@@ -80,6 +82,8 @@ class Loop:
             self._builder.start()
             self._builder.prepare_neighbours(self.control.settings)
             self._warm_up()
+            account.trained = True
+            account.steps_begin()
             self.control.become_ready()
             while not self._stopped:
                 if self.control.slices.paused:
@@ -89,13 +93,20 @@ class Loop:
                 else:
                     self._train_stretch()
                 self._read_messages()
+            account.steps_end(AFTER)
+            self._reporter.send(account.report(last=True))
             done, measured = self.control.clock.done, self.control.measured_steps
             self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=done, measured=measured))
             self._reporter.drain(timeout_s=1.0)
         finally:
             self.control.traces.close()
 
+    def _window_sent(self) -> None:
+        if account.due():
+            self._reporter.send(account.report())
+
     def _warm_up(self) -> None:
+        account.switch(BEFORE, "warm-up")
         self.control.enter(WARMING_UP)
         clock = self.control.clock
         began_ns = before_ns = lane_clock.now_ns()

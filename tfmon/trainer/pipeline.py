@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model import limits
 from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
 from tfmon.model.spec import step_batch
+from tfmon.system import limits
 from tfmon.trainer.scenario import Scenario, ScenarioError
 from tfmon.units import memory
 
@@ -82,7 +82,7 @@ class Pipelines:
             most = most * size // whole
             raise KnobError(f"batch_size={size} is larger than the data; it can be at most {most}")
 
-    def prepare(self, settings: Settings) -> Any:  # noqa: ANN401
+    def prepare(self, settings: Settings) -> Any:
         """Return the dataset for these settings, with its graph rewritten; no data are read."""
         key = self._key(settings)
         if key not in self._datasets:
@@ -135,13 +135,13 @@ class Pipelines:
             return []
         spec = self.prepare(settings).element_spec
 
-        def widen(part: Any) -> Any:  # noqa: ANN401
+        def widen(part: Any) -> Any:
             # A part without a rank, as from a Python function, has any shape; a scalar has no batch size.
             return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
 
-    def _make(self, settings: Settings) -> Any:  # noqa: ANN401
+    def _make(self, settings: Settings) -> Any:
         import tensorflow as tf
 
         scenario = self._for_all(settings)
@@ -157,7 +157,7 @@ class Pipelines:
             return dataset.with_options(options)
 
 
-def count_examples(batch: Any) -> int:  # noqa: ANN401
+def count_examples(batch: Any) -> int:
     """Return the number of examples in a batch, from the first of its possibly nested parts."""
     while isinstance(batch, tuple | list | dict):
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
@@ -168,7 +168,7 @@ class MemoryShortageError(ScenarioError):
     """Data that do not fit into memory; the text is one line for the user."""
 
 
-def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
+def check_kind(data: Any, scenario: Scenario) -> None:
     """Raise ScenarioError for data without examples: none, batches, or an iterator that can be read only once."""
     if data is None:
         if type(scenario).step is Scenario.step:
@@ -184,7 +184,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
         raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
 
 
-def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
+def check_cache(dataset: Any, examples: int | None) -> None:
     """Raise MemoryShortageError if the cache of all examples exceeds the free memory, if known."""
     import tensorflow as tf
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import os
 import platform
-import sys
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +15,6 @@ from tfmon.model.knobs import KnobError, Settings
 from tfmon.model.lane_use import counted
 from tfmon.model.spec import obstacle
 from tfmon.trainer.scenario import ScenarioError
-
-LOWEST_NICE = 19
 
 
 def has_bfloat16() -> bool:
@@ -46,35 +40,6 @@ def load_everything() -> None:
         gc.freeze()
         if enabled:
             gc.enable()
-
-
-def load_yielding(load: Callable[[], None] = load_everything) -> bool:
-    """Import the same at the lowest priority; return False if a thread would keep that priority.
-
-    A thread cannot raise its priority again, so the import runs in a thread that ends afterwards (Linux has
-    priorities for each thread, other systems do not). NumPy is imported before, because the threads of its BLAS
-    inherit the priority of their creator.
-
-    Thread: the main thread, which waits. Source: setpriority(2), "C library/kernel differences".
-    """
-    import numpy  # noqa: F401
-
-    def work() -> int:
-        if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_NICE)
-        load()
-        return threading.get_native_id()
-
-    with ThreadPoolExecutor(1, "tfmon-loader") as pool:
-        loader = pool.submit(work).result()
-    return len({nice for thread, nice in _priorities() if thread != loader}) <= 1
-
-
-def _priorities() -> Iterator[tuple[int, int]]:
-    """Yield the threads of this process with their nice values. Source: /proc/self/task/TID/stat, field 19."""
-    for task in Path("/proc/self/task").glob("*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
 
 
 class DeviceMissingError(Exception):
@@ -179,7 +144,7 @@ RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a
 class Replicas:
     """The devices of a lane: each has a replica of the model, and takes its part of every batch.
 
-    The step splits the batch on the host, so the input pipeline and its knobs are those of one device.
+    The step splits the batch on the host, so it has the input pipeline and the knobs of one device.
     `tf.distribute` sums the gradients, and keeps the weights of all replicas equal.
 
     Thread: any.
@@ -212,7 +177,7 @@ class Replicas:
             raise ScenarioError(RUNS_IN_PYTHON)
         strategy = self._strategy
 
-        def train(*batch: Any) -> Any:  # noqa: ANN401
+        def train(*batch: Any) -> Any:
             import tensorflow as tf
 
             split = [self._split(tensor) for tensor in tf.nest.flatten(batch)]
@@ -225,7 +190,7 @@ class Replicas:
 
         return train
 
-    def _split(self, tensor: Any) -> Any:  # noqa: ANN401
+    def _split(self, tensor: Any) -> Any:
         """Return the parts of a tensor, as equal as possible; a scalar belongs to each of them."""
         import tensorflow as tf
 
@@ -237,7 +202,7 @@ class Replicas:
             return tf.split(tensor, [(size + place) // self.count for place in reversed(range(self.count))])
 
 
-def _mean(loss: Any) -> Any:  # noqa: ANN401
+def _mean(loss: Any) -> Any:
     """Return one number for the loss of a replica, so that no more is copied; `None` for no loss."""
     import tensorflow as tf
 

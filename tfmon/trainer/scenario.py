@@ -22,7 +22,7 @@ def runs_in_python(step: Step) -> Step:
 
 
 class Scenario:
-    """What a lane trains: the data, the model, and the defaults of the knobs.
+    """The training of a lane: the data, the model, and the defaults of the knobs.
 
     A file holds one subclass. Most need only two methods:
 
@@ -50,7 +50,7 @@ class Scenario:
     variants: tuple[str, ...] = ()
     """Values of the knob `variant`, the default first; the knob exists if there are any."""
     without: tuple[str, ...] = ()
-    """Names of common knobs that have no meaning for this scenario; without `prefetch`, the lane adds none."""
+    """Names of common knobs without a meaning for this scenario. Without `prefetch`, the lane adds none."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
     """Settings of the lanes that race on a machine without a GPU: `KNOB=VALUE[,…]` for each lane."""
     source: str = ""
@@ -80,7 +80,7 @@ class Scenario:
         other._settings = settings
         return other
 
-    def data(self) -> Any:  # noqa: ANN401
+    def data(self) -> Any:
         """Return the examples: a pair of NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
 
         Return None, the default, if the step takes no input.
@@ -90,7 +90,7 @@ class Scenario:
         """
         return None
 
-    def model(self) -> Any:  # noqa: ANN401
+    def model(self) -> Any:
         """Return a compiled `tf.keras.Model`; its own loss and optimizer train it.
 
         Return None, the default, if `step` needs no Keras model.
@@ -101,7 +101,7 @@ class Scenario:
     #     def prepare(self, x, y): ...
     # which is mapped over the single examples, and has the knobs `parallel_calls` and `cache` then.
 
-    def batches(self, examples: Any, batch_size: int) -> Any:  # noqa: ANN401
+    def batches(self, examples: Any, batch_size: int) -> Any:
         """Return an endless `tf.data.Dataset` of full batches, made from the Dataset of single examples.
 
         The default maps `prepare` if there is one, caches if the knob is on, repeats and batches. The lane adds
@@ -114,7 +114,7 @@ class Scenario:
                 examples = examples.cache()
         return examples.repeat().batch(batch_size, drop_remainder=True)
 
-    def feed(self, batches: Any) -> Iterator[Any]:  # noqa: ANN401
+    def feed(self, batches: Any) -> Iterator[Any]:
         """Return an iterator over the finished pipeline; the loop takes its batches from it."""
         iterator: Iterator[Any] = iter(batches)
         return iterator
@@ -127,7 +127,7 @@ class Scenario:
             return None
         return int(tf.data.AUTOTUNE if value == "auto" else value)
 
-    def step(self, model: Any) -> Callable[..., Any]:  # noqa: ANN401
+    def step(self, model: Any) -> Callable[..., Any]:
         """Return the training step: a function that takes the parts of a batch and returns the loss.
 
         The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default step takes
@@ -145,7 +145,7 @@ class Scenario:
         optimizer, variables = model.optimizer, model.trainable_variables
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
 
-        def train(x: Any, y: Any = None, sample_weight: Any = None) -> Any:  # noqa: ANN401
+        def train(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
             with tf.GradientTape() as tape:
                 prediction = model(x, training=True)
                 loss = model.compute_loss(x=x, y=y, y_pred=prediction, sample_weight=sample_weight)
@@ -170,7 +170,7 @@ def load(path: Path) -> type[Scenario]:
     The file's folder comes first on `sys.path`, as for a script. Its project's root, and `src` there, come before
     what is installed, so that a scenario in another checkout of a project imports that one's package.
 
-    Errors: ScenarioError if the file does not define exactly one scenario; whatever the file raises.
+    Errors: ScenarioError if the file does not define exactly one scenario. Also any error of the file.
     """
     sys.path.insert(0, str(path.parent))
     root = next((one for one in path.parents if any((one / name).exists() for name in OF_A_ROOT)), path.parent)

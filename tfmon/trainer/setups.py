@@ -15,7 +15,7 @@ from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings, find
 from tfmon.model.requests import SetKnob
-from tfmon.model.threads import Failed, start_thread
+from tfmon.system.threads import Failed, start_thread
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.scenario import Scenario, ScenarioError
@@ -51,7 +51,7 @@ class Steps:
         self._replicas.check(settings)
 
     def make(self, settings: Settings) -> Callable[..., Any]:
-        """Return the step, traced but not compiled; raises ScenarioError for one that devices cannot share."""
+        """Return the step, traced but not compiled. Raises ScenarioError if devices cannot share it."""
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))
@@ -78,7 +78,7 @@ class Steps:
             model.build(self._signature[0].shape)
         model.optimizer.build(model.trainable_variables)
 
-    def _model_for(self, policy: str) -> Any:  # noqa: ANN401
+    def _model_for(self, policy: str) -> Any:
         """Give the model the optimizer that a precision needs: 16-bit floats underflow without loss scaling."""
         import keras
 
@@ -96,7 +96,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the loop trains with under certain settings, or `None` for what stays as it is."""
+    """The parts of the loop under certain settings, or `None` for unchanged parts."""
 
     settings: dict[str, KnobValue]
     feed: BatchFeed | None
@@ -112,7 +112,7 @@ class SetupReady:
 
 
 class _Worker:
-    """Runs jobs in a thread, the urgent ones first, and those of equal urgency in their order."""
+    """Runs jobs in a thread, the urgent ones first, and jobs of equal urgency in their order."""
 
     def __init__(self) -> None:
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
@@ -217,7 +217,7 @@ class SetupBuilder:
                 self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
     def discard(self, feed: BatchFeed) -> None:
-        """Destroy an open pipeline where that delays neither a step nor a request."""
+        """Destroy an open pipeline when that delays neither a step nor a request."""
         last_references = [feed]
         self._discarding.put(0, last_references.clear)
 

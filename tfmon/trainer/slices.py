@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfmon.model.lane_clock import lane_clock
 from tfmon.model.readings import SliceLoad
 from tfmon.model.requests import RunSlice
+from tfmon.system.lane_clock import lane_clock
 
 WINDOW_NS = 200_000_000
 """Shortest length of a window; it ends with the running step, or with the slice. If less than half a window would
 remain in a slice, the window lasts until its end: every window costs time."""
+YOUNG_NS, LONG_WINDOW_NS = 60_000_000_000, 1_000_000_000
+"""After the first minute of training, windows are longer: a long race has a small recording."""
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
@@ -31,7 +33,7 @@ WITH_END_NS = 500_000_000
 
 
 class Slices:
-    """Tells whether a lane may train, and when its present stretch should end. Thread: the training thread."""
+    """Decides whether a lane may train, and when its present stretch should end. Thread: the training thread."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""
@@ -46,6 +48,7 @@ class Slices:
         self._long_step_ns = math.inf if gpu else LONG_STEP_NS
         self._kept_ns = GPU_KEPT_NS if gpu else KEPT_NS
         self._speed: float | None = None
+        self._first_ns: int | None = None
         self._steps = self._examples = 0
 
     @property
@@ -59,7 +62,7 @@ class Slices:
         return self.current is not None and not self.start_done
 
     def begin(self, granted: RunSlice, now_ns: int, steps: int, examples: int) -> None:
-        """Begin a slice; `steps` and `examples` are what the current window has already."""
+        """Begin a slice. `steps` and `examples` are already in the current window."""
         self.current, self.start_done = granted, False
         self.ends_ns = now_ns + int(granted.seconds * 1e9)
         self._speed, self._steps, self._examples = None, steps, examples
@@ -73,11 +76,14 @@ class Slices:
 
     def due_ns(self, since_ns: int) -> int:
         """Return when a stretch that began at `since_ns` should end."""
+        if self._first_ns is None:
+            self._first_ns = since_ns
+        window_ns = WINDOW_NS if since_ns - self._first_ns < YOUNG_NS else LONG_WINDOW_NS
         if self.current is None:
-            return since_ns + WINDOW_NS
+            return since_ns + window_ns
         if not self.start_done:
             return since_ns + self.stretch_ns
-        return since_ns + WINDOW_NS if self.ends_ns - since_ns >= 1.5 * WINDOW_NS else self.ends_ns
+        return since_ns + window_ns if self.ends_ns - since_ns >= 1.5 * window_ns else self.ends_ns
 
     def keeps(self, span_ns: int, steps: int) -> bool:
         """End the start with its first stretch if that is one long step, which counts; return whether it did."""

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.heartbeat import IN_A_STEP
-from tfmon.model.lane_clock import lane_clock
-from tfmon.model.lane_statistics import STOPPED
-from tfmon.model.window_sums import BINS_PER_OCTAVE, count
+from tfmon.model.histogram import BINS_PER_OCTAVE, count
+from tfmon.model.lane_events import IN_A_STEP, STOPPED
+from tfmon.system.lane_clock import lane_clock
 
 try:
     import numpy as np
@@ -64,7 +63,7 @@ class StepClock:
         self.reset(lane_clock.now_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
-        """Begin a window with these marks, where the one before ended."""
+        """Begin a window with these marks, at the end of the previous one."""
         self._left_out_ns = Counter[str]()
         self._before_ns = lane_clock.stopped_ns
         self._begin(at_ns, marks)
@@ -127,7 +126,7 @@ class StepClock:
         self._longest_ns = 0
 
     def add(self, times_ns: list[int], end_ns: int, examples: int, input_ns: int, call_ns: int) -> None:
-        """Add steps that ended at `end_ns`, which `count_added` counts; what has no room has no time."""
+        """Add steps that ended at `end_ns`, which `count_added` counts. Steps without room have no time."""
         paid = min(self._owed, examples)
         self._owed -= paid
         self.examples += examples - paid
@@ -167,7 +166,7 @@ class StepClock:
         self._owed += examples
 
     def count(self, steps: int) -> None:
-        """Count steps into the window, whose times the caller has written behind those that are kept."""
+        """Count steps into the window. The caller has already written their times behind the kept ones."""
         self.steps += steps
         self.kept += steps
         if self.kept >= CAPACITY // 2:
@@ -194,7 +193,7 @@ class StepClock:
         if not self.kept:
             return
         times, self.kept = self.times[: self.kept], 0
-        self._longest_ns = max(self._longest_ns, max(times))
+        self._longest_ns = max(self._longest_ns, max(times))  # noqa: PLW3301 - no copy
         if HAS_NUMPY:
             logarithms = np.log2(np.maximum(np.frombuffer(times, dtype=np.int64), 1)) * BINS_PER_OCTAVE
             self._histogram.update(np.floor(logarithms).astype(np.int64).tolist())
@@ -215,7 +214,7 @@ class Samples:
 
 
 class Sampler:
-    """Decides when a step is run between barriers, which tells device from host. Thread: the training thread."""
+    """Decides when a step runs between barriers, which separate device from host. Thread: the training thread."""
 
     def __init__(self, *, drop_first: bool = False) -> None:
         """Start without samples; `drop_first` drops the first sample after each change of the step."""
@@ -256,7 +255,7 @@ class CollectorWatch:
         gc.callbacks.append(self._hear)
 
     def settle(self) -> None:
-        """Collect once and freeze what is alive: a full pass over TensorFlow's objects takes 0.2 s."""
+        """Collect once and freeze the living objects: a full pass over TensorFlow's objects takes 0.2 s."""
         gc.collect()
         gc.freeze()
         self._long = False

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmon.model.lane_clock import lane_clock
+from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.capture import Capture
 from tfmon.trainer.pipeline import BatchFeed, count_examples
 from tfmon.trainer.scenario import ScenarioError
@@ -139,7 +139,7 @@ class Stepper:
             capture.abandon()
 
 
-def _on_gpu(batch: Any) -> Any:  # noqa: ANN401
+def _on_gpu(batch: Any) -> Any:
     import tensorflow as tf
 
     with tf.device("GPU:0"):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tfmon.model.lane_clock import lane_clock
+from tfmon.system.lane_clock import lane_clock
 
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
@@ -36,7 +36,7 @@ class TraceWatch:
         graph_type: Any = tf.__internal__.FuncGraph
         build = graph_type.__init__
 
-        def counting(graph: Any, name: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        def counting(graph: Any, name: str, *args: Any, **kwargs: Any) -> None:
             own = threading.get_ident() == self._thread and not str(name).startswith(OF_DATASET)
             if own and not tf.inside_function():
                 self.count += 1
@@ -49,7 +49,7 @@ class TraceWatch:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Count no trace of what is done in this context: it is no part of a step."""
+        """Count no trace in this context: it is no part of a step."""
         before = self.count, self.latest_ns, self._graphs
         try:
             yield
@@ -80,14 +80,14 @@ class TraceWatch:
         return name
 
 
-def _arguments(graph: Any) -> list[Any]:  # noqa: ANN401
+def _arguments(graph: Any) -> list[Any]:
     import tensorflow as tf
 
     signature = getattr(graph, "structured_input_signature", None)
     return list(tf.nest.flatten(signature)) if signature is not None else []
 
 
-def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: ANN401
+def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
     """Return the cause of a trace for another argument, how that changed, and whether only a batch is smaller."""
     shapes = [shape_of(one) for one in (old, new)]
     types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
@@ -113,8 +113,8 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: A
     return OBJECT, f"`{path}`: another structure or object", False
 
 
-def shape_of(kind: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the sizes of what has a shape, or `None` for what has none, or one of unknown rank."""
+def shape_of(kind: Any) -> list[Any] | None:
+    """Return the sizes of a shape, or `None` without a shape or with an unknown rank."""
     shape = getattr(kind, "shape", None)
     try:
         return None if shape is None else list(shape)

@@ -1,4 +1,4 @@
-"""The app: it shows one source, has it drawn twice a second, makes the screens, and ends."""
+"""The app: it shows one source, has it drawn regularly, makes the screens, and ends."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.color import Color, ColorParseError
+from textual.dom import NoScreen
+from textual.message_pump import MessagePump
 from textual.screen import Screen
-from textual.theme import Theme
-from textual.timer import Timer
+from textual.widget import Widget
 
 from tfmon.errors import described
+from tfmon.model.ports import Source
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.style import Look, palette
+from tfmon.ui.render.style import theme_variables
 from tfmon.ui.screens.page import MonitorScreen
-from tfmon.ui.source import Source
-from tfmon.ui.textual_compat import TerminalApp
+from tfmon.ui.terminal import TerminalApp
 from tfmon.units import Charset, charset
 
-PULL_S, CALM_S = 0.5, 2.0
-"""Seconds between two drawings: after a key, and while nothing moves."""
-STILL_TICKS = 10
-"""Ticks between two drawings of a page that does not move."""
+TICK_S = 0.5
+"""Seconds between two drawings while somebody looks."""
+CALM_TICKS, STILL_TICKS = 4, 10
+"""Ticks between two drawings of a calm race, and of a page that does not move."""
 MOST_ERRORS, REPEATED_S = 3, 30.0
 """The screen closes after this many errors within this time without a key press."""
 
@@ -46,8 +46,7 @@ class MonitorApp(TerminalApp[Ending]):
 
     CSS = """
     App { background: $background; }
-    Page { background: $background; overflow: hidden; }
-    Page Canvas { height: auto; }
+    Page { overflow: hidden; }
     Page .foot { dock: bottom; }
     Page .body { height: 1fr; }
     Page .gpus { max-height: 50%; }
@@ -69,6 +68,7 @@ class MonitorApp(TerminalApp[Ending]):
     """
     TITLE = "tfmon"
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "quit", "end the lanes and leave", id="quit.now", priority=True, show=False),
         Binding("ctrl+z", "stop", "suspend tfmon and the lanes until fg", id="stop", priority=True, show=False),
@@ -83,8 +83,14 @@ class MonitorApp(TerminalApp[Ending]):
         theme: str = "textual-dark",
         readonly: bool = False,
         characters: Charset | None = None,
+        keymap: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare the screen. `suspend` stops the process until `fg`, `None` if no shell can continue it."""
+        """Prepare the screen.
+
+        Args:
+            suspend: Stops the process until `fg`. `None` if no shell can continue it.
+            keymap: Keys that differ from the built-in ones, by the ids of `tfmon.ui.keys`.
+        """
         if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
             del os.environ["NO_COLOR"]
         colourless = "NO_COLOR" in os.environ
@@ -94,50 +100,52 @@ class MonitorApp(TerminalApp[Ending]):
             self,
             source,
             make_screen,
-            palette(Look()),
             charset=characters,
-            keys=without_arrows() if characters == "ascii" else {},
+            keys={**(without_arrows() if characters == "ascii" else {}), **(keymap or {})},
             readonly=readonly,
         )
+        self.set_keymap(dict(keymap or {}))
         self._on_terminal = on_terminal
         self._suspend = suspend
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self._ticks = 0
-        self._quick: Timer | None = None
-        """Paused while nothing moves, because each wake-up costs CPU time."""
         self.broken: Exception | None = None
         """The error that ended the app."""
         self._errors_s: list[float] = []
         self.theme = "ansi-dark" if colourless else theme
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours of lanes and warnings."""
+        return theme_variables(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the screen of the source."""
         return self.monitor.screen
 
     def on_mount(self) -> None:
-        """Draw what is known, then start the lanes."""
+        """Draw the current state, then start the lanes."""
         self._loop_of_app = asyncio.get_running_loop()
         if self._on_terminal is not None:
             self._on_terminal()
-        self.theme_changed_signal.subscribe(self, self._dress)
-        # After `fg` the terminal shows nothing of what was painted before.
+        # After `fg` the terminal is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        self._dress(self.current_theme)
-        self._quick = self.set_interval(PULL_S, self._tick)
-        self.set_interval(CALM_S, self._tick_calmly)
+        self.set_interval(TICK_S, self._tick)
         self.call_after_refresh(self._on_first_paint)
 
+    def on_resize(self) -> None:
+        """Paint the whole screen: a terminal that was smaller for a moment has lost the rest."""
+        self.screen.refresh()
+
     async def on_event(self, event: events.Event) -> None:
-        """Note that a key or the mouse is used; Esc and a letter that come together arrive as a key with Alt."""
+        """Note that a key or the mouse is used. Esc and a letter that come together arrive as a key with Alt."""
+        self.pace.check()
         if isinstance(event, events.Key) and event.key.startswith("alt+") and event.character:
             self.call_after_refresh(self.post_message, events.Key(event.character, event.character))
             event = events.Key("escape", "\x1b")
         if isinstance(event, events.Key | events.MouseDown):
             next(self._monitors()).touched()
             self._errors_s = []
-            if self._quick is not None:
-                self._quick.resume()
         await super().on_event(event)
 
     def _on_first_paint(self) -> None:
@@ -153,14 +161,6 @@ class MonitorApp(TerminalApp[Ending]):
         say = partial(self.request, monitor.say)
         monitor.work(partial(monitor.source.start, say), failed=show_no_race)
 
-    def _dress(self, theme: Theme) -> None:
-        styles = palette(look_of(theme, self.theme_variables))
-        for monitor in self._monitors():
-            monitor.palette = styles
-        for screen in self.screen_stack:
-            if isinstance(screen, MonitorScreen):
-                screen.dress()
-
     def action_set_theme(self, name: str) -> None:
         """Show everything in the colours of another theme."""
         self.theme = name
@@ -172,26 +172,19 @@ class MonitorApp(TerminalApp[Ending]):
             yield monitor
             monitor = monitor.below
 
-    def _tick(self, ticks: int = 1) -> None:
-        """Draw if something moves. On a still page, check only every 5 s, for failures of lanes."""
-        before, self._ticks = self._ticks, self._ticks + ticks
+    def _tick(self) -> None:
+        """Draw if something moves; a calm race less often, and a still page only for failures of lanes."""
+        self._ticks += 1
         if not self.screen_stack:
             return  # the app is closing
+        shown = next(self._monitors())
         still = isinstance(self.screen, MonitorScreen) and self.screen.still
-        if still and self._ticks // STILL_TICKS == before // STILL_TICKS:
+        ticks = STILL_TICKS if still else 1 if shown.lively(shown.source.snapshot()) else CALM_TICKS
+        if self._ticks % ticks:
             return
         for monitor in reversed(list(self._monitors())):
             if monitor.moves():
                 monitor.pull()
-
-    def _tick_calmly(self) -> None:
-        monitor = next(self._monitors())
-        assert self._quick is not None, "both are set at once"
-        if monitor.lively(monitor.source.snapshot()):
-            self._quick.resume()
-            return
-        self._quick.pause()
-        self._tick(round(CALM_S / PULL_S))
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""
@@ -199,21 +192,21 @@ class MonitorApp(TerminalApp[Ending]):
 
     def draw(self, owner: object) -> None:
         """Draw the screen on top if it belongs to that monitor and the terminal has taken the frame before."""
-        if not self.may_paint():
-            return
-        self.paint_skipped()
+        self.pace.check()
         screen = self.screen
-        if isinstance(screen, MonitorScreen) and screen.monitor is owner and screen.is_mounted:
+        if self.pace.held or not isinstance(screen, MonitorScreen):
+            return
+        if screen.monitor is owner and screen.is_mounted:
             screen.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """Give the input of a new screen what was typed while the screen before still had the keys."""
+        """Pass input to a new screen that was typed while the old screen still had the keys."""
         type_early = getattr(self.screen, "type_early", None) if self.screen_stack else None
         if type_early is not None and event.is_printable:
             type_early(event.character)
 
     async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
-        """Run what a key does; the message of the key before goes."""
+        """Run the action of a key. The message of the key before goes."""
         monitor = next(self._monitors())
         before = monitor.said
         handled = await super().run_action(*call, **more)
@@ -221,9 +214,15 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.unsay()
         return handled
 
-    def take_error(self, error: Exception, failed: Screen[Any] | None) -> None:
-        """Close the failed page and show a line. The race continues. Repeated errors close the screen."""
+    def take_error(self, error: Exception, part: MessagePump) -> None:
+        """Close the page of a part that failed, and show a line. The race continues.
+
+        Repeated errors close the screen.
+        """
         stack, what = self.screen_stack, "the page failed"
+        failed: Screen[Any] | None = None
+        with contextlib.suppress(NoScreen, IndexError):
+            failed = part.screen if isinstance(part, Widget) else stack[-1]
         if failed in stack[1:]:
             for page in reversed(stack[stack.index(failed) :]):
                 self.pop_screen()
@@ -244,7 +243,7 @@ class MonitorApp(TerminalApp[Ending]):
         self.request(self.monitor.quit, "signal")
 
     def request(self, call: Callable[..., object], *given: object) -> None:
-        """Have the app call one of its methods. Thread: any, and any signal handler."""
+        """Call one of the app's methods in its thread. Thread: any, and any signal handler."""
         if self._loop_of_app is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
                 self._loop_of_app.call_soon_threadsafe(self.call_later, call, *given)
@@ -272,6 +271,7 @@ _SCREENS = {
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("help", "scenarios_of"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
+    "account": ("account", "AccountPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Module of `tfmon.ui.screens` and the callable in it that makes the screen of a monitor."""
@@ -286,15 +286,3 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
     module, kind = _SCREENS[name]
     screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(monitor)
     return screen
-
-
-def look_of(theme: Theme, variables: Mapping[str, str]) -> Look:
-    """Return the look that the styles follow; `variables` are those that Textual derives from the theme."""
-
-    def hex6(name: str, default: str) -> str:
-        try:
-            return Color.parse(variables.get(name, "")).hex6.lower()
-        except ColorParseError:
-            return default
-
-    return Look(theme.dark, theme.ansi, hex6("foreground", "#e0e0e0"), hex6("background", "#121212"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import unicodedata
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A binding: what is pressed, what it does, and what it is for."""
+    """A binding: its keys, its action, and its purpose."""
 
     id: str
     keys: str
@@ -56,6 +57,13 @@ RACE_KEYS = (
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "axis of the charts: shared, or each lane's own", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
+    Key(
+        "account",
+        "A",
+        "open('account')",
+        "where the time of the whole run went, by line",
+        _CLOSER,
+    ),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
@@ -108,7 +116,7 @@ REPLAY_KEYS = (
 
 _WATCHING = (
     "show_crossover", "save_picture", "save_report",
-    *(f"open({name!r})" for name in ("help", "history", "palette", "copy")),
+    *(f"open({name!r})" for name in ("help", "history", "palette", "copy", "account")),
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span",
@@ -123,6 +131,39 @@ STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from a
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 
 BY_ID = {key.id: key for key in KEYS}
+_SCOPES = ((*RACE_KEYS, STOP), PAGE_KEYS, REPLAY_KEYS)
+"""Keys that must differ from each other."""
+
+
+def keymap_mistakes(keymap: Mapping[str, object]) -> list[str]:
+    """Return a line for each mistake in a user's table of ids and keys."""
+    mistakes = []
+    for name, value in keymap.items():
+        if name not in BY_ID:
+            near = difflib.get_close_matches(name, BY_ID, n=1)
+            hint = f"did you mean {near[0]}?" if near else "the manual lists the names: Keys and settings"
+            mistakes.append(f"keys: there is no key {name!r}; {hint}")
+        elif not isinstance(value, str) or not all(part.strip() for part in value.split(",")):
+            mistakes.append(f'keys: {name}: {value!r} is not a key such as "f5", "ctrl+x", "?" or "x,f5"')
+    if mistakes:
+        return mistakes
+    for scope in _SCOPES:
+        owners: dict[str, str] = {}
+        for key in scope:
+            for pressed in str(keymap.get(key.id, key.keys)).split(","):
+                owner = owners.setdefault(_key_name(pressed.strip()), key.id)
+                if owner != key.id and {owner, key.id} & {*keymap}:
+                    mistakes.append(f"keys: {label(pressed)!r} is the key of {owner} and of {key.id}")
+    return mistakes
+
+
+def _key_name(key: str) -> str:
+    """Return the name by which Textual knows a key that may be written as its character."""
+    return unicodedata.name(key).lower().replace("-", "_").replace(" ", "_") if _is_sign(key) else key
+
+
+def _is_sign(key: str) -> bool:
+    return len(key) == 1 and not key.isalnum()
 
 
 TABS = {
@@ -133,7 +174,7 @@ TABS = {
 
 
 def tab_action(name: str) -> str:
-    """Return the action that shows a page beside the race, or the race, where all else is closed."""
+    """Return the action that shows a page beside the race, or the race, after closing all others."""
     return "show_tab('race')" if name == "race" else BY_ID[TABS[name]].action
 
 
@@ -161,14 +202,14 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
-    """Return how the first key of a binding is written; `keys` has those that are written in words."""
+    """Return how the first key of a binding is written. `keys` has the keys that are written in words."""
     return label(keys.get(binding, BY_ID[binding].keys))
 
 
 @functools.lru_cache(maxsize=256)
 def label(keys: str) -> str:
     """Return how the first of some keys that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
-    *modifiers, name = keys.split(",")[0].strip().split("+")
+    *modifiers, name = keys.split(",", maxsplit=1)[0].strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
     elif name in _NAMED or (len(name) > 1 and name[0] == "f" and name[1:].isdigit()):

@@ -1,4 +1,4 @@
-"""What the screens show of a source, and what their keys do; a recording played over a race has one above it."""
+"""The display of a source, and the actions of its keys. A recording played over a race has one above it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from rich.style import Style
 from textual.screen import Screen
 
 from tfmon import units
@@ -17,12 +16,12 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import progress_text
 from tfmon.analysis.sweep import Ranking, rank
 from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.ports import Controls, Experiments
+from tfmon.model.ports import Source
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import key_of
+from tfmon.ui.keys import TABS, key_of
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.source import Display, Source, focused_index, with_failures
-from tfmon.ui.textual_compat import TerminalApp
+from tfmon.ui.source import Display, focused_index, with_failures
+from tfmon.ui.terminal import TerminalApp
 from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
@@ -42,21 +41,20 @@ Ending: TypeAlias = Literal["quit", "forced", "signal", "left"]
 
 
 class Monitor:
-    """What is displayed of a source, its pages, and the requests of its keys. Thread: the app's only."""
+    """The display of a source, its pages, and the requests of its keys. Thread: the app's only."""
 
     def __init__(
         self,
         app: TerminalApp[Ending],
         source: Source,
         make: Callable[[str, Monitor], Screen[Any]],
-        palette: Mapping[str, Style],
         *,
         charset: Charset,
         keys: Mapping[str, str],
         readonly: bool = False,
         below: Monitor | None = None,
     ) -> None:
-        self.app, self.source, self.below, self.palette = app, source, below, palette
+        self.app, self.source, self.below = app, source, below
         self._make = make
         self.analysis = analyse(source.snapshot())
         self.sweep = self._ranked()
@@ -70,7 +68,7 @@ class Monitor:
             replay=source.playback is not None,
             tabs=tuple(
                 name
-                for name in source.tabs
+                for name in (TABS if source.tabs is None else source.tabs)
                 if (source.runs is not None or name != "runs") and (below is None or name not in ("gpus", "runs"))
             ),
         )
@@ -89,13 +87,11 @@ class Monitor:
     def over(self, source: Source) -> Monitor:
         """Return a monitor of another source that is shown above this one."""
         view = self.view
-        return Monitor(
-            self.app, source, self._make, self.palette, charset=view.charset, keys=view.keys, below=self
-        )
+        return Monitor(self.app, source, self._make, charset=view.charset, keys=view.keys, below=self)
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is known."""
+        """The current state."""
         return self.analysis.snapshot
 
     def touched(self) -> None:
@@ -133,7 +129,7 @@ class Monitor:
             self._played_s = now_s
         self.analysis = analyse(self.source.snapshot(), self.analysis)
         self.sweep = self._ranked(self.sweep)
-        if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
+        if self.view.race != self.snapshot.race.number:  # focus, scales and failures came from another race
             fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
             self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
         if lost := self.source.lost():
@@ -147,7 +143,7 @@ class Monitor:
         self.app.draw(self)
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
-        """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
+        """Show a line for a few seconds, or until the announced action is done, and other changes."""
         self.said += 1
         number = self.said
         until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
@@ -157,7 +153,7 @@ class Monitor:
                 self.unsay()
                 self.pull()
 
-        if self.source.playback is not None:  # whose clock is that of the race
+        if self.source.playback is not None:  # whose clock is the race's
             until_ns = FOREVER_NS
             self.app.set_timer(MESSAGE_S, unsay)
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
@@ -174,7 +170,7 @@ class Monitor:
         self.view = replace(self.view, message="", message_until_ns=0, notice=line)
 
     def open(self, name: str) -> None:
-        """Show a page that closes by itself over what is shown now."""
+        """Show a page, which closes again, over the current one."""
         self.app.push_screen(self._make(name, self))
 
     def show(self, name: str) -> None:
@@ -214,20 +210,8 @@ class Monitor:
         self.source.stop()
 
     @property
-    def controls(self) -> Controls:
-        """What takes requests to the lanes; ask `may_change` first."""
-        assert self.source.controls is not None, "nothing can be changed"
-        return self.source.controls
-
-    @property
-    def experiments(self) -> Experiments:
-        """What takes requests for measurements; ask `may_change` first."""
-        assert self.source.experiments is not None, "nothing can be changed"
-        return self.source.experiments
-
-    @property
     def refusal(self) -> str:
-        """Why keys may not change the race; empty where they may."""
+        """Reason why keys may not change the race. Empty if they may."""
         return self.source.refusal or self.source.lost() or (READ_ONLY if self.view.readonly else "")
 
     def may_change(self) -> bool:
@@ -237,8 +221,8 @@ class Monitor:
         return not self.refusal
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
-        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
-        leaves = key == "quit" and self.source.leave is not None
+        """Return whether a key may act on these lanes. For lanes of a user's command, it asks the first time."""
+        leaves = key == "quit" and self.source.detachable
         own = [lane for lane in lanes if lane.script.command or leaves]
         sweeps = leaves and self.sweep is not None and not self.sweep.state.over
         if not own and not sweeps:
@@ -263,13 +247,12 @@ class Monitor:
         return self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
 
     def leave(self) -> None:
-        """Leave a run that goes on without the screen."""
-        assert self.source.leave is not None, "it ends with the screen"
+        """Leave a run that continues without the screen."""
         self.source.leave()
         self.app.exit("left")
 
     def quit(self, ending: Ending = "quit") -> None:
-        """Go back to what is below; else end the lanes and leave, the second time at once, as a recording does."""
+        """Go back to the page below, or end the lanes and leave: the second time, or in a recording, at once."""
         if self.below is not None:
             self.screen.dismiss(None)
         elif self.source.playback is not None:
@@ -280,7 +263,7 @@ class Monitor:
                 self.app.exit("forced")
         else:
             training = [lane for lane in self.snapshot.lanes if not lane.over]
-            can_only_leave = self.source.leave is not None and self.view.readonly
+            can_only_leave = self.source.detachable and self.view.readonly
             if ending == "quit" and can_only_leave:
                 self.leave()
                 return
@@ -302,7 +285,7 @@ class Monitor:
         self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:
-        """Write a report of what is recorded, and say where."""
+        """Write a report of the recording, and show its path."""
         recording, runs = self.snapshot.recording, self.source.runs
         path = recording.path if recording is not None else ""
         if runs is None or not path:

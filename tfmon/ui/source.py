@@ -1,21 +1,19 @@
-"""What the screens show of a race, a recording or a sweep, and what a key requests of which of its lanes."""
+"""The source of a screen: a race, a recording or a sweep, and the requests of its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
-from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
 from tfmon.model.script_events import FIT
-from tfmon.model.series import TuneState
+from tfmon.model.series import TUNING
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import TABS, key_of
+from tfmon.ui.keys import key_of
 from tfmon.units import Charset
 
 SHARED, OWN = "shared", "own"
@@ -70,7 +68,7 @@ class Display:
 
 
 def focused_index(view: Display, snapshot: Snapshot) -> int | None:
-    """Return the place of the focused lane; None when all are, or it is gone."""
+    """Return the place of the focused lane. None if all have the focus, or the lane is gone."""
     for place, lane in enumerate(snapshot.lanes):
         if lane.spec.name == view.focused:
             return place
@@ -89,78 +87,6 @@ def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> 
 def acknowledged(view: Display) -> Display:
     """Return the view after the user has acknowledged every failure."""
     return replace(view, unseen=(), seen=(*view.seen, *view.unseen))
-
-
-Say: TypeAlias = Callable[[str], object]
-
-
-class ScenarioRow(NamedTuple):
-    """One scenario as the picker shows it."""
-
-    name: str
-    title: str
-    doc: str
-    origin: str
-
-
-def _do_nothing(*_: object) -> None:
-    """Do nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Provides snapshots and receives requests. The screen shows the text of a raised TfmonError.
-
-    Thread: the screen's, except for calls that may block.
-    """
-
-    snapshot: Callable[[], Snapshot]
-    controls: Controls | None = None
-    experiments: Experiments | None = None
-    refusal: str = ""
-    """Reason why no key can change anything. Empty if keys can."""
-    playback: ReplayControls | None = None
-    """`None` if this is not a recording."""
-    tabs: tuple[str, ...] = tuple(TABS)
-    runs: Runs | None = None
-    scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
-    table: Callable[[], str] = str
-    """Returns all results as text."""
-    repeat: Callable[[], str] = str
-    """Returns the command that repeats the race with the settings in effect, or "". Raises TfmonError."""
-    examine: Callable[[], str] = str
-    """Returns the doctor's report. May block."""
-    profile: Callable[[str], str] = str
-    """Profiles the named lane and returns the report. Raises TfmonError. May block."""
-    profile_pair: Callable[[str, str], str] = lambda _first, _second: ""
-    """Profiles two lanes alternately and adds both profiles to the snapshot. Raises TfmonError. May block."""
-    watch_gpus: Callable[[], str] = str
-    """Starts reading all GPUs. Returns the reason if there are none, or "". May block."""
-    start: Callable[[Say], object] = _do_nothing
-    """Starts the lanes. Called after the first paint. Raises TfmonError. May block."""
-    stop: Callable[[], object] = _do_nothing
-    """Ends every lane and waits for it, or closes the recording. May block."""
-    end_now: Callable[[], object] = _do_nothing
-    leave: Callable[[], object] | None = None
-    """Leaves a run that continues without the screen. `None` if the run ends with the screen."""
-    lost: Callable[[], str] = str
-    """Returns a line about a runner process that disappeared. Empty if it is alive."""
-
-
-class Runs(Protocol):
-    """The user's recordings by their ids. Every method may block, and raises TfmonError with what was wrong."""
-
-    def list(self) -> Sequence[RunInfo]:
-        """Return all recordings by their start, the oldest first."""
-
-    def delete(self, id: str) -> None:
-        """Delete a recording for good; raises TfmonError for one that is being written."""
-
-    def report(self, path: str) -> str:
-        """Write a report of the recording in a file into the working directory; return the message to show."""
-
-    def replay(self, id: str) -> Source:
-        """Open a recording to play it; the caller stops it."""
 
 
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
@@ -205,7 +131,7 @@ def titles(lanes: Sequence[LaneState]) -> str:
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
-    """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again."""
+    """Return the lanes that a knob's key acts on: training ones, and failed ones that it starts again."""
     smaller = knob.name == "batch_size" and direction < 0
     result = []
     for lane in lanes:
@@ -229,7 +155,7 @@ def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[L
 
 
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
-    """Return the value in effect of a knob in all the lanes, such as `off/auto`, and what is requested."""
+    """Return the value in effect of a knob in all the lanes, such as `off/auto`, and the requested value."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
     requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
@@ -263,7 +189,7 @@ def no_knob(snapshot: Snapshot, name: str) -> str:
 
 
 def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane to help: one that trains, with something to try, and a GPU's rather than a CPU's."""
+    """Return the lane to help: a training one, with something to try, and a GPU's rather than a CPU's."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
         causes = analysis.lane(lane.spec.name).causes
@@ -273,7 +199,7 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
 
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
-    """Return which experiment runs, how far it is, and the keys that stop it; empty for none."""
+    """Return the running experiment, its progress, and the keys that stop it. Empty without one."""
     doing = doing_text(snapshot)
-    key = "tune" if isinstance(snapshot.experiment, TuneState) else "crossover"
+    key = "tune" if snapshot.experiment and snapshot.experiment.policy == TUNING else "crossover"
     return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

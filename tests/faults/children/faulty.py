@@ -1,10 +1,8 @@
 """A fake trainer in which something goes wrong once it has trained a little: FAULT names the function below.
 
 FAULTY: only lanes with this prefetch setting have the fault; all, if it is not set. FAULT_AT: the step at which it
-comes, 100 if not said.
+comes, 100 by default.
 """
-
-from __future__ import annotations
 
 import ctypes
 import faulthandler
@@ -57,9 +55,6 @@ def write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-# ------------------------------------------------------------ ends
-
-
 def exits(trainer) -> None:
     print("these are the last words", file=sys.stderr, flush=True)
     os._exit(7)
@@ -80,9 +75,6 @@ def eats_memory(trainer) -> None:
         FakeTrainer.train(trainer)
 
 
-# ------------------------------------------------------------ hangs
-
-
 def hangs_for_ever(trainer) -> None:
     threading.Event().wait()
 
@@ -99,9 +91,6 @@ def hangs_in_c(trainer) -> None:
     libc = ctypes.PyDLL(None)
     libc.pthread_mutex_lock(mutex)
     libc.pthread_mutex_lock(mutex)
-
-
-# ------------------------------------------------------------ floods
 
 
 def floods_stderr(trainer) -> None:
@@ -134,7 +123,7 @@ def sends_a_long_line(trainer) -> None:
 
 
 def sends_rubbish(trainer) -> None:
-    """What is wrong in every other way: bytes, types, versions, order, parts of lines."""
+    """Send lines that are wrong in every other way: bytes, types, versions, order, parts of lines."""
     for line in (
         b'\xff\xfe\x00{"v":2}',
         b'{"v":2,"type":"Window"}',

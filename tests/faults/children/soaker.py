@@ -1,7 +1,5 @@
 """A fake trainer with a helper process that does something bad on SIGUSR2, each time another; for the soak."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,6 +1,4 @@
-"""A monitor with one lane, to be killed: argv says what the lane's child does, and whether it is suspended."""
-
-from __future__ import annotations
+"""A monitor with one lane, for tests that kill it: argv is "suspended" if the lane's child is suspended."""
 
 import sys
 import threading

@@ -1,6 +1,4 @@
-"""A child that says one thing: argv is what a lane's child gets, and SAYS names the function below."""
-
-from __future__ import annotations
+"""A child with the arguments of a lane's child: SAYS is the name of the function below that it runs."""
 
 import json
 import os
@@ -16,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered, Profiled
-from tfmon.model.lane_pipes import differences
 from tfmon.model.requests import Request, TakeProfile
+from tfmon.system.lane_pipes import differences
 from tfmon.trainer.channel import start_inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
@@ -52,20 +50,6 @@ def a_cut_off_line() -> None:
     write(encode_message(PhaseEntered(at_ns=0, phase="cut off"))[:20])
 
 
-def an_endless_line() -> None:
-    for _ in range(50):
-        write(b"x" * 1_000_000)
-    write(b"\n")
-    phase("after")
-
-
-def a_flood() -> None:
-    line = encode_message(PhaseEntered(at_ns=0, phase="flood"))
-    for _ in range(3_000_000 // len(line)):
-        write(line)
-    phase("end of the flood")
-
-
 def a_flood_until_told() -> None:
     lines = 100 * encode_message(PhaseEntered(at_ns=0, phase="flood"))
     while not select.select([KNOBS], [], [], 0)[0]:
@@ -90,11 +74,6 @@ def noise() -> None:
     phase("said it all")
 
 
-def a_word_and_then_nothing() -> None:
-    print("a word", flush=True)
-    FOREVER.wait()
-
-
 def an_exit_code() -> None:
     sys.exit(3)
 
@@ -112,7 +91,7 @@ def a_listener() -> None:
 
 
 def a_look_around() -> None:
-    """Say in a hello what the surroundings are unlike, and print them."""
+    """Report the differences of the surroundings in a hello, and print them."""
     hello = Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="", unlike=differences(os.environ))
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     shown = {key: os.environ.get(key) for key in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")}
@@ -136,23 +115,13 @@ def a_grandchild_left_behind() -> None:
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=grandchild.pid, python="")))
 
 
-def closed_pipes() -> None:
-    """Live on without a pipe."""
-    phase("closing")
-    os.close(METRICS)
-    os.close(KNOBS)
-    os.close(1)
-    os.close(2)
-    FOREVER.wait()
-
-
 def now() -> None:
     for number in range(3):
         phase(f"phase {number}", time.monotonic_ns())
 
 
 def a_profile() -> None:
-    """Answer TakeProfile with what a trace says."""
+    """Answer TakeProfile with the profile of a trace."""
 
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from support.gpu_profile import gpu_profile

@@ -9,8 +9,6 @@ DIES: a setting under which it kills itself when it begins to train, such as "ba
 times as long a window takes that was interrupted, and says so.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import signal
@@ -31,19 +29,18 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     PhaseEntered,
-    Prepared,
     SliceEnded,
     Window,
 )
-from tfmon.model.lane_pipes import differences
 from tfmon.model.readings import SliceLoad
-from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
+from tfmon.model.requests import Assign, Pause, Run, RunSlice, SetKnob, Stop
+from tfmon.system.lane_pipes import differences
 from tfmon.trainer.channel import Mailbox, Reporter, exit_now, start_inbox
 
 WINDOW_S = 0.01
 STEPS = 10
 STOPPED = float(os.environ.get("STOPPED", 20))
-"""A window that took so many times as long was interrupted."""
+"""A window that took longer than this number of windows was interrupted."""
 
 
 class FakeTrainer:
@@ -65,11 +62,6 @@ class FakeTrainer:
         start_inbox(int(sys.argv[2]), self.mailbox.post, self.reporter.fail)
         self.mailbox.wait()
         first = self.mailbox.take()
-        if isinstance(first, Prepare):
-            self.load()
-            self.mailbox.wait()
-            first = self.mailbox.take()
-        os.environ.update(getattr(first, "environment", {}))
         self.heed(first)
         if self.settings.get("width", 0) >= int(os.environ.get("FAILS_AT", 1_000_000)):
             self.say(LaneFailed, kind="out_of_memory", message="out of memory: it is too wide")
@@ -87,12 +79,6 @@ class FakeTrainer:
                 self.heed(request)
             if self.racing:
                 self.train()
-
-    def load(self) -> None:
-        """Take so much CPU time to load as LOADS says."""
-        while time.process_time() < float(os.environ.get("LOADS", 0)):
-            sum(range(10_000))
-        self.say(Prepared)
 
     def heed(self, request) -> None:
         if "LOG" in os.environ:
@@ -153,7 +139,7 @@ class FakeTrainer:
             if str({**self.settings, "devices": self.devices}[knob]) == value:
                 examples = round(examples * float(factor))
         counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
-        # One that was stopped in its window says how long that lasted; the others are of one length.
+        # A window with an interruption has its real length; the others are of one length.
         span_ns = took_ns if took_ns > STOPPED * WINDOW_S * 1e9 else int(WINDOW_S * 1e9)
         self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, round=round_number, **counts)
         if self.limit is not None and self.step >= self.limit:

@@ -1,7 +1,5 @@
 """Hosts that are this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 IMPATIENT: a file; while it is there, the agent takes 3 s of silence for a loss, and otherwise none.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

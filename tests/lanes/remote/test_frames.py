@@ -1,91 +1,65 @@
-"""What a link is made of: frames that arrive whole and in order, and the clock of a host by pings."""
+"""The traffic of a link: frames that arrive whole and in order, and the clock of a host by pings."""
 
-from __future__ import annotations
-
+import json
 import os
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import PATIENCE_S
 
-from tfmon.lanes.remote.frames import HEADER, MOST_BYTES, Frame, FrameError, FrameReader, Kind, Outbox
-from tfmon.lanes.remote.link import HostClock, Ping
+from tfmon.lanes.remote.clock import HostClock, Ping
+from tfmon.lanes.remote.frames import HEADER, MESSAGES, MOST_BYTES, FrameError, FrameReader, Sender
 
-FRAMES = st.lists(
-    st.tuples(st.sampled_from(list(Kind)), st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20
-)
-
-
-def sent(outbox: Outbox) -> bytes:
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(reading, False)
-        os.set_blocking(writing, False)
-        found = b""
-        outbox.collect()
-        while not outbox.empty:
-            outbox.write(writing)
-            found += os.read(reading, 1 << 20)
-        return found
-    finally:
-        os.close(reading)
-        os.close(writing)
+FRAMES = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20)
 
 
 @given(FRAMES, st.lists(st.integers(1, 400), min_size=1))
-def test_frames_come_out_as_they_were_put_however_they_are_torn(frames, sizes):
-    outbox, reader = Outbox(), FrameReader()
-    tickets = [outbox.put(*frame) for frame in frames]
-    data, found, place = sent(outbox), [], 0
-    while data:
-        size = sizes[place % len(sizes)]
-        found += reader.take(data[:size])
-        data, place = data[size:], place + 1
-    assert found == [Frame(int(kind), number, payload) for kind, number, payload in frames]
-    assert outbox.waiting_bytes == 0 and outbox.sent == (tickets[-1] if tickets else 0)
-    outbox.close()
-
-
-def test_an_urgent_frame_overtakes_those_that_wait_but_tears_none():
-    outbox, reader = Outbox(), FrameReader()
+def test_frames_come_out_as_they_were_sent_however_they_are_torn(frames, sizes):
     reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    first = outbox.put(Kind.METRICS, 1, b"x" * 200_000)
-    outbox.put(Kind.METRICS, 2, b"y" * 200_000)
-    outbox.collect()
-    outbox.write(writing)  # a part of the first
-    assert not outbox.empty and outbox.sent < first
-    outbox.put(Kind.PONGED, 3, urgent=True)
-    outbox.collect()
-    found = []
-    while len(found) < 3:
-        found += reader.take(os.read(reading, 65_536))
-        outbox.write(writing)
-    assert [frame.number for frame in found] == [1, 3, 2]
-    for fd in (reading, writing):
-        os.close(fd)
-    outbox.close()
+    sender, reader, found, number = Sender(writing), FrameReader(), [], 0
+    for stream, payload in frames:
+        sender.send(stream, payload)
+    sender.close()
+    while chunk := os.read(reading, sizes[number % len(sizes)]):
+        found += reader.take(chunk)
+        number += 1
+    os.close(reading)
+    assert found == frames
+
+
+def test_a_slow_link_delays_no_caller_and_says_that_it_is_full():
+    reading, writing = os.pipe()
+    sender, reader, found = Sender(writing), FrameReader(), []
+    for number in range(20):
+        sender.send(number, b"x" * 200_000)
+    assert sender.full
+    sender.flush(0.01)  # it gives up
+    sender.send_message(last="word")
+    sender.close()
+    while chunk := os.read(reading, 1 << 20):
+        found += reader.take(chunk)
+    os.close(reading)
+    assert [stream for stream, _ in found] == [*range(20), MESSAGES]
+    assert json.loads(found[-1][1]) == {"last": "word"} and not sender.full
+
+
+def test_nobody_who_reads_is_no_error_and_a_flush_ends():
+    reading, writing = os.pipe()
+    os.close(reading)
+    sender = Sender(writing)
+    sender.send(1, b"x")
+    sender.flush(PATIENCE_S)
+    sender.close()
+    sender.join(PATIENCE_S)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)
 
 
 def test_noise_is_refused_before_it_is_collected():
     with pytest.raises(FrameError):
-        FrameReader().take(HEADER.pack(1, 1, MOST_BYTES + 1))
-
-
-def test_nothing_is_written_to_whoever_got_the_descriptors_of_a_closed_outbox():
-    outbox = Outbox()
-    outbox.close()
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    outbox.put(Kind.PING)
-    with pytest.raises(BlockingIOError):
-        os.read(reading, 1)
-    os.close(reading)
-    os.close(writing)
-
-
-# ---------------------------------------------------------------- the clock of a host
+        FrameReader().take(HEADER.pack(1, MOST_BYTES + 1))
 
 
 HOUR_NS = 3_600_000_000_000
@@ -107,22 +81,6 @@ def test_the_quickest_pings_count_and_the_error_bounds_the_truth(ahead_ns):
     assert clock.settle()
     assert abs(clock.offset_ns + ahead_ns) <= clock.error_ns < 400_000
     assert abs(clock.here(3 * HOUR_NS + ahead_ns) - 3 * HOUR_NS) <= clock.error_ns
-
-
-def test_an_asymmetric_link_is_wrong_by_no_more_than_the_error_it_tells():
-    clock = HostClock()
-    clock.take(ping(10**9, 0, 9_000_000, 1_000_000))
-    clock.settle()
-    assert clock.error_ns == 5_000_000 and abs(clock.offset_ns) == 4_000_000
-
-
-def test_a_clock_that_drifts_is_followed():
-    clock = HostClock()
-    for second in range(600):
-        drift_ns = second * 50_000  # 50 millionths
-        clock.take(ping(second * 10**9, drift_ns, 100_000, 100_000))
-    clock.settle()
-    assert abs(clock.offset_ns + 599 * 50_000) <= clock.error_ns < 1_000_000
 
 
 def test_without_a_ping_nothing_is_settled_and_no_stamp_is_below_zero():

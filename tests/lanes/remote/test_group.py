@@ -1,6 +1,4 @@
-"""Lanes of a race on this machine and on hosts: who trains when, and what a host that is lost changes."""
-
-from __future__ import annotations
+"""Lanes of a race on this machine and on hosts: who trains when, and the loss of a host."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ class SpreadGroup(RacingGroup):
         for link in self.links.values():
             link.listener = self.session.accept
             link.ensure()
-        self._children._place_of = self.links.__getitem__
+        self._place_of = self.links.__getitem__
 
     def plan(self, *lanes: str, **more) -> RacePlan:
         found = super().plan(*lanes, **more)
@@ -65,7 +63,7 @@ def test_lanes_here_and_there_race_in_turns_and_end(spread):
     spread.wait_for(RACING, "gpu3/cpu")
     spread.finish()
     spread.wait_for(DONE, "cpu", "gpu2/cpu", "gpu3/cpu")
-    wait_for(lambda: spread.running.all_over, what="all have ended")
+    wait_for(lambda: spread.all_over, what="all have ended")
 
 
 def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):
@@ -89,7 +87,7 @@ def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):
 
 @pytest.fixture
 def apart(tmp_path, ssh) -> Iterator[SpreadGroup]:
-    """Lanes here and on two hosts, which count as machines of their own."""
+    """Lanes here and on two hosts, which count as separate machines."""
     apart = SpreadGroup(tmp_path, ssh, "gpu2", "gpu3")
     for host, link in apart.links.items():
         apart.session.accept(HostConnected(at_ns=1, host=host, machine=replace(link.machine, boot=host)))
@@ -118,12 +116,12 @@ def test_while_a_host_is_connected_to_again_the_others_train_and_a_host_that_sta
     apart.wait_for(FAILED, "gpu2/cpu")
     before = apart.lane("gpu2/cpu").totals.steps
 
-    def ensure() -> None:
+    def open_again() -> None:
         tried.set()
         answer.wait(PATIENCE_S)
         raise TfmonError("gpu2 cannot be reached: no route to host", "look at the cable")
 
-    link.ensure = ensure
+    link._open = open_again
     apart.restart(["gpu2/cpu"])
     wait_for(tried.is_set, what="it is tried")
     apart.wait_for_steps("cpu", 20)

@@ -1,17 +1,13 @@
-"""Lanes on a host that a fake ssh reaches: everything that a local child does is heard of a remote one."""
-
-from __future__ import annotations
+"""Lanes on a host that a fake ssh reaches: a remote child has the same events as a local one."""
 
 import os
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from support.processes import gone, suspended
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import wait_for
 
-from tfmon.lanes.launch import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
 from tfmon.model.requests import TakeProfile
@@ -35,16 +31,6 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     wait_for(lambda: gone(agent.pid) and not folder.exists(), what="the agent and its folder are gone")
     words = (ssh.folder / "log").read_text()
     assert words.count("\n") == 1 and '"BatchMode=yes"' in words and '"--", "gpu2", "sh"' in words
-
-
-def test_a_child_that_writes_faster_than_is_read_loses_nothing_of_its_metrics(ssh):
-    link = ssh.connect()
-    gate = threading.Event()
-    link._line.works.put(gate.wait)  # whoever listens is busy
-    flood = link.start("a_flood")
-    gate.set()
-    flood.wait_for_phase("end of the flood")
-    assert flood.end.exit_code == 0 and len(flood.phases) > 40_000
 
 
 def test_a_users_command_has_its_arguments_folder_environment_output_and_exit_code(ssh, tmp_path, monkeypatch):
@@ -107,28 +93,11 @@ def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_tha
         child.said_pid()
     other.process.suspend()
     wait_for(lambda: suspended(other.pid), what="suspended")
-    link.suspend_with_monitor()
+    link.hold()
     wait_for(lambda: suspended(one.pid) and suspended(other.pid), what="both suspended")
-    link.continue_with_monitor()
+    link.go_on()
     wait_for(lambda: not suspended(one.pid), what="one goes on")
     assert suspended(other.pid)
-
-
-def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):
-    launcher, nice = ProcessLauncher(), os.nice(0)
-    found: list[int | None] = []
-
-    def connect() -> None:
-        yield_to_lanes()
-        link = ssh.link(launcher=launcher)
-        link.ensure()
-        found.append(link.machine.nice)
-
-    thread = threading.Thread(target=connect)
-    thread.start()
-    thread.join(PATIENCE_S)
-    launcher.close()
-    assert found == [nice]
 
 
 @pytest.mark.parametrize("skew_s", [-3600.0, 3600.0])

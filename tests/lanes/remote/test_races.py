@@ -1,7 +1,5 @@
 """Whole races over hosts, from the command line: recorded and replayed, with own scripts, and how they fail."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from support.hosts import put_fake_ssh
+from support.results import to_json
 
 import tfmon
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import SliceEnded
+from tfmon.recordings.header import recorded_on
 from tfmon.recordings.player import play_all
-from tfmon.reports.race_json import to_json
 
 pytestmark = pytest.mark.process
 
@@ -94,7 +93,7 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     assert all(abs(event.at_ns - begun) < 1800e9 for event in ended), "no stamp of another clock is left"
     replayed = run("replay", "one.jsonl", "--json")
     assert json.loads(replayed.stdout)["lanes"] == told["lanes"]
-    assert "gpu2" in opened.header.recorded_on and "ahead" in opened.header.recorded_on
+    assert "gpu2" in recorded_on(opened.header) and "ahead" in recorded_on(opened.header)
 
 
 def open_events(folder: Path) -> list[object]:

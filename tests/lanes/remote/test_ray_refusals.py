@@ -1,6 +1,4 @@
-"""What the bridge to Ray says where there is none, or one that does not fit: with a module in the place of Ray."""
-
-from __future__ import annotations
+"""Errors of the bridge to Ray if no cluster runs or its version does not fit. A module takes the place of Ray."""
 
 import json
 import socket
@@ -17,7 +15,6 @@ from tfmon.lanes.remote.ray import RayCluster, RayNode, gpus_needed
 from tfmon.lanes.remote.ray_cluster import Refusal, lacking, matching
 from tfmon.lanes.remote.trouble import of_bridge, why_ended
 from tfmon.lanes.remote.wire import Wire
-from tfmon.model.lane_pipes import SURROUNDINGS, differences, expected
 from tfmon.model.spec import parse_lane
 
 MISMATCH = """Version mismatch: The cluster was started with:
@@ -53,7 +50,7 @@ def fake_ray(tmp_path, monkeypatch):
 
 @pytest.fixture
 def address():
-    """Where something listens that is no Ray."""
+    """An address at which another program than Ray listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -110,20 +107,6 @@ def raise_line(ask) -> None:
         ask()
     except TfmonError as error:
         raise TfmonError(error.line) from None
-
-
-@pytest.mark.process
-def test_a_python_without_ray_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
-    python.chmod(0o755)
-    with pytest.raises(TfmonError) as refused:
-        RayCluster("", str(python)).nodes()
-    assert refused.value.message.endswith(" has no Ray") and "pip install 'tfmon[ray]'" in refused.value.hint
-    with pytest.raises(TfmonError, match="did not start: No such file"):
-        RayCluster("", str(tmp_path / "nothing")).nodes()
 
 
 @pytest.mark.process
@@ -216,13 +199,3 @@ def test_a_command_on_a_node_has_nothing_of_what_ray_sets_for_its_workers():
     order = {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert found == {"HOME": "/root", "OMP_NUM_THREADS": "8", "PATH": path, **order}
     assert ray_bridge.surroundings(worker, {}, "")["CUDA_VISIBLE_DEVICES"] == "-1", "none is reserved"
-
-
-def test_a_process_finds_in_what_its_surroundings_are_not_as_they_ought_to_be(monkeypatch):
-    monkeypatch.setattr("os.getpriority", lambda *_: 15)
-    told = expected(0, {"OMP_NUM_THREADS": "4"}, {"CUDA_VISIBLE_DEVICES": "GPU-1"})
-    there = {**told, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "GPU-1"}
-    assert differences(there) == ("nice value 15 in place of 0", "OMP_NUM_THREADS 1 in place of 4")
-    assert SURROUNDINGS not in there and differences(there) == ()
-    alike = {**told, "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "GPU-1", "PYTHONBREAKPOINT": "0"}
-    assert differences(alike) == ("nice value 15 in place of 0", "PYTHONBREAKPOINT 0 in place of unset")

@@ -1,7 +1,5 @@
 """Hosts behind a real sshd on loopback: the same lanes, what dies with what, and what ssh itself refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -12,13 +10,12 @@ from pathlib import Path
 import pytest
 from support.hosts import Linked, all_gone, be_patient, start_all_kinds
 from support.processes import gone
-from support.sshd import Sshd, needs_sshd, sshd
+from support.sshd import Sshd, needs_sshd
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote.host import Host
 
-__all__ = ["sshd"]
 pytestmark = [pytest.mark.process, pytest.mark.slow, needs_sshd]
 
 
@@ -50,15 +47,6 @@ def test_lanes_run_over_it_and_nothing_is_left(connect, sshd):
     folder = Path(link.greeting.folder)
     wait_for(lambda: gone(agent.pid) and not folder.exists(), what="all is gone")
     wait_for(lambda: not sshd.sessions(), what="the session is over")
-
-
-def test_a_shared_connection_of_the_users_is_not_made_by_tfmon(connect, sshd):
-    """Nor would tfmon's end be the end of the user's other sessions."""
-    config = sshd.folder / "config"
-    shared = f"    ControlMaster auto\n    ControlPath {sshd.folder}/shared\n    ControlPersist 60\n"
-    config.write_text(config.read_text() + shared)
-    link = connect()
-    assert link.machine.cores and not (sshd.folder / "shared").exists()
 
 
 @pytest.mark.parametrize("dies", ["client", "session"])

@@ -1,12 +1,8 @@
 """Hosts that cannot be used: each has its clear line and what to do, before anything is raced."""
 
-from __future__ import annotations
-
-import io
 import sys
 import threading
 import time
-import zipfile
 from types import SimpleNamespace
 
 import pytest
@@ -69,12 +65,6 @@ def test_what_a_login_shell_prints_is_skipped(ssh):
 
 
 @pytest.mark.process
-def test_a_banner_does_not_hide_what_the_shell_said(ssh):
-    error = error_of(ssh.link(run=["sh", "-c", "echo Authorized use only >&2; echo No account here; exit 1"]))
-    assert error.message.endswith("No account here · Authorized use only")
-
-
-@pytest.mark.process
 def test_a_host_without_room_for_the_agent_names_the_folder(ssh):
     ssh.behave(environment={"TMPDIR": "/dev/null"})  # and with no other that can be written to
     python = put_python(ssh, "ulimit -f 0", f'exec {sys.executable} "$@"')
@@ -92,11 +82,11 @@ def test_a_host_that_never_comes_to_python_is_given_up(ssh, monkeypatch, ending)
     if ending == "silent":
         monkeypatch.setattr(wire, "LAUNCHER_PATIENCE_S", 0.5)
     # The patience ends as soon as it has talked.
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1e6 * bool(link._wire._printed))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1e6 * bool(link._wire.received))
     monkeypatch.setattr(wire, "time", clock)
     error = error_of(link)
     assert f"gpu2 did not answer within {wire.LAUNCHER_PATIENCE_S:.0f} s" in error.message
-    assert ("queued and waiting" in error.message) == (ending == "talking")
+    assert ("but this: " in error.message) == (ending == "talking"), "the last line, as far as it was received"
     pid = link._wire.popen.pid
     wait_for(lambda: gone(pid), what="the launcher is gone")
 
@@ -107,12 +97,6 @@ def test_a_machine_without_ssh_says_so(ssh, monkeypatch):
     with pytest.raises(TfmonError, match="there is no ssh on this machine") as raised:
         ssh.link().ensure()
     assert "OpenSSH" in raised.value.hint
-
-
-@pytest.mark.process
-def test_a_launcher_that_is_not_there_is_named(ssh):
-    error = error_of(ssh.link(run=["no-such-launcher", "-p", "a100"]))
-    assert "no-such-launcher" in error.message and "[hosts.gpu2]" in error.hint
 
 
 @pytest.mark.process
@@ -135,13 +119,6 @@ def test_a_host_without_python_says_so(ssh, python, named):
     assert error.message == f"there is {named} on gpu2" and "[hosts.gpu2]" in error.hint
 
 
-@pytest.mark.process
-def test_a_python_in_the_home_there_is_found(ssh):
-    (ssh.home / "my env").mkdir()
-    (ssh.home / "my env" / "python").symlink_to(sys.executable)
-    assert ssh.connect(python="~/my env/python").greeting.python == str(ssh.home / "my env" / "python")
-
-
 def put_python(ssh, *lines: str) -> str:
     """Put a stand-in for Python there. Its third argument is the marker."""
     program = ssh.folder / "python3"
@@ -155,22 +132,6 @@ def test_a_python_that_is_too_old_says_its_version(ssh):
     word = """printf '%s {"python": [3, 8, 10], "executable": "/usr/bin/python3"}\\n' "$3" """
     error = error_of(ssh.link(python=put_python(ssh, word)))
     assert error.message == "/usr/bin/python3 on gpu2 is Python 3.8.10; lanes need 3.10 or newer"
-
-
-@pytest.mark.process
-def test_code_that_lacks_a_module_is_said_and_nothing_is_left(ssh, monkeypatch):
-    whole, rest = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
-    with zipfile.ZipFile(rest, "w") as archive:
-        for entry in whole.infolist():
-            if entry.filename != "tfmon/model/knobs.py":
-                archive.writestr(entry, whole.read(entry))
-    monkeypatch.setattr(wire, "packed", rest.getvalue)
-    ssh.behave(environment={"TMPDIR": str(ssh.home)})
-    with pytest.raises(TfmonError) as raised:
-        ssh.link().ensure()
-    assert raised.value.message.startswith("tfmon's agent did not start on gpu2: ModuleNotFoundError")
-    assert "tfmon.model.knobs" in raised.value.message
-    assert not list(ssh.home.iterdir())
 
 
 @pytest.mark.process

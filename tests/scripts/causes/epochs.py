@@ -1,4 +1,4 @@
-"""Trainings whose epochs are slow each in a way of its own: by a cache, in pauses, and in a loop by hand."""
+"""Trainings with slow epochs: because of a cache, of pauses, and in a custom loop."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 x, y = np.ones((1600, 16), "float32"), np.ones((1600, 1), "float32")
-model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 
 
@@ -62,8 +62,10 @@ def later_epochs():
     options.autotune.enabled = False  # to free an iterator waits for it, for up to seconds
     data = tf.data.Dataset.from_generator(rows, output_signature=spec).with_options(options)
     for _ in range(6):
-        for rows_, target in data:
+        for number, (rows_, target) in enumerate(data, 1):
             train(rows_, target)
+            if number == 30:
+                time.sleep(0.3)  # the pull of the data's end then follows a window's end
         time.sleep(0.2)
 
 

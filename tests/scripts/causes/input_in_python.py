@@ -26,7 +26,7 @@ def prepare(x):
 
 
 def augment(x):
-    image = tf.image.resize(tf.reshape(x, (8, 8, 1)), (128, 128)) + tf.random.uniform(())
+    image = tf.image.resize(tf.reshape(x, (8, 8, 1)), (256, 256)) + tf.random.uniform(())
     return tf.reshape(tf.image.resize(image, (8, 8)), (64,))
 
 

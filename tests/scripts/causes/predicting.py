@@ -1,4 +1,4 @@
-"""A loop of its own that calls `predict` between its epochs, then batches of three sizes."""
+"""A custom loop that calls `predict` between its epochs, then batches of three sizes."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Legacy Keras, which TF_USE_LEGACY_KERAS=1 makes `tf.keras`: `fit` with validation, then a loop of its own."""
+"""Legacy Keras, which TF_USE_LEGACY_KERAS=1 makes `tf.keras`: `fit` with validation, then a custom loop."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A training loop of its own with GradientTape, which reports its steps."""
+"""A custom loop with GradientTape, which reports its steps."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""An image classifier as Keras' examples have them; tf.data makes its images, where those read them from files."""
+"""An image classifier as in Keras' examples, with images made by tf.data in place of files."""
 
 import keras
 import tensorflow as tf

@@ -9,7 +9,7 @@ COUNT, BATCH = 70, 16
 
 
 class Anything(keras.Model):
-    """Trains one weight, whatever the data are."""
+    """Trains one weight with any data."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A functional model with two inputs and two outputs, `steps_per_execution`, callbacks of its own, a strategy."""
+"""A functional model with two inputs and two outputs, `steps_per_execution`, custom callbacks, a strategy."""
 
 import keras
 import numpy as np

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
-import selectors
+import select
 import shutil
 import signal
 import subprocess
@@ -13,19 +14,24 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from tfmon.lanes.launch import OWN_GROUP
-from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
-from tfmon.lanes.remote.hosted import HostedLane, start_lane
-from tfmon.model.threads import start_thread
+from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Child, Command, Launched, launch
+from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.remote.frames import CHUNK_BYTES, MESSAGES, FrameError, FrameReader, Sender
+from tfmon.model.views import View
+from tfmon.system.threads import start_thread
 
 SILENCE_S = 10.0
 """The lanes are ended after this silence of the monitor, which sends something every second."""
-WAITING_BYTES = 262_144
-"""Above this waiting amount no metric pipe is read: windows then grow longer, but none is lost."""
+LOOK_S = 1.0
+FULL_S = 0.01
+"""Interval of the check whether the link takes more events."""
 TERM_S, KILL_S = 0.45, 0.4
 """Time for lanes to end after SIGTERM and SIGKILL, when the monitor is gone."""
+LAST_WORD_S = 0.5
+KEPT_OUTPUT_BYTES = 65_536
+"""Limit of output that waits for the link; older output is dropped, so that the process never blocks."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit
@@ -35,219 +41,225 @@ rm -rf -- "$1"
 """Removes the folder of a killed agent; the guards of its lanes have ended them by then."""
 
 
+class HostedLane(Child):
+    """A lane's process on a host: its bytes go to the monitor undecoded. Thread: see `Child`."""
+
+    def __init__(self, number: int, name: str, launched: Launched, sender: Sender, *, own_command: bool) -> None:
+        """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
+        super().__init__(launched, lambda chunk: sender.send(2 * number, chunk), self._take_output)
+        self.number, self.name, self.own_command = number, name, own_command
+        self._sender = sender
+        self._output = bytearray()
+        self._dropped = 0
+
+    def end(self) -> None:
+        """Make the child end soon: its monitor is gone."""
+        self._end_requests()
+        self.kill(signal.SIGCONT)
+        self.kill(signal.SIGTERM)
+
+    def read(self, fd: int) -> bool:
+        """Take one chunk of a pipe, but no events while the link is full: windows then grow longer."""
+        if fd == self.metric_fd and self._sender.full and not self.poll():
+            time.sleep(FULL_S)
+            return True
+        return super().read(fd)
+
+    def _take_output(self, chunk: bytes) -> None:
+        self._output += chunk
+        too_many = len(self._output) - KEPT_OUTPUT_BYTES
+        if too_many > 0:
+            del self._output[:too_many]
+            self._dropped += too_many
+
+    def look(self, *, ended: bool) -> None:
+        """Pass on the output of the child, unless the link is full, and how it ended."""
+        at_ns, code = time.monotonic_ns(), self._reap() if ended else None
+        if self._output and (ended or not self._sender.full):
+            if self._dropped:
+                self._sender.send_message(dropped=self.number, size=self._dropped)
+            self._sender.send(2 * self.number + 1, bytes(self._output))
+            self._output.clear()
+            self._dropped = 0
+        if ended:
+            self._sender.send_message(ended=self.number, code=code, at_ns=at_ns)
+            self.ended = True
+        super().look(ended=ended)
+
+
+def start_lane(number: int, payload: dict[str, Any], sender: Sender) -> HostedLane:
+    """Start the process of a lane; raises OSError if it does not start."""
+    environment = dict(payload["environment"])
+    if payload["path_first"]:
+        own = str(Path(sys.executable).parent)
+        environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
+    script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
+    command = None
+    if payload["command"]:
+        view = payload["command"].pop("view")
+        command = Command(**payload["command"], view=View(**view) if view else None)
+    folder = payload["folder"]
+    if folder and not Path(folder).is_dir():
+        raise NotADirectoryError(0, f"there is no folder {folder}")
+    launched = launch(Path(sys.executable), environment, script, command, folder=folder, guarded=True)
+    return HostedLane(number, payload["name"], launched, sender, own_command=command is not None)
+
+
+class _Ended(BaseException):
+    """The reason for which the agent ends; raised by signals, too."""
+
+
 class Agent:
-    """Serves one monitor. Thread: its own, except `emit`."""
+    """Serves one monitor: a message with the key `do` is a call of the method of that name.
+
+    Thread: its own, except `emit`.
+    """
 
     def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
         self._folder = folder
-        self._in_fd, self._out_fd = in_fd, out_fd
-        self._outbox = Outbox()
+        self._in_fd = in_fd
+        self._failure = ""
+        self.sender = Sender(out_fd)
+        self._reader = PipeReader(self._fail)
         self._frames = FrameReader()
         self._lanes: dict[int, HostedLane] = {}
         self._readings: Any = None
-        self._heard_s = time.monotonic()
         self._held = False
-        self._over: str | None = None
-        self._selector = selectors.DefaultSelector()
-        self._flowing = True
-        self._writing = False
-        for fd in (in_fd, out_fd):
-            os.set_blocking(fd, False)
-        self._selector.register(in_fd, selectors.EVENT_READ, self._hear)
-        self._selector.register(self._outbox.wake_fd, selectors.EVENT_READ, self._outbox.collect)
-        self._answers: dict[int, Callable[[Frame], None]] = {
-            Kind.START: self._start,
-            Kind.REQUEST: lambda frame: self._with_lane(frame, lambda lane: lane.write(frame.payload)),
-            Kind.SIGNAL: lambda frame: self._with_lane(frame, lambda lane: lane.signal(*frame.payload)),
-            Kind.PING: self._ping,
-            Kind.HOLD: self._hold,
-            Kind.GO_ON: self._go_on,
-            Kind.ASK: self._ask,
-            Kind.READ: self._read_machine,
-            Kind.FILE: self._keep,
-        }
+
+    def _fail(self, reason: str) -> None:
+        """End this agent because a thread has died. Thread: that one."""
+        self._failure = reason
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> str:
-        """Serve until the monitor is gone, and return why this ends. All lanes have ended then."""
-        woken, waker = os.pipe()
-        for fd in (woken, waker):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        """Serve until the monitor is gone, and return the reason. All lanes have ended then."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._end_by_signal)
-        self._selector.register(woken, selectors.EVENT_READ, lambda: self._drain(woken))
         try:
-            while self._over is None:
-                self._write()
-                flowing = self._outbox.waiting_bytes < WAITING_BYTES
-                if flowing != self._flowing:
-                    self._flowing = flowing
-                    for lane in self._lanes.values():
-                        if lane.metric_fd in lane.open:
-                            self._watch(lane, lane.metric_fd, on=flowing)
-                due = [1.0 + time.monotonic()]
-                due += [at for lane in self._lanes.values() if (at := lane.output_due_s) is not None]
-                for key, _ in self._selector.select(max(0.0, min(due) - time.monotonic())):
-                    key.data()
-                self._look_after_lanes()
-                if not self._held and time.monotonic() - self._heard_s > SILENCE_S:
-                    self._over = f"it heard nothing for {SILENCE_S:.0f} s and ended its lanes"
+            self._serve()
+        except _Ended as end:
+            return str(end)
         finally:
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
             self._end_lanes()
-        return self._over
 
-    def last_word(self, reason: str) -> None:
-        """Inform the monitor why this ends, if it reads that at once."""
-        self._outbox.put(Kind.LAST_WORD, 0, reason.encode())
-        self._outbox.collect()
-        with contextlib.suppress(OSError):
-            self._outbox.write(self._out_fd)
+    def _serve(self) -> NoReturn:
+        heard_s = time.monotonic()
+        poll = select.poll()
+        poll.register(self._in_fd, select.POLLIN)
+        while True:
+            if poll.poll(LOOK_S * 1000):
+                try:
+                    chunk = os.read(self._in_fd, CHUNK_BYTES)
+                    frames = self._frames.take(chunk)
+                except OSError as error:
+                    raise _Ended(f"the connection broke: {error.strerror}") from error
+                except FrameError as error:
+                    raise _Ended(f"it was sent {error}") from error
+                if not chunk:
+                    raise _Ended("the connection was closed")
+                heard_s = time.monotonic()
+                for stream, payload in frames:
+                    self._take(stream, payload)
+            elif not self._held and time.monotonic() - heard_s > SILENCE_S:
+                raise _Ended(f"it heard nothing for {SILENCE_S:.0f} s and ended its lanes")
 
-    def emit(self, line: bytes) -> None:
-        """Send a reading, unless much waits for the link. Thread: any."""
-        if self._outbox.waiting_bytes < WAITING_BYTES:
-            self._outbox.put(Kind.EVENT, 0, line)
-
-    def _hear(self) -> None:
-        try:
-            chunk = os.read(self._in_fd, CHUNK_BYTES)
-        except BlockingIOError:
+    def _take(self, stream: int, payload: bytes) -> None:
+        if stream != MESSAGES:
+            lane = self._lanes.get(stream // 2)
+            if lane is not None:
+                lane.write(payload)
             return
-        except OSError as error:
-            self._over = f"the connection broke: {error.strerror}"
-            return
-        if not chunk:
-            self._over = "the connection was closed"
-            return
-        self._heard_s = time.monotonic()
-        try:
-            frames = self._frames.take(chunk)
-        except FrameError as error:
-            self._over = f"it was sent {error}"
-            return
-        for frame in frames:
-            answer = self._answers.get(frame.kind)
-            if answer is not None:  # a newer monitor may say more
-                answer(frame)
+        message = json.loads(payload)
+        method: Callable[..., object] | None = getattr(self, "do_" + str(message.pop("do")), None)
+        if method is not None:  # a newer monitor may do more
+            method(**message)
 
-    def _write(self) -> None:
-        self._outbox.collect()
-        try:
-            self._outbox.write(self._out_fd)
-        except OSError as error:
-            self._over = self._over or f"the connection broke: {error.strerror}"
-            return
-        if self._writing != (not self._outbox.empty):
-            self._writing = not self._writing
-            if self._writing:
-                self._selector.register(self._out_fd, selectors.EVENT_WRITE, lambda: None)
-            else:
-                self._selector.unregister(self._out_fd)
-
-    def _look_after_lanes(self) -> None:
-        now_s = time.monotonic()
-        for lane in list(self._lanes.values()):
-            due_s = lane.output_due_s
-            if due_s is not None and due_s <= now_s and self._outbox.waiting_bytes < WAITING_BYTES:
-                lane.pass_output()
-            ended = lane.poll()
-            for fd in (lane.metric_fd, lane.output_fd):
-                if ended or fd not in lane.open:
-                    self._watch(lane, fd, on=False)
-            if ended:
-                lane.reap()
-                del self._lanes[lane.number]
-
-    def _watch(self, lane: HostedLane, fd: int, *, on: bool) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            if on:
-                self._selector.register(fd, selectors.EVENT_READ, lambda: lane.read(fd))
-            else:
-                self._selector.unregister(fd)
+    def _end_by_signal(self, number: int, _: object) -> NoReturn:
+        raise _Ended(self._failure or f"it was ended by {signal.Signals(number).name}")
 
     def _end_lanes(self) -> None:
-        self._lanes = {number: lane for number, lane in self._lanes.items() if not lane.own_command}
-        for lane in self._lanes.values():
+        lanes = [lane for lane in list(self._lanes.values()) if not lane.own_command]
+        for lane in lanes:
             lane.end()
-        self._await_ends(TERM_S)
-        for lane in self._lanes.values():
-            lane.kill(signal.SIGKILL)
-        self._await_ends(KILL_S)
+        if not self._reader.wait_ended(lanes, TERM_S):
+            for lane in lanes:
+                lane.kill(signal.SIGKILL)
+            self._reader.wait_ended(lanes, KILL_S)
         if self._readings is not None:
             self._readings.close()
 
-    def _await_ends(self, patience_s: float) -> None:
-        until_s = time.monotonic() + patience_s
-        while self._lanes and time.monotonic() < until_s:
-            self._look_after_lanes()
-            time.sleep(0.005 if self._lanes else 0)
+    def emit(self, line: bytes) -> None:
+        """Send a reading, unless much waits for the link. Thread: any."""
+        if not self.sender.full:
+            self.sender.send_message(reading=line.decode())
 
-    def _end_by_signal(self, number: int, _: object) -> None:
-        self._over = self._over or f"it was ended by {signal.Signals(number).name}"
+    # The methods that messages call.
 
-    @staticmethod
-    def _drain(fd: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(fd, 4096)
-
-    def _with_lane(self, frame: Frame, do: Callable[[HostedLane], object]) -> None:
-        lane = self._lanes.get(frame.number)
-        if lane is not None:
-            do(lane)
-
-    def _start(self, frame: Frame) -> None:
-        payload = json.loads(frame.payload)
+    def do_start(self, call: int, number: int, **payload: Any) -> None:  # noqa: ANN401 - JSON
+        """Start a lane."""
         try:
-            lane = start_lane(frame.number, payload, self._outbox)
+            lane = start_lane(number, payload, self.sender)
         except OSError as error:
-            answer = {"error": error.strerror or str(error), "number": error.errno}
-        else:
-            self._lanes[frame.number] = lane
-            if self._flowing:
-                self._watch(lane, lane.metric_fd, on=True)
-            self._watch(lane, lane.output_fd, on=True)
-            if self._held:
-                lane.hold()
-            answer = {"pid": lane.pid}
-        self._outbox.put(Kind.STARTED, frame.number, json.dumps(answer).encode())
+            self.sender.send_message(call=call, failed=error.strerror or str(error), number=error.errno)
+            return
+        self._lanes = {key: one for key, one in self._lanes.items() if not one.ended} | {number: lane}
+        self._reader.watch(lane)
+        if self._held:
+            lane.hold()
+        self.sender.send_message(call=call, pid=lane.pid)
 
-    def _ping(self, frame: Frame) -> None:
-        (sent_ns,) = STAMP.unpack(frame.payload)
-        payload = PONG.pack(sent_ns, time.monotonic_ns(), time.process_time_ns(), _memory_bytes())
-        self._outbox.put(Kind.PONGED, 0, payload, urgent=True)
+    def do_signal(self, lane: int, number: int, alone: bool) -> None:
+        """Signal a lane, or its first process alone."""
+        if lane in self._lanes:
+            self._lanes[lane].kill(number, alone=alone)
 
-    def _hold(self, _: Frame) -> None:
+    def do_suspend(self, lane: int) -> None:
+        """Suspend a lane."""
+        if lane in self._lanes:
+            self._lanes[lane].suspend()
+
+    def do_continue_lane(self, lane: int) -> None:
+        """Continue a lane that `do_suspend` suspended."""
+        if lane in self._lanes:
+            self._lanes[lane].continue_()
+
+    def do_beat(self, sent_ns: int) -> None:
+        """Answer a heartbeat."""
+        now_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        self.sender.send_message(beat=sent_ns, at_ns=now_ns, cpu_ns=cpu_ns, memory_bytes=_memory_bytes())
+
+    def do_hold(self) -> None:
+        """Suspend every lane; silence means nothing until `do_go_on`."""
         self._held = True
         for lane in self._lanes.values():
             lane.hold()
 
-    def _go_on(self, _: Frame) -> None:
+    def do_go_on(self) -> None:
+        """End `do_hold`."""
         self._held = False
         for lane in self._lanes.values():
             lane.go_on()
 
-    def _keep(self, frame: Frame) -> None:
-        """Store a file: its name in the folder, a zero byte, its content."""
-        name, _, content = frame.payload.partition(b"\0")
-        path = self._folder / os.fsdecode(name)
+    def do_keep(self, name: str, content: str) -> None:
+        """Store a file in the folder."""
+        path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path.write_bytes(base64.b64decode(content))
 
-    def _ask(self, frame: Frame) -> None:
-        def answer(result: dict[str, Any]) -> None:
-            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(result).encode())
+    def do_ask(self, call: int, question: str, arguments: dict[str, Any]) -> None:
+        """Answer a question of `questions`, in a thread."""
 
         def work() -> None:
-            from tfmon.lanes.remote.questions import answer as find
+            from tfmon.lanes.remote.questions import answer
 
-            question = json.loads(frame.payload)
-            answer(find(question["question"], question["arguments"]))
+            self.sender.send_message(call=call, **answer(question, arguments))
 
-        start_thread("tfmon-answer", work, lambda reason: answer({"error": reason}))
+        start_thread("tfmon-answer", work, lambda reason: self.sender.send_message(call=call, error=reason))
 
-    def _read_machine(self, frame: Frame) -> None:
-        gpus = json.loads(frame.payload)["gpus"]
+    def do_read(self, gpus: list[object]) -> None:
+        """Take readings of the machine and of these GPUs from now on."""
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
@@ -267,10 +279,11 @@ class Agent:
 
     def _leaders(self) -> dict[str, int]:
         """Return the first process of each lane. Thread: any."""
-        return {lane.name: lane.pid for lane in list(self._lanes.values()) if not lane.ended}
+        return {lane.name: lane.pid for lane in self._lanes.values() if not lane.ended}
 
 
 def _memory_bytes() -> int:
+    """Return the memory of this process, or -1 if unknown."""
     try:
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -283,18 +296,19 @@ def _memory_bytes() -> int:
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:
     """Serve the monitor over stdin and stdout until the end, leave nothing behind, and end the process."""
-    in_fd, out_fd = os.dup(0), os.dup(1)  # not inherited by anything that is started here
+    in_fd, out_fd = os.dup(0), os.dup(1)  # no child inherits them
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)
     say(marker, folder=folder, pid=os.getpid(), python=sys.executable)
-    for fd in (0, 1, 2):  # what a library prints must not reach the monitor as frames
+    for fd in (0, 1, 2):  # the output of a library must not reach the monitor as frames
         os.dup2(nothing, fd)
     agent = Agent(Path(folder), in_fd, out_fd)
     try:
-        agent.last_word(agent.serve())
+        agent.sender.send_message(last=agent.serve())
     except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
-        agent.last_word(f"it failed: {_told(error)}")
+        agent.sender.send_message(last=f"it failed: {_in_a_line(error)}")
     finally:
+        agent.sender.flush(LAST_WORD_S)
         shutil.rmtree(folder, ignore_errors=True)
         if guard is not None:
             guard.kill()
@@ -302,7 +316,7 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
         os._exit(0)
 
 
-def _told(error: Exception) -> str:
+def _in_a_line(error: Exception) -> str:
     """Return an error in one line, with the line of code that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -312,7 +326,7 @@ def _told(error: Exception) -> str:
 
 
 def _guard_files(folder: str) -> subprocess.Popen[bytes] | None:
-    try:
+    with contextlib.suppress(OSError):
         return subprocess.Popen(
             ["/bin/sh", "-c", FILES_GUARD, "tfmon-guard", folder],
             stdin=subprocess.PIPE,
@@ -321,5 +335,4 @@ def _guard_files(folder: str) -> subprocess.Popen[bytes] | None:
             cwd="/",
             **OWN_GROUP,
         )
-    except OSError:
-        return None
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import os
 import threading
 import time
@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.launch import BOOTSTRAP, Command, ProcessLauncher
-from tfmon.lanes.plan import LanePlan, RacePlan, command_of, device_word, digest
+from tfmon.lanes import script_input
+from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
 from tfmon.lanes.process import Sink
-from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.line import HostLine, RemoteProcess
+from tfmon.lanes.remote.link import Link, RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
-from tfmon.model.events import Event, HostConnected, HostConnecting, LinkMeasured
-from tfmon.model.lane_pipes import expected
+from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
 from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu
+from tfmon.system.lane_pipes import expected
+from tfmon.system.threads import start_thread
 
 if TYPE_CHECKING:
     from tfmon.doctor.report import Diagnosis
@@ -42,7 +43,7 @@ class Connection:
     """One host. It is the `Place` of its lanes. Thread: any; blocking methods are marked."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
-        """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
+        """Do not connect yet. Without `launcher`, ssh gets the priority of the calling thread."""
         self.host = host
         self.machine = Machine()
         self.greeting = Greeting()
@@ -50,38 +51,47 @@ class Connection:
         self._launcher = launcher
         self._opening = threading.Lock()
         self._wire: Wire | None = None
-        self._line: HostLine | None = None
+        self._link: Link | None = None
         self._gpus: Sequence[Gpu] | None = None
+        self._away: TfmonError | None = None
+        """Why it could not be connected again."""
         self._closed = False
 
     @property
     def lost(self) -> str:
         """The reason for a missing connection, or empty if connected."""
-        return self._line.link.lost if self._line is not None else "it was not connected"
+        return self._link.lost if self._link is not None else "it was not connected"
 
     def ensure(self) -> None:
         """Connect unless it is connected, and report the machine; may block; raises TfmonError."""
         with self._opening:
-            if self.lost:
+            if not self.lost:
+                return
+            self._away = None
+            try:
                 self._open()
+            except TfmonError as error:
+                self._away = error
+                self._sink(HostLost(at_ns=time.monotonic_ns(), host=self.host.name, reason=error.message))
+                raise
 
     def _open(self) -> None:
         self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
         self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
         if self._closed:
             wire.cancel()
-        wire.greet()
+        sender = wire.greet()
         self.greeting = wire.greeting
-        if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
+        if self.host.ray is not None:  # on the same node from now on: its machine is the measured one
             self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
-        self._line = line = HostLine(wire, self._sink)
+        self._link = link = Link(wire, sender, self._sink)
         try:
-            if self._closed:  # meanwhile, when there was no line to close
+            if self._closed:  # meanwhile, when there was no link to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
-            line.link.measure()
-            self.machine = read_part(line.ask("machine", {}, ASK_S), "machine", Machine)
+            link.measure()
+            self.machine = read_part(self.ask("machine"), "machine", Machine)
         except BaseException:
-            line.close()
+            link.close()
             raise
         self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
         if self._gpus is not None:
@@ -92,77 +102,73 @@ class Connection:
         self._closed = True
         if self._wire is not None:
             self._wire.cancel()
-        if self._line is not None:
-            self._line.close()
+        if self._link is not None:
+            self._link.close()
 
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `questions`; blocks; raises TfmonError. Thread: any except the sink's."""
-        return self._connected().ask(question, arguments, timeout_s)
+        return self._connected().call("ask", timeout_s, question=question, arguments=arguments)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Make the agent read the machine and these GPUs from now on, also after the next connection."""
         self._gpus = tuple(gpus)
-        payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
-        self._connected().link.outbox.put(Kind.READ, 0, payload)
+        self._connected().sender.send_message(do="read", gpus=[plain(gpu) for gpu in gpus])
 
-    def _connected(self) -> HostLine:
-        line = self._line
-        if line is None:
+    def _connected(self) -> Link:
+        link = self._link
+        if self._away is not None:
+            raise self._away
+        if link is None:
             raise HostError(f"{self.host.called} is lost: {self.lost}")
-        if line.link.lost:
-            raise line.loss()
-        return line
+        if link.lost:
+            raise link.loss()
+        return link
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> RemoteProcess:
         """Start the process of a lane there; see `Place`. It blocks for a round trip."""
-        try:
-            line = self._connected()
-        except TfmonError as error:
-            raise ConnectionError(str(error)) from error
+        link = self._connected()
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
-        if nice is not None:  # the launcher changes what the lane should have
+        if nice is not None:  # the launcher changes the environment of the lane
             environment = {**environment, **expected(nice, os.environ, environment)}
+        command = process_command(plan, lane)
         payload: dict[str, Any] = {
             "name": lane.spec.name,
             "environment": environment,
-            "python": "",
             "script": "" if script == BOOTSTRAP else str(script),
-            "command": None,
-            "folder": None,
+            "command": command and asdict(command),
+            "folder": command and working_folder(),
             "path_first": bool(self.host.python),
         }
-        scenario = ""
-        if plan.command:
-            command = Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
-            payload.update(command=asdict(command), folder=working_folder())
-        else:
-            scenario = self._ship(line, plan.scenario)
-        process = RemoteProcess(lane.spec.name, next(line.numbers), scenario, line.link, sink, ended)
-        line.begin(process, payload, START_S)
+        scenario = "" if command else self._ship(link, plan.scenario)
+        process = RemoteProcess(lane.spec.name, next(link.numbers), scenario, link, sink, ended)
+        link.begin(process, payload, START_S)
+        passed = script_input.current() if command else None
+        if passed is not None and passed.is_sent:  # in a thread, which waits until the start is recorded
+            start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), link.break_off)
         return process
 
     @staticmethod
-    def _ship(line: HostLine, scenario: Path) -> str:
+    def _ship(link: Link, scenario: Path) -> str:
         """Send a scenario's file, and return its path there, or empty if the file cannot be read here."""
         try:
-            content = scenario.read_bytes()
+            content = base64.b64encode(scenario.read_bytes()).decode()
         except OSError:
             return ""
         name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        line.link.outbox.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
-        return f"{line.link.folder}/{name}"
+        link.sender.send_message(do="keep", name=name, content=content)
+        return f"{link.folder}/{name}"
 
-    def suspend_with_monitor(self) -> None:
+    def hold(self) -> None:
         """Suspend the lanes there, and keep the agent from taking silence for a loss. Thread: also a handler."""
-        if self._line is not None and not self._line.link.lost:
-            self._line.hold()
+        if self._link is not None and not self._link.lost:
+            self._link.hold()
 
-    def continue_with_monitor(self) -> None:
-        """End `suspend_with_monitor`. Thread: also a handler."""
-        if self._line is not None and not self._line.link.lost:
-            self._line.go_on()
+    def go_on(self) -> None:
+        """End `hold`. Thread: also a handler."""
+        if self._link is not None and not self._link.lost:
+            self._link.go_on()
 
 
 def working_folder() -> str:

@@ -30,7 +30,7 @@ def read(size: int) -> bytes:
 
 def main(marker: str) -> None:
     """Say which Python this is, unpack the code that the monitor then sends, and run the agent."""
-    # Python runs text in the home directory, whose modules must not hide those of the standard library.
+    # Python runs text in the home directory, whose modules must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if entry]
     say(marker, python=list(sys.version_info[:3]), executable=sys.executable)
     size = int(read(12))

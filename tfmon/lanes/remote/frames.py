@@ -1,74 +1,39 @@
-"""Frames between the monitor and an agent, both ways: kind, number, length and payload, in bounded memory."""
+"""Frames between the monitor and an agent, both ways: the number of a stream, a length, and bytes.
+
+Stream 0 has messages, one JSON object a frame. Lane n has the streams 2n (requests or events) and 2n + 1 (output).
+"""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
 import os
+import select
 import struct
+import threading
 from collections import deque
-from enum import IntEnum
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeAlias
 
-HEADER = struct.Struct("!BII")
+from tfmon.system.threads import start_thread
+
+HEADER = struct.Struct("!II")
 MOST_BYTES = 8 * 2**20
 WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
-STAMP = struct.Struct("!q")
-PONG = struct.Struct("!qqqq")
-"""The ping's stamp, the agent's clock, its CPU time, and its memory in bytes, or -1 if unknown."""
-ENDED = struct.Struct("!iq")
-"""A lane's exit code as in `Popen`, and the stamp of its end."""
+MESSAGES = 0
+AT_ONCE_BYTES = 4_096
+"""A pipe with room takes this number of bytes without blocking (PIPE_BUF)."""
+FULL_FRAMES = 16
+"""A sender with this many waiting frames is full. A frame has at most the size of a pipe, usually 64 KiB."""
 
-
-class Kind(IntEnum):
-    """The kind of a frame; its number belongs to a lane or a question."""
-
-    # To the agent.
-    START = 1
-    """JSON."""
-    REQUEST = 2
-    """Bytes for the request pipe of a lane."""
-    SIGNAL = 3
-    """A signal for a lane; 1 for its first process only, 0 for the group."""
-    PING = 5
-    HOLD = 6
-    """Suspend every lane; silence means nothing until GO_ON."""
-    GO_ON = 7
-    ASK = 8
-    """JSON."""
-    READ = 9
-    """Take readings from now on; JSON."""
-    FILE = 10
-    """A file for the agent's folder: its name there, a zero byte, its content."""
-    # To the monitor.
-    STARTED = 20
-    """Whether a lane's process was started; JSON."""
-    METRICS = 21
-    OUTPUT = 22
-    DROPPED = 23
-    """Number of dropped bytes before the next output."""
-    ENDED = 24
-    PONGED = 25
-    ANSWER = 26
-    """JSON."""
-    EVENT = 27
-    """A reading, as one line of the codec."""
-    LAST_WORD = 29
-    """Why the agent ends."""
+Frame: TypeAlias = tuple[int, bytes]
+"""The number of the stream, and the bytes."""
 
 
 class FrameError(ValueError):
     """Invalid bytes in place of a frame."""
-
-
-class Frame(NamedTuple):
-    """One frame."""
-
-    kind: int
-    number: int
-    payload: bytes
 
 
 class FrameReader:
@@ -78,99 +43,120 @@ class FrameReader:
         self._rest = bytearray()
 
     def take(self, chunk: bytes) -> list[Frame]:
-        """Return the frames that are complete now; raises FrameError for bytes that are none."""
+        """Return the frames that are complete now; raises FrameError for invalid bytes."""
         rest = self._rest
         rest += chunk
         frames, start = [], 0
         while len(rest) - start >= HEADER.size:
-            kind, number, length = HEADER.unpack_from(rest, start)
+            stream, length = HEADER.unpack_from(rest, start)
             if length > MOST_BYTES:
                 raise FrameError(f"a frame of {length} bytes")
             end = start + HEADER.size + length
             if len(rest) < end:
                 break
-            frames.append(Frame(kind, number, bytes(rest[start + HEADER.size : end])))
+            frames.append((stream, bytes(rest[start + HEADER.size : end])))
             start = end
         del rest[:start]
         return frames
 
 
-class Outbox:
-    """Frames to send. Thread: `put` any, also a signal's handler; the rest the one that waits for `wake_fd`."""
+class Sender:
+    """Writes frames. A thread writes them if the link is slow, so that no caller waits for it.
 
-    def __init__(self) -> None:
-        self.wake_fd, self._waker = os.pipe()
-        os.set_blocking(self.wake_fd, False)
-        os.set_blocking(self._waker, False)
-        self._tickets = itertools.count(1)
-        self._new: SimpleQueue[tuple[int, bytes, bool]] = SimpleQueue()
-        self._urgent: deque[bytes] = deque()
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._partial = memoryview(b"")
-        self._partial_ticket = 0
-        self._closed = False
-        self.sent = 0
-        """Ticket of the last written frame; urgent frames have none."""
-        self.waiting_bytes = 0
+    Thread: any, also a signal's handler.
+    """
 
-    def put(self, kind: Kind, number: int = 0, payload: bytes = b"", *, urgent: bool = False) -> int:
-        """Send a frame soon, and return its ticket; an urgent one overtakes the others."""
-        ticket = next(self._tickets)
-        self._new.put((ticket, HEADER.pack(kind, number, len(payload)) + payload, urgent))
-        self.wake()
-        return ticket
+    def __init__(self, fd: int, end: Callable[[], object] = bool) -> None:
+        """Write to `fd`, which blocks; at its end, the sender calls `end` and closes `fd`."""
+        self.failure = ""
+        """Why the thread has died, if it has."""
+        self._fd, self._end = fd, end
+        self._room = select.poll()
+        self._room.register(fd, select.POLLOUT)
+        self._open, self._broken = True, False
+        self._items: deque[bytes | threading.Event | None] = deque()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.Lock()
+        """Held while something is written. A signal's handler does not wait for it."""
+        self._thread = start_thread("tfmon-send", self._run, self._fail)
 
-    def wake(self) -> None:
-        """Make the thread that waits look around."""
-        with contextlib.suppress(OSError):
-            if not self._closed:
-                os.write(self._waker, b"!")
+    def put(self, data: bytes) -> None:
+        """Send bytes outside of frames: at once if they are few, nothing waits, and there is room for them."""
+        if len(data) <= AT_ONCE_BYTES and self._lock.acquire(blocking=False):
+            try:
+                if self._open and not self._items and self._room.poll(0):
+                    self._write(data)
+                    return
+            finally:
+                self._lock.release()
+        self._add(data)
 
-    def collect(self) -> None:
-        """Take over the frames that were put."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.wake_fd, 4096)
-        with contextlib.suppress(Empty):
-            while True:
-                ticket, frame, urgent = self._new.get_nowait()
-                self.waiting_bytes += len(frame)
-                if urgent:
-                    self._urgent.append(frame)
-                else:
-                    self._waiting.append((ticket, frame))
+    def _add(self, item: bytes | threading.Event | None) -> None:
+        self._items.append(item)
+        self._wake.put(None)
+
+    def send(self, stream: int, payload: bytes) -> None:
+        """Send bytes of a stream."""
+        self.put(HEADER.pack(stream, len(payload)) + payload)
+
+    def send_message(self, **fields: object) -> None:
+        """Send a message."""
+        self.send(MESSAGES, json.dumps(fields).encode())
 
     @property
-    def empty(self) -> bool:
-        """True when all that was collected is written."""
-        return not (self._partial or self._urgent or self._waiting)
+    def full(self) -> bool:
+        """Whether much waits for the link."""
+        return len(self._items) >= FULL_FRAMES
 
-    def write(self, fd: int) -> None:
-        """Write as much as the descriptor, which does not block, takes; raises OSError when nobody reads it."""
-        while not self.empty:
-            if not self._partial:
-                self._take_next()
-            try:
-                written = os.write(fd, self._partial)
-            except BlockingIOError:
-                return
-            self._partial = self._partial[written:]
-            self.waiting_bytes -= written
-            if not self._partial:
-                self.sent = self._partial_ticket
-
-    def _take_next(self) -> None:
-        """Join the next frames up to the size of one write."""
-        frames = list(self._urgent)
-        self._urgent.clear()
-        size = sum(map(len, frames))
-        while self._waiting and size < WRITE_BYTES:
-            self._partial_ticket, frame = self._waiting.popleft()
-            frames.append(frame)
-            size += len(frame)
-        self._partial = memoryview(b"".join(frames))
+    def flush(self, timeout_s: float) -> None:
+        """Wait until all frames before are written, or the time is over."""
+        written = threading.Event()
+        self._add(written)
+        written.wait(timeout_s)
 
     def close(self) -> None:
-        """Close the descriptors, and send nothing from then on."""
-        self._closed = True
-        os.close(self.wake_fd)
-        os.close(self._waker)
+        """Close the descriptor when all frames are written, and send nothing from then on."""
+        self._add(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join(timeout_s)
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+
+    def _run(self) -> None:
+        try:
+            while self._open:
+                self._wake.get()
+                with self._lock:
+                    self._write_waiting()
+        finally:
+            with self._lock:
+                self._open = False
+            with contextlib.suppress(OSError):  # it may be broken or closed already
+                self._end()
+            os.close(self._fd)
+
+    def _write_waiting(self) -> None:
+        """Write what waits, small frames together, until the item that closes."""
+        while self._items and self._open:
+            data = b""
+            while self._items and len(data) < WRITE_BYTES and isinstance(self._items[0], bytes):
+                data += self._items[0]
+                self._items.popleft()
+            self._write(data)
+            if self._items and not isinstance(self._items[0], bytes):
+                item = self._items.popleft()
+                if item is None:
+                    self._open = False
+                elif isinstance(item, threading.Event):
+                    item.set()
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left and not self._broken:
+                left = left[os.write(self._fd, left) :]
+        except OSError:  # nobody reads; the reader of the other direction notices the end
+            self._broken = True

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.lane_pipes import INHERITED
 from tfmon.model.spec import SpecError, check_host
+from tfmon.system.lane_pipes import INHERITED
 
 RAY = "ray"
 BRIDGE = Path(__file__).with_name("ray_bridge.py")

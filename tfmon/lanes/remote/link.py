@@ -1,23 +1,35 @@
-"""A link to an agent, until it ends: the thread that reads and writes frames, the heartbeat, the clock there."""
+"""An established connection to an agent, until it ends: its traffic, its heartbeat, and the processes there."""
 
 from __future__ import annotations
 
-import os
-import selectors
-import statistics
+import itertools
+import json
+import queue
+import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameReader, Kind, Outbox
+from tfmon.errors import TfmonError
+from tfmon.lanes.process import LaneProcess, Sink
+from tfmon.lanes.remote.clock import HostClock, Ping
+from tfmon.lanes.remote.frames import MESSAGES, FrameReader, Sender
+from tfmon.lanes.remote.questions import decode
 from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
 from tfmon.lanes.remote.wire import Wire
-from tfmon.model.codec import clean
-from tfmon.model.events import LinkMeasured
+from tfmon.model.codec import CodecError, clean
+from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.gpu import GpuSample
+from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import NOT_READ, Missing, Reading
-from tfmon.model.threads import start_thread
+from tfmon.model.requests import Assign, Request, TakeProfile
+from tfmon.system.threads import start_thread
 
 BEAT_S = 1.0
 SILENCE_S = 5.0
@@ -26,106 +38,170 @@ LATE_S = 2.0
 """A loop that is this late was stopped itself, so the silence means nothing."""
 CLOSE_S = 2.0
 """Time for the agent to end when the link is closed."""
+MOST_UNTOLD = 2_000
+"""No more is read while this many frames wait: memory is bounded, and the agent sees a slow link."""
 CROWDED_S = 0.02
 """Interval of the check whether reading can go on."""
 SETTLE_BEATS = 10
 """Interval of setting the clock by the pings, in heartbeats."""
-FIRST_PINGS = 20
-FIRST_PINGS_S = 3.0
-KEPT_PINGS = 60
-QUICKEST = 0.1
-"""Share of the pings that counts: the others were delayed, and not equally in both directions."""
-DRIFT = 15e-6
-"""Drift of two clocks since a ping. Source: RFC 5905, PHI."""
+FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
+TELL_EVERY_S = 0.25
+HOLD_S = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """One ping: when it was sent and answered here, and the clock there in between."""
+class RemoteProcess(LaneProcess):
+    """A child of an agent. Thread: its events, the link's delivery thread; the rest any."""
 
-    sent_ns: int
-    there_ns: int
-    received_ns: int
+    stack_poll_s = 0.8
+    """The agent passes on output twice a second."""
 
-    @property
-    def round_trip_ns(self) -> int:
-        """How long the answer took."""
-        return self.received_ns - self.sent_ns
+    def __init__(
+        self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
+    ) -> None:
+        super().__init__(lane, sink, self._here)
+        self.number = number
+        self.pid = 0  # set when the agent has started it
+        self._scenario = scenario
+        self._link = link
+        self._note_end = ended
+        self._profiles: dict[str, str] = {}
 
-    @property
-    def offset_ns(self) -> int:
-        """What must be added to a stamp from there, if both ways took equally long."""
-        return (self.sent_ns + self.received_ns) // 2 - self.there_ns
+    def send(self, request: Request) -> bool:
+        """Send a request with the paths of that machine; return False when nobody reads it."""
+        if isinstance(request, Assign) and self._scenario:
+            request = replace(request, scenario=self._scenario)
+        elif isinstance(request, TakeProfile):
+            there = f"{self._link.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            self._profiles[there] = request.folder
+            request = replace(request, folder=there)
+        return super().send(request)
 
-
-class HostClock:
-    """Turns stamps of a host into the monitor's. Thread: `take` and `settle` one; `here` any."""
-
-    def __init__(self) -> None:
-        self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
-        self.offset_ns = 0
-        self.error_ns = 0
-        """Largest error of the offset: half a round trip, the scatter of the pings, and the drift since."""
-        self.round_trip_ns = 0
-
-    def take(self, ping: Ping) -> None:
-        """Take a ping; the offset changes at the next `settle`."""
-        self._pings.append(ping)
-
-    def settle(self) -> bool:
-        """Take the offset from the quickest pings; return False if there is none yet."""
-        if not self._pings:
+    def write(self, data: bytes) -> bool:
+        """Put it on the link; return False when that is lost, or the child has ended."""
+        if self.ended or self._link.lost:
             return False
-        # Of equally quick ones, the latest: clocks drift.
-        pings = sorted(self._pings, key=lambda ping: (ping.round_trip_ns, -ping.sent_ns))
-        quickest = pings[: max(1, int(len(pings) * QUICKEST))]
-        offset_ns = int(statistics.median(ping.offset_ns for ping in quickest))
-        disagree_ns = max(abs(ping.offset_ns - offset_ns) for ping in quickest)
-        age_ns = self._pings[-1].received_ns - max(ping.received_ns for ping in quickest)
-        self.error_ns = (quickest[0].round_trip_ns + 1) // 2 + disagree_ns + int(DRIFT * age_ns)
-        self.round_trip_ns = int(statistics.median(ping.round_trip_ns for ping in quickest))
-        self.offset_ns = offset_ns
+        self._link.sender.send(2 * self.number, data)
         return True
 
-    def here(self, there_ns: int) -> int:
-        """Return the monitor's stamp for one from there."""
-        return max(0, there_ns + self.offset_ns)
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
+        """Make the agent signal the child and its process group, or the child alone."""
+        self._do("signal", number=number, alone=alone)
+
+    def _do(self, what: str, **more: int) -> None:
+        if not self.ended:
+            self._link.sender.send_message(do=what, lane=self.number, **more)
+
+    def suspend(self) -> None:
+        """Make the agent suspend the child."""
+        self._do("suspend")
+
+    def continue_(self) -> None:
+        """Make the agent continue the child if it has suspended it."""
+        self._do("continue_lane")
+
+    def hold(self) -> None:
+        """Do nothing: the connection holds all lanes of the host."""
+
+    def go_on(self) -> None:
+        """Do nothing: the connection continues all lanes of the host."""
+
+    def end(self, code: int, at_ns: int) -> None:
+        """Report that the child has ended, at a stamp of that machine."""
+        self._tell_end(code, self._link.clock.here(at_ns))
+        self._note_end()
+
+    def lose(self, why: TfmonError, at_ns: int) -> None:
+        """Report that the connection is lost, and the child with it."""
+        if self.ended:
+            return
+        if not self.end_requested:
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint)
+            self._tell(failed)
+        self._tell_end(None, at_ns)
+        self._note_end()
+
+    def _here(self, event: FromLane) -> FromLane:
+        """Return an event with the stamp, and the folder of a profile, of this machine."""
+        if isinstance(event, Profiled | ProfileFailed):
+            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
+        return replace(event, at_ns=self._link.clock.here(event.at_ns))
 
 
 class Link:
-    """Carries frames until it ends, and calls in its own thread. Thread: any; `put` also in a signal's handler."""
+    """Carries frames and messages until it ends.
 
-    def __init__(
-        self,
-        wire: Wire,
-        take: Callable[[Frame], None],
-        crowded: Callable[[], bool],
-        measured: Callable[[LinkMeasured], None],
-        ended: Callable[[int], None],
-    ) -> None:
-        """Take over a wire; `take` gets each frame but clock and end, `ended` the stamp of its end."""
+    One thread reads, one writes (`sender`), and one delivers events. So a slow listener does not delay heartbeats
+    and answers.
+
+    Thread: any; `hold` and `go_on` also from a signal's handler.
+    """
+
+    def __init__(self, wire: Wire, sender: Sender, tell: Callable[[Event], None]) -> None:
+        """Take over a connection and its sender. The events of the host are passed to `tell`."""
         self.host = wire.host.name
         self.folder = wire.greeting.folder
         self.lost = ""
-        self.bridge_error: HostError | None = None
-        """Why the bridge to Ray ended the link, if it did."""
+        """The reason for its end, or empty."""
+        self.clock = HostClock()
+        self.over = threading.Event()
+        """Set once the link has ended and all events are delivered."""
+        self.numbers = itertools.count(1)
+        self.works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._wire = wire
-        self._take_frame, self._crowded, self._measured, self._ended = take, crowded, measured, ended
+        self._called = wire.host.called
+        self._tell = tell
+        self._bridge_error: HostError | None = None
         self._frames = FrameReader()
-        self.outbox = Outbox()
-        self._selector = selectors.DefaultSelector()
-        self._watched: dict[int, int] = {}
-        self._writes = True
+        self._calls: dict[int, Future[dict[str, Any]]] = {}
+        self._processes: dict[int, RemoteProcess] = {}
         self._closing = False
         self._close_s = 0.0
-        self._heard_s = time.monotonic()
         self._last_word = ""
-        self.clock = HostClock()
-        self._beats = 0
         self._ponged = threading.Event()
-        self._agent: tuple[int, int, int] | None = None
-        """The agent's clock, CPU time and memory at the last pong."""
-        self._agent_before: tuple[int, int, int] | None = None
+        self._agent = self._agent_before = (0, 0, -1)
+        """The agent's clock, CPU time and memory at the last pong, and at the last measurement."""
+        self.sender = sender
+        start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
+        start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
+
+    def call(self, do: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
+        """Return the agent's answer to a message; raises TfmonError without one."""
+        number, answered = next(self.numbers), Future[dict[str, Any]]()
+        self._calls[number] = answered
+        try:
+            if self.lost:
+                raise self.loss()
+            self.sender.send_message(do=do, call=number, **arguments)
+            answer = answered.result(timeout_s)
+        except NoAnswer:
+            raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s") from None
+        finally:
+            self._calls.pop(number, None)
+        if "error" in answer:
+            hint = clean(str(answer.get("hint", "")), 400)
+            raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
+        return answer
+
+    def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
+        """Make the agent start a process; raises OSError if it did not start, HostError if the link is lost."""
+        self._processes[process.number] = process
+        try:
+            answer = self.call("start", patience_s, number=process.number, **payload)
+            if "failed" in answer:
+                raise OSError(answer["number"], clean(answer["failed"], 200))
+            process.pid = answer["pid"]
+        finally:
+            if not process.pid:
+                self._processes.pop(process.number, None)
+
+    def hold(self) -> None:
+        """Make the agent suspend its lanes: this process is about to be stopped."""
+        self.sender.send_message(do="hold")
+        self.sender.flush(HOLD_S)
+
+    def go_on(self) -> None:
+        """End `hold`."""
+        self.sender.send_message(do="go_on")
 
     def measure(self) -> None:
         """Set the clock by some pings, one after another."""
@@ -137,118 +213,92 @@ class Link:
                 break
         self._settle()
 
-    def close(self, reason: str = "") -> None:
-        """End the agent, and the link then."""
+    def break_off(self, reason: str) -> None:
+        """End the link for a reason. Thread: any."""
         self._last_word = self._last_word or reason
+        self._close_s = self._close_s or time.monotonic() + CLOSE_S
+        self.sender.close()
+
+    def close(self) -> None:
+        """End the agent and its processes; return when all events are delivered."""
         self._closing = True
-        self.outbox.wake()
+        self.break_off("")
+        self.over.wait(CLOSE_S + 1.0)
 
-    def start(self) -> None:
-        """Start the thread; if it dies, the link has ended."""
-        start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
-
-    def _end(self, reason: str) -> None:
-        self._wire.kill()
-        self.lost = " ".join(clean(self._last_word or reason, 400).split()) or "the connection was closed"
-        self._ponged.set()
-        self._ended(time.monotonic_ns())
-        self._selector.close()
-        self.outbox.close()
+    def loss(self) -> HostError:
+        """Return the error of a link that is lost."""
+        return self._bridge_error or HostError(f"{self._called} is lost: {self.lost}")
 
     def _serve(self) -> str:
-        wire = self._wire
-        self._watch(self.outbox.wake_fd, selectors.EVENT_READ)
+        wire, beats, beat_s, heard_s = self._wire, 0, 0.0, time.monotonic()
         self._take(wire.received)
-        beat_s = time.monotonic()
         while True:
-            crowded = self._crowded()
-            self._watch(wire.out_fd, 0 if crowded else selectors.EVENT_READ)
-            self._watch(wire.error_fd, selectors.EVENT_READ if wire.errors_open else 0)
-            if not self._close_s:
-                waits = self._writes and not self.outbox.empty
-                self._watch(wire.in_fd, selectors.EVENT_WRITE if waits else 0)
+            # An answer is read also when many events wait, because a caller waits for it.
+            crowded = self.works.qsize() > MOST_UNTOLD and not self._calls
             before_s = time.monotonic()
-            wait_s = max(0.0, beat_s - before_s)
-            ready = {key.fd for key, _ in self._selector.select(min(wait_s, CROWDED_S) if crowded else wait_s)}
+            wait_s = CROWDED_S if crowded else max(0.0, min(beat_s, self._close_s or beat_s) - before_s)
+            chunk = None if crowded else wire.receive(wait_s)
+            if crowded:
+                time.sleep(wait_s)
             now_s = time.monotonic()
-            if crowded or now_s - before_s > wait_s + LATE_S:
-                self._heard_s = now_s
-            if wire.out_fd in ready:
-                chunk = os.read(wire.out_fd, CHUNK_BYTES)
-                if not chunk:
-                    code, said = wire.exit_code(), wire.said()
-                    self.bridge_error = of_bridge(said) if wire.host.ray is not None else None
-                    return self.bridge_error.message if self.bridge_error else why_ended(wire.host, code, said)
-                self._heard_s = now_s
+            if chunk or crowded or now_s - before_s > wait_s + LATE_S:
+                heard_s = now_s
+            if chunk:
                 self._take(chunk)
-            if wire.error_fd in ready:
-                wire.read_errors()
+            elif chunk == b"":
+                code, said = wire.exit_code(), wire.said()
+                self._bridge_error = of_bridge(said) if wire.host.ray is not None else None
+                return self._bridge_error.message if self._bridge_error else why_ended(wire.host, code, said)
             if now_s >= beat_s:
-                beat_s = now_s + BEAT_S
+                beat_s, beats = now_s + BEAT_S, beats + 1
                 self._ping()
-                self._beats += 1
-                if self._beats % SETTLE_BEATS == 0:
+                if beats % SETTLE_BEATS == 0:
                     self._settle()
-            self._write()
-            if self._closing and not self._close_s:
-                self._close_s = now_s + CLOSE_S
-                self._watch(wire.in_fd, 0)
-                wire.close()
             if self._close_s and now_s > self._close_s:
                 return "it did not end"
-            if now_s - self._heard_s > SILENCE_S:
+            if now_s - heard_s > SILENCE_S:
                 return f"nothing was heard for {SILENCE_S:.0f} s"
 
     def _take(self, chunk: bytes) -> None:
         at_ns = time.monotonic_ns()
-        for frame in self._frames.take(chunk):
-            match frame.kind:
-                case Kind.PONGED:
-                    sent_ns, there_ns, cpu_ns, memory_bytes = PONG.unpack(frame.payload)
-                    self.clock.take(Ping(sent_ns, there_ns, at_ns))
-                    self._agent = there_ns, cpu_ns, memory_bytes
-                    self._ponged.set()
-                case Kind.LAST_WORD:
-                    self._last_word = self._last_word or frame.payload.decode(errors="replace")
-                case _:
-                    self._take_frame(frame)
+        for stream, payload in self._frames.take(chunk):
+            if stream == MESSAGES:
+                self._take_message(json.loads(payload), at_ns)
+            elif (process := self._processes.get(stream // 2)) is not None:
+                take = process.output.take if stream % 2 else process.metrics.take
+                self.works.put(partial(take, payload))
 
-    def _write(self) -> None:
-        self.outbox.collect()
-        if self._close_s or not self._writes:
-            return
-        try:
-            self.outbox.write(self._wire.in_fd)
-        except OSError:  # what is left to read says why
-            self._writes = False
-
-    def _watch(self, fd: int, events: int) -> None:
-        before = self._watched.get(fd, 0)
-        if events == before:
-            return
-        self._watched[fd] = events
-        if not events:
-            self._selector.unregister(fd)
-        elif before:
-            self._selector.modify(fd, events)
-        else:
-            self._selector.register(fd, events)
+    def _take_message(self, message: dict[str, Any], at_ns: int) -> None:
+        match message:
+            case {"beat": sent_ns, "at_ns": there_ns, "cpu_ns": cpu_ns, "memory_bytes": memory_bytes}:
+                self.clock.take(Ping(sent_ns, there_ns, at_ns))
+                self._agent = there_ns, cpu_ns, memory_bytes
+                self._ponged.set()
+            case {"call": number}:
+                answered = self._calls.get(number)
+                if answered is not None and not answered.done():
+                    answered.set_result(message)
+            case {"reading": line}:
+                self.works.put(lambda: self._tell_reading(line.encode()))
+            case {"dropped": number, "size": size} if number in self._processes:
+                self.works.put(partial(self._processes[number].output.drop, size))
+            case {"ended": number, "code": code, "at_ns": there_ns} if number in self._processes:
+                self.works.put(partial(self._processes.pop(number).end, code, there_ns))
+            case {"last": reason}:
+                self._last_word = self._last_word or str(reason)
 
     def _ping(self) -> None:
-        self.outbox.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))
+        self.sender.send_message(do="beat", sent_ns=time.monotonic_ns())
 
     def _settle(self) -> None:
         if not self.clock.settle():
             return
+        (there_ns, cpu_ns, memory_bytes), before = self._agent, self._agent_before
+        self._agent_before = self._agent
         cpu_pct: Reading = NOT_READ
-        memory: Reading = Missing("that system does not say how much memory a process has")
-        if self._agent is not None:
-            there_ns, cpu_ns, memory_bytes = self._agent
-            if memory_bytes >= 0:
-                memory = memory_bytes
-            if self._agent_before is not None and there_ns > self._agent_before[0]:
-                cpu_pct = 100 * (cpu_ns - self._agent_before[1]) / (there_ns - self._agent_before[0])
-            self._agent_before = self._agent
+        if before[0] and there_ns > before[0]:
+            cpu_pct = 100 * (cpu_ns - before[1]) / (there_ns - before[0])
+        unknown = Missing("that system does not say how much memory a process has")
         measured = LinkMeasured(
             at_ns=time.monotonic_ns(),
             host=self.host,
@@ -256,6 +306,58 @@ class Link:
             offset_ns=self.clock.offset_ns,
             error_ns=self.clock.error_ns,
             agent_cpu_pct=cpu_pct,
-            agent_bytes=memory,
+            agent_bytes=memory_bytes if memory_bytes >= 0 else unknown,
         )
-        self._measured(measured)
+        self.works.put(lambda: self._tell(measured))
+
+    def _end(self, reason: str) -> None:
+        self._wire.kill()
+        why = clean(self.sender.failure or self._last_word or reason, 400)
+        self.lost = " ".join(why.split()) or "the connection was closed"
+        self._ponged.set()
+        self.sender.close()
+        at_ns = time.monotonic_ns()
+        for answered in list(self._calls.values()):
+            if not answered.done():
+                answered.set_exception(self.loss())
+        if not self._closing:
+            lost = HostLost(at_ns=at_ns, host=self.host, reason=self.lost)
+            self.works.put(lambda: self._tell(lost))
+        for process in list(self._processes.values()):
+            self.works.put(partial(process.lose, self.loss(), at_ns))
+        self.works.put(None)
+
+    def _tell_all(self) -> None:
+        told_s = time.monotonic()
+        while True:
+            waits = any(process.output.waits for process in list(self._processes.values()))
+            try:
+                work = self.works.get(timeout=TELL_EVERY_S if waits else None)
+            except queue.Empty:
+                pass
+            else:
+                if work is None:
+                    break
+                work()
+            if waits and time.monotonic() - told_s >= TELL_EVERY_S:
+                told_s = time.monotonic()
+                for process in list(self._processes.values()):
+                    process.tell_output()
+        self.over.set()
+
+    def _end_untold(self, reason: str) -> None:
+        """End the connection after an error in the delivery, and deliver the rest."""
+        self.break_off(reason)
+        try:
+            self._tell_all()
+        finally:
+            self.over.set()
+
+    def _tell_reading(self, line: bytes) -> None:
+        try:
+            event = decode(line, self.host)
+        except CodecError:  # a newer agent may say more
+            return
+        here = self.clock.here
+        moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        self._tell(moved)

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +17,19 @@ from tfmon.model.codec import CodecError, encode, parse, plain, read
 from tfmon.model.gpu import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.views import View, default_base, settle, sweep
+from tfmon.model.views import View
 from tfmon.probes.base import Gpu, Ticker
 from tfmon.probes.gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
+from tfmon.system.view_files import default_base, settle, sweep
 
 if TYPE_CHECKING:
     from tfmon.doctor.report import Diagnosis
 
 Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
-"""JSON types; `error` and `hint` if there is no answer."""
+"""JSON types. Without an answer, `error` and `hint`."""
 EVERY_S = 1.0
 Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
@@ -118,22 +118,21 @@ def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
     """Gather the doctor's facts; with `others`, for a running race with the lanes `pids`."""
-    from tfmon.doctor.facts import OthersLoad, Running
-    from tfmon.doctor.gather import Roots, gather
+    from tfmon.doctor.facts import Running
+    from tfmon.doctor.gather import Roots, gather_facts
+    from tfmon.probes.surroundings import OthersLoad
 
     running = None if others is None else Running(tuple(pids), read(others, OthersLoad, strict=False))
-    roots = Roots(folder=Path(folder))
-    begun = time.monotonic()
-    facts = gather(_own(python) or sys.executable, imports=imports, roots=roots, running=running)
-    return {"facts": plain(facts), "seconds": time.monotonic() - begun}
+    examined, roots = _own(python) or sys.executable, Roots(folder=Path(folder))
+    return {"facts": plain(gather_facts(examined, imports=imports, roots=roots, running=running))}
 
 
 def read_doctor_answer(answer: Answer) -> Diagnosis:
     """Return the report on the facts of an answer to `doctor`."""
     from tfmon.doctor.facts import Facts
-    from tfmon.doctor.report import report_on
+    from tfmon.doctor.report import Diagnosis
 
-    return report_on(read_part(answer, "facts", Facts), read_part(answer, "seconds", float))
+    return Diagnosis(read_part(answer, "facts", Facts))
 
 
 _QUESTIONS: dict[str, Callable[..., Answer]] = {

@@ -71,7 +71,7 @@ class RayCluster:
     def _reservation(self, word: str, gpus: int) -> Reservation:
         return Reservation(self.python, self.address, word, gpus, self.cpus)
 
-    def _ask(self, what: str, reservation: Reservation) -> Any:  # noqa: ANN401 - JSON
+    def _ask(self, what: str, reservation: Reservation) -> Any:
         """Return the bridge's answer to one question; see `ray_bridge`."""
         try:
             done = subprocess.run(

@@ -40,10 +40,10 @@ from tfmon.lanes.remote.ray_cluster import (
     matching,
     why_silent,
 )
-from tfmon.model.threads import start_thread
+from tfmon.system.threads import start_thread
 
 if __name__ == "__main__":
-    del sys.path[0]  # Ray has packages of its own, and tells its workers where this process looks for modules
+    del sys.path[0]  # Ray has its own packages, and gives its workers this process's module path
 
 TRIES, AGAIN_S = 3, 2.0
 WRITE_S = 30.0
@@ -87,7 +87,7 @@ class Channel:
     def end_with_monitor(self) -> NoReturn:
         """End a little after the monitor's end of stdin is closed, in any state. Thread: its own."""
         ends = select.poll()
-        ends.register(self.in_fd, 0)
+        ends.register(self.in_fd, getattr(select, "POLLRDHUP", 0))
         ends.poll()
         time.sleep(END_S)
         os._exit(0)
@@ -222,7 +222,7 @@ class RayLane:
             time.sleep(AGAIN_S)  # for Ray, a node that died is still there, and a GPU that was freed not yet free
         raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
 
-    def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+    def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:
         """Return an actor that is created on one of the possible nodes."""
         ray, reservation = self._ray, self._reservation
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -260,7 +260,7 @@ class RayLane:
                     ray.get(under_way.popleft(), timeout=WRITE_S)
             self._end()
 
-    def _end(self) -> Any:  # noqa: ANN401
+    def _end(self) -> Any:
         return self._shell.end.options(concurrency_group="down").remote()
 
     def _pass_up(self) -> NoReturn:
@@ -296,7 +296,7 @@ class RayLane:
             if not why_silent(address):
                 answered_s = time.monotonic()
         self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)  # what is written from now on is lost
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)  # later output is lost
         if self._shell is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(self._end(), timeout=HEAD_EVERY_S)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.threads import call_later
+from tfmon.system.threads import call_later
 
 SIGN = "tfmon: "
 CONNECT_S = 25.0
@@ -19,7 +19,7 @@ CONNECT_S = 25.0
 REACH_S = 4.0
 MOST_NAMES = 8
 NODE_GONE_HINT = "a new race finds another"
-TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
+TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"  # noqa: S105 - a hint
 NONE_RUNS = (
     "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
     "`ray start --head` starts one, --ray HOST:PORT names one",
@@ -34,7 +34,7 @@ class Refusal(Exception):
         self.error, self.hint = error, hint
 
 
-def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
+def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> Any:
     """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
     given = reservation["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
@@ -93,7 +93,7 @@ def last_started() -> str:
         return ""
 
 
-def load() -> Any:  # noqa: ANN401
+def load() -> Any:
     """Return Ray; raises Refusal if this Python has none."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
@@ -129,7 +129,7 @@ def first_line(error: Exception) -> str:
     return (lines_that_say or [type(error).__name__])[0][:200]
 
 
-def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
+def has_left(ray: Any, node_id: str) -> bool:
     """Return whether a node is dead: Ray itself notices some seconds later than its port."""
     node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
     if node is None or not node["Alive"]:
@@ -137,7 +137,7 @@ def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
     return bool(why_silent(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"))
 
 
-def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+def list_nodes(ray: Any) -> list[dict[str, Any]]:
     """Return the nodes that are alive, with their resources and the free ones."""
     free: dict[str, dict[str, float]] = {}
     with contextlib.suppress(Exception):  # not a public part of Ray
@@ -169,7 +169,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on; raises Refusal if there is none."""
+    """Return the nodes that a reservation could be on. Raises Refusal without such a node."""
     word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
     have = have_text(nodes)
     result = [node for node in nodes if reservation["node"] in ("", node["id"])]
@@ -177,7 +177,7 @@ def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any])
         raise Refusal("the node of this lane is no longer in the cluster", NODE_GONE_HINT)
     if word:
         called = [node for node in result if word in (node["name"], node["address"], node["hostname"], node["id"])]
-        # Ray can be told one node by its name; a machine may be several.
+        # Ray selects only one node by its name, and a machine may be several.
         called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
         result = called[-1:] or [node for node in result if word.lower() in map(str.lower, node["kinds"])]
         if not result:

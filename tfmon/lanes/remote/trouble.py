@@ -39,6 +39,9 @@ class HostError(TfmonError):
 
     exit_code = EXIT_DEVICE_ABSENT
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, options=("ray", "ray_python"))
+
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
     """Return the error for a launcher that did not start."""
@@ -72,7 +75,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     if code in (126, 127):
         why = texts["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
-    # A banner of sshd comes as ssh's own word: what the shell printed stands before it.
+    # A banner of sshd looks like ssh's own message: the shell's output stands before it.
     why = " · ".join(filter(None, (_last(printed.splitlines()), texts["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} {how_ended(code)} before Python began: {why}", hint)

@@ -1,4 +1,4 @@
-"""Starts an agent: the launcher, its pipes and input, until the agent reports that it is ready."""
+"""Starts a program of Python on a host, usually the agent, until it reports that it is ready."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import io
 import json
 import os
 import secrets
-import selectors
+import select
 import shlex
 import signal
+import socket
 import subprocess
-import threading
+import tempfile
 import time
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.frames import CHUNK_BYTES
+from tfmon.lanes.remote.frames import CHUNK_BYTES, Sender
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.trouble import (
     OLDEST_PYTHON,
@@ -43,7 +45,6 @@ RAY_PATIENCE_S = 90.0
 """The same for the bridge to Ray, whose own limits add up to less."""
 CODE_PATIENCE_S = 60.0
 """Time for sending the code and starting the agent."""
-LOOK_S = 0.25
 EXIT_PATIENCE_S = 1.0
 KEPT_BYTES = 16_384
 
@@ -52,8 +53,8 @@ SSH = (
     *("ssh", "-T", "-a", "-x"),
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=2"),
-    # A connection that the user's own ssh shares is used; it may have asked for a second factor. tfmon shares
-    # none: one connection carries all lanes of a host.
+    # If the user's ssh shares a connection, it is used: it may have needed a second factor. tfmon does not share
+    # its own connection, which carries all lanes of a host.
     *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
 )
 """The ssh command; the rest, including the checks of host keys, is the user's configuration."""
@@ -65,7 +66,7 @@ FIRST_WORD = Path(__file__).with_name("first_word.py")
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
-    *("doctor", "lanes", "model", "probes", "profile", "script", "trainer"),
+    *("doctor", "lanes", "model", "probes", "profile", "hooks", "system", "trainer"),
 )
 """The modules and packages that run on a host, and their imports."""
 
@@ -81,156 +82,137 @@ class Greeting:
 
 
 class Wire:
-    """A launcher and its pipes. Thread: one, except `kill`."""
+    """A launcher, and the socket that is its stdin and stdout. Thread: one, except `cancel`."""
 
     def __init__(self, host: Host) -> None:
         """Start the launcher; raises TfmonError if it did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
         argv = words_of(host)
+        self.connection, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the launcher
+        self._errors_from = 0
         try:
-            # A session of its own: neither Ctrl+C nor Ctrl+Z reaches it, and it can ask nothing at the terminal.
+            # In a separate session: Ctrl+C and Ctrl+Z do not reach it, and it cannot ask at the terminal.
             self.popen = subprocess.Popen(
                 argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._errors,
                 start_new_session=True,
             )
         except OSError as error:
+            self.connection.close()
             raise no_launcher(host, argv[0], error) from error
-        assert self.popen.stdin and self.popen.stdout and self.popen.stderr
-        self.in_fd = self.popen.stdin.fileno()
-        self.out_fd = self.popen.stdout.fileno()
-        self.error_fd = self.popen.stderr.fileno()
-        for fd in (self.in_fd, self.out_fd, self.error_fd):
-            os.set_blocking(fd, False)
+        finally:
+            theirs.close()
         self.greeting = Greeting()
         self.received = b""
-        self._cancelled = threading.Event()
-        self._unsent = b""
-        self._printed = b""
-        self._said = b""
-        self._out_open = True
-        self.errors_open = True
+        """Bytes that were received and not used yet."""
+        self._cancelled = False
 
-    def greet(self) -> None:
+    def greet(self) -> Sender:
         """Start the agent, and wait for its greeting; raises TfmonError for none; the launcher has ended then."""
+        first = self.first_word()
+        sender = Sender(os.dup(self.connection.fileno()), partial(self.connection.shutdown, socket.SHUT_WR))
         try:
-            self._greet()
+            version = tuple(int(part) for part in first["python"])
+            if version < OLDEST_PYTHON:
+                raise old_python(self.host, version, clean(str(first.get("executable")), 200))
+            code = packed()
+            sender.put(b"%012d" % len(code) + code)
+            ready = self._next_word(CODE_PATIENCE_S)
+            if "failed" in ready:
+                raise no_agent(self.host, str(ready["failed"]), str(ready["folder"]))
         except BaseException:
             self.kill()
+            sender.close()
             raise
-
-    def _greet(self) -> None:
-        host = self.host
-        self._unsent = script_of(host, self._marker)
-        patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
-        first = self._next_word(patience_s)
-        if "python" not in first:
-            raise no_python(host)
-        version = tuple(int(part) for part in first["python"])
-        if version < OLDEST_PYTHON:
-            raise old_python(host, version, clean(str(first.get("executable")), 200))
-        code = packed()
-        self._unsent += b"%012d" % len(code) + code
-        ready = self._next_word(CODE_PATIENCE_S)
-        if "failed" in ready:
-            raise no_agent(host, str(ready["failed"]), str(ready["folder"]))
         self.greeting = Greeting(
             folder=str(ready["folder"]),
             python=str(ready["python"]),
             pid=int(ready["pid"]),
             launcher=tuple(self.said()),
         )
-        self._said = b""  # output until now does not explain a later end
+        self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines do not explain a later end
+        return sender
+
+    def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
+        """Start a program of Python, and return its first message; raises TfmonError for none."""
+        host = self.host
+        patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
+        try:
+            with contextlib.suppress(OSError):  # the launcher has ended; its output explains it
+                self.connection.sendall(script_of(host, self._marker, program))
+            first = self._next_word(patience_s)
+            if "missing" in first:
+                raise no_python(host)
+        except BaseException:
+            self.kill()
+            raise
+        return first
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:
-        """Wait for the next line with the marker, and keep the others for messages."""
+        """Wait for the next message behind the marker; all other output is kept for an error."""
         until_s = time.monotonic() + patience_s
-        marker = self._marker.encode() + b" "
         while True:
-            *lines, rest = self.received.split(b"\n")
-            for number, line in enumerate(lines):
-                # What is printed without a line's end stands before the marker.
-                before, result, word = line.partition(marker)
-                self._printed = (self._printed + (before if result else line + b"\n"))[-KEPT_BYTES:]
-                if result:
-                    self.received = b"\n".join([*lines[number + 1 :], rest])
-                    with contextlib.suppress(ValueError):
-                        fields = json.loads(word)
-                        if isinstance(fields, dict):
-                            return fields
-                    raise no_agent(self.host, "its word cannot be read")
-            self.received = rest[-KEPT_BYTES:]
-            if not self._out_open:
-                self._printed += rest
-                raise ended_early(self.host, self.exit_code(), self.said(), self._printed.decode(errors="replace"))
-            if self._cancelled.is_set():
+            _, found, word = self.received.partition(self._marker.encode() + b" ")
+            line, complete, rest = word.partition(b"\n")
+            if found and complete:
+                self.received = rest
+                with contextlib.suppress(ValueError):
+                    fields = json.loads(line)
+                    if isinstance(fields, dict):
+                        return fields
+                raise no_agent(self.host, "its word cannot be read")
+            if not found:
+                self.received = self.received[-KEPT_BYTES:]
+            printed = self.received.decode(errors="replace")
+            chunk = self.receive(max(0.0, until_s - time.monotonic()))
+            if self._cancelled:
                 raise HostError(f"the connection to {self.host.name} was broken off")
+            if chunk == b"":
+                raise ended_early(self.host, self.exit_code(), self.said(), printed)
             if time.monotonic() > until_s:
-                printed = (self._printed + rest).decode(errors="replace")
                 raise too_slow(self.host, patience_s, self.said(), printed)
-            self._exchange()
+            self.received += chunk or b""
 
-    def _exchange(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.out_fd, selectors.EVENT_READ)
-            if self.errors_open:
-                selector.register(self.error_fd, selectors.EVENT_READ)
-            if self._unsent:
-                selector.register(self.in_fd, selectors.EVENT_WRITE)
-            for key, _ in selector.select(LOOK_S):
-                if key.fd == self.in_fd:
-                    try:
-                        self._unsent = self._unsent[os.write(self.in_fd, self._unsent[:CHUNK_BYTES]) :]
-                    except BlockingIOError:
-                        pass
-                    except OSError:  # it ended; what it said is still to be read
-                        self._unsent = b""
-                elif key.fd == self.out_fd:
-                    chunk = os.read(self.out_fd, CHUNK_BYTES)
-                    self._out_open = bool(chunk)
-                    self.received += chunk
-        self.read_errors()
-
-    def read_errors(self) -> None:
-        """Read the launcher's stderr."""
-        with contextlib.suppress(BlockingIOError):
-            chunk = os.read(self.error_fd, CHUNK_BYTES)
-            self.errors_open = bool(chunk)
-            self._said = (self._said + chunk)[-KEPT_BYTES:]
+    def receive(self, wait_s: float) -> bytes | None:
+        """Return the next output, empty at its end, or `None` if none comes in time."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLIN)
+        if not poll.poll(1000 * wait_s):
+            return None
+        try:
+            return self.connection.recv(CHUNK_BYTES)
+        except ConnectionError:  # it ended before it had read everything
+            return b""
 
     def said(self) -> list[str]:
         """Return the lines that the launcher wrote to stderr."""
-        return self._said.decode(errors="replace").splitlines()
+        fd = self._errors.fileno()
+        start = max(self._errors_from, os.fstat(fd).st_size - KEPT_BYTES)
+        return os.pread(fd, KEPT_BYTES, start).decode(errors="replace").splitlines()
 
-    def exit_code(self) -> int | None:
-        """Return the launcher's exit code, or `None` if it does not end soon after its pipe."""
+    def exit_code(self, patience_s: float = EXIT_PATIENCE_S) -> int | None:
+        """Return the launcher's exit code, or `None` if it does not end in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(EXIT_PATIENCE_S)
-        self.read_errors()
+            self.popen.wait(patience_s)
         return self.popen.returncode
 
     def cancel(self) -> None:
-        """Have `greet` give up soon. Thread: any."""
-        self._cancelled.set()
-
-    def close(self) -> None:
-        """Close the pipe to the agent, which ends it, and let the launcher end."""
-        assert self.popen.stdin
-        self.popen.stdin.close()
+        """Make `greet` fail, unless it is done. Thread: any."""
+        self._cancelled = True
+        if not self.greeting.pid:
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """End the launcher and close its pipes."""
+        """End the launcher and close the connection."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
-        for pipe in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
-            assert pipe
-            with contextlib.suppress(OSError):
-                pipe.close()
+        self.connection.close()
 
 
 def words_of(host: Host) -> list[str]:

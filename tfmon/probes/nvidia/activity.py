@@ -69,7 +69,7 @@ class ActivityMeter:
         )
 
     def load(self, at_ns: int) -> Reading:
-        """Return the share of time with any work, of an instance of which the driver tells no other load."""
+        """Return the share of time with any work, of an instance without another load from the driver."""
         metrics = self._metrics(at_ns)
         if isinstance(metrics, Missing):
             return NO_LOAD if metrics in _UNSUPPORTED else metrics
@@ -135,7 +135,7 @@ class ActivityMeter:
             self._spare = spare
         return None
 
-    def _between(self, before: Any, after: Any) -> Mapping[int, Reading] | NvmlFailure:  # noqa: ANN401 - from pynvml
+    def _between(self, before: Any, after: Any) -> Mapping[int, Reading] | NvmlFailure:
         module = self._whole.module
         known = module.c_nvmlGpmMetricsGet_t()
         known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
@@ -155,6 +155,6 @@ class ActivityMeter:
         }
 
 
-def _value(metric: Any) -> Reading:  # noqa: ANN401 - from pynvml
+def _value(metric: Any) -> Reading:
     good = metric.nvmlReturn == 0 and math.isfinite(metric.value)
     return max(0.0, float(metric.value)) if good else _NO_METRIC

@@ -70,10 +70,10 @@ class NvidiaDevice:
     def attach(
         self,
         nvml: Nvml,
-        handle: Any,  # noqa: ANN401 - opaque
+        handle: Any,
         context: DriverContext,
         *,
-        whole: Any = None,  # noqa: ANN401 - opaque
+        whole: Any = None,
     ) -> None:
         """Read through this handle from now on, and restart all rates; `whole` is an instance's GPU."""
         self.close()

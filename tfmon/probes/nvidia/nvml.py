@@ -81,7 +81,7 @@ class NvmlFailure:
 
     @property
     def reason(self) -> str:
-        """What is wrong, for a user. Never the driver's own text, which is not safe to fetch everywhere."""
+        """The problem, for a user. Never the driver's own text, which is not safe to fetch everywhere."""
         return _REASONS.get(self.code, f"the driver fails with code {self.code}")
 
     @property
@@ -97,12 +97,12 @@ Listed: TypeAlias = tuple[Gpu, Any]
 class Nvml:
     """The library, open; a failed call returns an `NvmlFailure`. Thread: one at a time; any call may block."""
 
-    def __init__(self, module: Any) -> None:  # noqa: ANN401 - pynvml has no types
+    def __init__(self, module: Any) -> None:
         self.module = module
         mismatch = getattr(module, "NVMLLibraryMismatchError", module.NVMLError)
         self._errors = (module.NVMLError, mismatch, UnicodeDecodeError, AttributeError, OSError)
 
-    def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - as above
+    def call(self, function: str, *arguments: object, **named: object) -> Any:
         """Return the answer of a function of pynvml, or an `NvmlFailure`."""
         try:
             return getattr(self.module, function)(*arguments, **named)
@@ -151,7 +151,7 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
     return result, failure
 
 
-def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  # noqa: ANN401 - opaque
+def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:
     """Return the instances of a split GPU. Source: `nvmlDeviceGetMigMode`, `…GetMigDeviceHandleByIndex`."""
     mode = nvml.call("nvmlDeviceGetMigMode", handle)
     if isinstance(mode, NvmlFailure) or mode[0] != 1:
@@ -168,7 +168,7 @@ def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  #
 def _identify(
     nvml: Nvml,
     index: int,
-    handle: Any,  # noqa: ANN401 - opaque
+    handle: Any,
     default_name: str,
     part_of: str = "",
 ) -> Listed | NvmlFailure:
@@ -191,7 +191,7 @@ class DeviceFailedError(Exception):
 class DeviceCalls:
     """Calls the library for one device; skips unsupported calls. Thread: the ticker's only; a call may block."""
 
-    def __init__(self, nvml: Nvml, handle: Any) -> None:  # noqa: ANN401 - opaque
+    def __init__(self, nvml: Nvml, handle: Any) -> None:
         self.module = nvml.module
         self._nvml = nvml
         self._handle = handle
@@ -199,7 +199,7 @@ class DeviceCalls:
         self._last_failure: dict[Hashable, NvmlFailure] = {}
         self._unknown = 0
 
-    def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - from pynvml
+    def call(self, function: str, *arguments: object, **named: object) -> Any:
         """Return the answer or an `NvmlFailure`; raises DeviceFailedError if the device is out of reach."""
         answer = self._nvml.call(function, self._handle, *arguments, **named)
         code = answer.code if isinstance(answer, NvmlFailure) else 0
@@ -208,7 +208,7 @@ class DeviceCalls:
             raise DeviceFailedError(answer)
         return answer
 
-    def library(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - from pynvml
+    def library(self, function: str, *arguments: object) -> Any:
         """Return the answer of a function of pynvml that takes no device, or an `NvmlFailure`."""
         return self._nvml.call(function, *arguments)
 
@@ -236,7 +236,7 @@ class DeviceCalls:
 _VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
-def number(kind: int, value: Any) -> float:  # noqa: ANN401 - pynvml has no types
+def number(kind: int, value: Any) -> float:
     """Return the number of an `nvmlValue_t`; `kind` is its nvmlValueType_t."""
     return float(getattr(value, _VALUE_FIELDS[kind]))
 

@@ -195,7 +195,7 @@ class FaultLog:
         self._faults: dict[str, deque[GpuFault]] = defaultdict(lambda: deque(maxlen=KEPT))
 
     def open(self, nvml: Nvml, gpus: Iterable[Listed]) -> None:
-        """Register for the messages of these devices, as far as the driver permits."""
+        """Register for the messages of these devices, if the driver permits it."""
         self._nvml, self._events = None, None
         if sys.platform != "linux":
             return
@@ -215,7 +215,7 @@ class FaultLog:
             if self._nvml is None:
                 return
             data = self._nvml.call("nvmlEventSetWait_v2", self._events, 0)
-            if isinstance(data, NvmlFailure):  # as a rule a timeout: there is no more
+            if isinstance(data, NvmlFailure):  # as a rule a timeout: no more messages
                 return
             uuid = self._nvml.call("nvmlDeviceGetUUID", data.device)
             if isinstance(uuid, str):

@@ -129,7 +129,7 @@ class NvidiaProbe:
             if uuid not in attached:
                 device.detach(failure or NvmlFailure(NOT_LISTED))
 
-    def _attach(self, nvml: Nvml, gpu: Gpu, handle: Any, context: DriverContext) -> set[str]:  # noqa: ANN401
+    def _attach(self, nvml: Nvml, gpu: Gpu, handle: Any, context: DriverContext) -> set[str]:
         attached: set[str] = set()
         instances = list_instances(nvml, gpu, handle)
         device = self._devices.get(gpu.uuid)

@@ -58,7 +58,7 @@ class BusyMeter:
         return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
-        """Return the share of each process in percent, every other tick; a listed one that used none has 0.
+        """Return the share of each process in percent, every other tick. A listed idle process has 0.
 
         Source: `nvmlDeviceGetProcessUtilization().smUtil`, the mean of its samples.
         """

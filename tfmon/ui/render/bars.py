@@ -1,4 +1,4 @@
-"""The lines above and below the panes: what is raced, messages, progress, and the keys. Pure."""
+"""The lines above and below the panes: the race, messages, progress, and the keys. Pure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ COST_SAMPLES = 10
 
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
-    """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
+    """Return the last message, or the lanes that the keys act on. With enough room, add tfmon's own use."""
     message = message_of(view, snapshot)
     right = () if view.replay else progress_row(snapshot)
     lanes = snapshot.lanes
@@ -149,7 +149,7 @@ _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
 
 
 def effects(snapshot: Snapshot, view: Display) -> list[Row]:
-    """Return for each knob with a key what the key would do: `B batch A 10 → 16, B 256 → 512`."""
+    """Return for each knob with a key its next effect: `B batch A 10 → 16, B 256 → 512`."""
     chosen = targets(snapshot.lanes, view.focused)
     rows: list[Row] = []
     for knob in snapshot.race.knobs:
@@ -175,7 +175,7 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 
 
 def message_of(view: Display, snapshot: Snapshot) -> str:
-    """Return the message to show now, a failure that the user has not seen, or what runs; empty for none."""
+    """Return the message to show now, a failure that the user has not seen, or the running program, if any."""
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
         return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
@@ -213,7 +213,7 @@ BAR_CELLS = 20
 
 
 def progress_row(snapshot: Snapshot) -> Row:
-    """Return a bar and how far the slowest lane is; empty outside of a race, and where no length is known."""
+    """Return a bar and how far the slowest lane is. Empty outside of a race, and without a known length."""
     race = snapshot.race
     training = [lane for lane in snapshot.lanes if not lane.over]
     if race.started_ns is None or not training:

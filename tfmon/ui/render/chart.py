@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.model.knobs import short_name
-from tfmon.model.lane_state import DONE, PAUSED, LaneState
-from tfmon.model.lane_statistics import KnobMark
+from tfmon.model.lane_state import DONE, PAUSED, KnobMark, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import series
@@ -113,7 +112,7 @@ def scale_words(metric: Metric, value: float) -> str:
 
 
 def share(scale: Scale, value: float | None) -> float | None:
-    """Return how high a value lies on a scale, from 0 to 1; None for what cannot be drawn."""
+    """Return how high a value lies on a scale, from 0 to 1. None if it cannot be drawn."""
     if value is None or not math.isfinite(value) or scale.high <= scale.low:
         return None
     return max(0.0, (value - scale.low) / (scale.high - scale.low))
@@ -163,7 +162,7 @@ def _braille(left: int, right: int) -> str:
 
 
 def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
-    """Cut a row of the chart into runs: True for the cells at the top of their column, which tell the value."""
+    """Cut a row of the chart into runs: True for the cells at the top of their column, which show the value."""
     if " " not in above or line.isspace():
         return [(line, False)] if line else []
     runs: list[tuple[str, bool]] = []
@@ -183,7 +182,7 @@ def _level(value: float | None, top: float, steps: int) -> int:
 
 
 def scale_label(text: str) -> str:
-    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, only the tick."""
+    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`. Without a value, only the tick."""
     return f"{text:>{LABEL_CELLS - 2}} ┤"
 
 

@@ -49,7 +49,7 @@ def mode_said(snapshot: Snapshot, mode: str) -> str:
 
 
 def device_words(host: str, device: str, *, named: bool) -> str:
-    """Write a device in a sentence: `the GPU`; where machines are named, `the GPU of gpu2` and `the CPU here`."""
+    """Write a device in a sentence: `the GPU`, or with the machine: `the GPU of gpu2` and `the CPU here`."""
     spec = LaneSpec(device)
     if spec.devices > 1:
         name = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
@@ -87,7 +87,7 @@ def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
 
 
 def again_words(snapshot: Snapshot, lane: LaneState) -> str:
-    """Say how far the connection is that a failed lane was lost with; empty where it is still lost."""
+    """Return the state of the connection with which a failed lane was lost. Empty while it is still lost."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
         return ""
@@ -95,7 +95,7 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
-    """Return for how long nothing has come from the machine of a lane; None while something does."""
+    """Return for how long nothing has come from the machine of a lane. None while something does."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if not host or lane.over or state.lost or state.sample is None:
         return None
@@ -105,7 +105,7 @@ def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
 
 
 def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
-    """Yield the connection to the machine of a lane, for its page; nothing for the monitor's own machine."""
+    """Yield the connection to the machine of a lane, for its page. Skip the monitor's own machine."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if not host:
         return
@@ -176,7 +176,7 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
 
 
 def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
-    """Show the memory that the lane uses on each GPU, or where the driver does not say, what all processes use."""
+    """Show the memory that the lane uses on each GPU. If it is unknown, show the use by all processes."""
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         return gpu_memory_row(lane, next(iter(gpus), None), width)

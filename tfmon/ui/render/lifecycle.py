@@ -1,18 +1,11 @@
-"""What is shown of a lane that does not train: getting ready, hung, or over. Pure."""
+"""The display of a lane that does not train: getting ready, hung, or over. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tfmon import units
-from tfmon.model.lane_state import (
-    ABSENT,
-    HOST_LOST,
-    NO_STEPS_HINT,
-    STAGES,
-    STARTING,
-    LaneState,
-)
+from tfmon.model.lane_state import ABSENT, HOST_LOST, NO_STEPS_HINT, STAGES, STARTING, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, crop, spread, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, strong
@@ -76,7 +69,7 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
         done = f"it had done {units.count(lane.totals.steps)} steps"
         last = "" if lane.totals.losses.last is None else f", loss {units.loss(lane.totals.losses.last)}"
         rows += [BLANK, ((crop(done + last, width), TEXT),)]
-    if not lost:  # what it printed is not the reason
+    if not lost:  # its output is not the reason
         rows += _tail_rows(lane, width, height - len(rows))
     return rows[:height]
 
@@ -99,7 +92,7 @@ NOTE = "Enter, then S shows its stacks, K ends it"
 
 
 def stalled_s(lane: LaneState, now_ns: int) -> float | None:
-    """Return for how long a hung lane has sent no message; None for one that is not hung."""
+    """Return for how long a hung lane has sent no message. None if it is not hung."""
     since_ns = lane.heartbeat.stalled_since_ns
     return None if since_ns is None or lane.over else max(0, now_ns - since_ns) / 1e9
 

@@ -47,7 +47,7 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """What a pane is drawn from."""
+    """The input of a pane's drawing."""
 
     lane: LaneState
     snapshot: Snapshot
@@ -252,7 +252,7 @@ def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
     shown: set[str] = set()
     left, chart_height = height, 0
     for name in (_OF_SEVERAL.get(one, one) if several else one for one in _PRIORITY):
-        if name == "gpu memory" and not any_gpu:
+        if name.startswith("gpu") and not any_gpu:
             continue
         need = _LEAST_CHART if name == "chart" else 1
         if left < need:
@@ -294,7 +294,7 @@ _FIGURE_CELLS = len(large("8 888")[0])
 
 
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
+    """Return the throughput as the largest thing in the pane. For an ended lane, return its total."""
     lane, recent = pane.lane, pane.analysis.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s if "steps" not in lane.script.not_measured else None
     still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)

@@ -1,129 +1,130 @@
-"""The whole race screen as rows: a pure function of the snapshot, the view and the size."""
+"""The race screen as the rows of its parts: a pure function of the snapshot, the view and the size."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
-from tfmon.ui.render.layout import Layout, Zone, alone, arrange, keys_row, tab_row
+from tfmon.ui.render.layout import Layout, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, common_of, pane_rows
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
 from tfmon.ui.source import Display, Scale, focused_index
 
+Rows: TypeAlias = Sequence[Row]
+
 
 @dataclass(frozen=True, slots=True)
 class RaceFrame:
-    """What the screen shows, and what a click on it does."""
+    """The content of the screen."""
 
-    rows: tuple[Row, ...]
-    """One row for each line of the terminal, each of its full width."""
-    zones: tuple[Zone, ...]
+    layout: Layout
+    parts: Mapping[str, Rows]
+    """Rows of each part by its name in `PARTS`. A part without room is missing."""
+    panes: Mapping[int, Rows]
+    """Rows of each pane by the index of its lane."""
     scales: Mapping[str, Scale]
+
+
+PARTS = ("tabs", "header", "lead", "result", "lines", "verdict", "status", "keys")
+"""Parts from top to bottom. The panes stand between "lines" and "verdict"."""
 
 
 def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
-    snapshot = analysis.snapshot
     layout = layout_of(analysis, view, width, height)
-    if layout.panes:
-        cells = chart_width(layout.panes[0].rect.width)
-        scales = series.scales(snapshot, view, cells, chart.parts_per_cell(view.charset))
-        view = replace(view, scales=scales)
-    zones: list[Zone] = []
+    panes: dict[int, Rows] = {}
     if layout.kind == "tiny":
-        rows: list[Row] = [((line, WARN),) for line in wrap("terminal too small", width, height)]
+        parts: dict[str, Rows] = {"lines": [((line, WARN),) for line in wrap("terminal too small", width, height)]}
     elif layout.kind == "lines":
-        rows = _lines(analysis, view, layout, zones)
+        parts = _lines(analysis, view, layout)
     else:
-        rows = _panes(analysis, view, layout, zones)
-    fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
-    if view.charset == "ascii":
-        fitted = tuple(to_ascii(row) for row in fitted)
-    return RaceFrame(fitted, tuple(zones), view.scales)
+        if layout.lanes:
+            cells = chart_width(layout.pane_widths[0])
+            scales = series.scales(analysis.snapshot, view, cells, chart.parts_per_cell(view.charset))
+            view = replace(view, scales=scales)
+        parts = _parts(analysis, view, layout)
+        commons = {width: common_of(analysis, width) for width in set(layout.pane_widths if layout.lanes else ())}
+        sizes = itertools.product(layout.pane_heights, layout.pane_widths)
+        for lane, (high, wide) in zip(layout.lanes, sizes, strict=False):
+            panes[lane] = _fitted(pane_rows(analysis, lane, view, wide, high, commons[wide]), view, wide)
+    if "lines" in parts:
+        parts["lines"] = [*parts["lines"], *[BLANK] * layout.body][: layout.body]
+    fitted = {name: _fitted(rows, view, width) for name, rows in parts.items()}
+    return RaceFrame(layout, fitted, panes, view.scales)
+
+
+def _fitted(rows: Rows, view: Display, width: int) -> list[Row]:
+    fitted = [fit(row, width) for row in rows]
+    return [to_ascii(row) for row in fitted] if view.charset == "ascii" else fitted
 
 
 def layout_of(analysis: Analysis, view: Display, width: int, height: int) -> Layout:
-    """Return where everything is on a terminal of that size, for a race that runs or is over."""
+    """Return the parts of a terminal of that size, for a race that runs or is over."""
     snapshot = analysis.snapshot
     result = result_height(analysis, view, width, height // 2) if shows(snapshot, view) else 0
     focused = focused_index(view, snapshot)
     layout = arrange(width, height, len(snapshot.lanes), focused, result)
-    return layout if focused is None or not view.zoomed else alone(layout, focused)
+    if focused is None or not view.zoomed or not layout.lanes:
+        return layout
+    return replace(layout, lanes=range(focused, focused + 1), columns=1, per_page=1)
 
 
-def in_sight(analysis: Analysis, view: Display, width: int, height: int) -> tuple[str, ...]:
-    """Return the names of the lanes that the page of that size shows."""
-    snapshot, layout = analysis.snapshot, layout_of(analysis, view, width, height)
-    if layout.kind == "panes":
-        return tuple(snapshot.lanes[place.lane].spec.name for place in layout.panes)
-    return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
+def in_sight(snapshot: Snapshot, layout: Layout) -> tuple[str, ...]:
+    """Return the names of the lanes that the screen shows."""
+    shown = layout.lanes if layout.kind == "panes" else range(len(snapshot.lanes) if layout.kind == "lines" else 0)
+    return tuple(snapshot.lanes[lane].spec.name for lane in shown)
 
 
-def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
-    snapshot = analysis.snapshot
-    rows: list[Row] = []
-    if layout.tabs.height:
-        tabs, tab_zones = tab_row(view.tabs, "race", view.keys, layout.tabs.width)
-        rows.append(tabs)
-        zones += tab_zones
-    rows.append(header_row(snapshot, layout.header.width))
-    if layout.lead.height:
-        rows.append(
-            ((f" {whole_words(comparison(snapshot, layout.lead.width - 2), layout.lead.width - 2)}", TEXT),)
-        )
-    if layout.result_on_top:
-        rows += result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    commons = {width: common_of(analysis, width) for width in {place.rect.width for place in layout.panes}}
-    for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
-        blocks = [
-            pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height, commons[place.rect.width])
-            for place in places
-        ]
-        rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
-    if not layout.panes:
-        rows += _no_lanes(view, layout)
-    for place in () if view.zoomed else layout.panes:
-        zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
-    if not layout.result_on_top:
-        rows += verdict_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    if layout.status.height:
-        rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
-    elif message := message_of(view, snapshot):
-        return [*rows, ((f" {message}", strong(WARN)),)]
-    hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
-    keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
-    zones += key_zones
-    return [*rows, keys]
-
-
-def _no_lanes(view: Display, layout: Layout) -> list[Row]:
-    height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
-    rows: list[Row] = [BLANK]
-    if view.no_race:
-        rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
-        rows.append((("   another scenario may work; see the keys below", TEXT),))
+def _parts(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]:
+    """Return the rows above and below the panes."""
+    snapshot, width = analysis.snapshot, layout.width
+    parts: dict[str, Rows] = {"header": [header_row(snapshot, width)]}
+    if layout.tabs:
+        parts["tabs"] = [tab_row(view.tabs, "race", view.keys, width)]
+    if layout.lead:
+        parts["lead"] = [((f" {whole_words(comparison(snapshot, width - 2), width - 2)}", TEXT),)]
+    if shows(snapshot, view):
+        parts["result"] = result_rows(analysis, view, width, layout.verdict)
     else:
-        rows.append((("   examining the machine and its devices…", TEXT),))
-    return (rows + [BLANK] * height)[:height]
+        parts["verdict"] = verdict_rows(analysis, view, width, layout.verdict)
+    if not layout.lanes:
+        parts["lines"] = _no_lanes(view, width, layout.body)
+    message = message_of(view, snapshot)
+    hides = not layout.status and len(layout.lanes) < len(snapshot.lanes) and not view.stopping
+    parts["keys"] = [keys_row(snapshot, view, width, hides=hides)]
+    if layout.status:
+        parts["status"] = [status_row(snapshot, view, layout.per_page, width)]
+    elif message:
+        parts["keys"] = [_message(message)]
+    return parts
 
 
-def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
-    snapshot = analysis.snapshot
-    width, room = layout.verdict.width, layout.verdict.height
+def _message(text: str) -> Row:
+    return ((f" {text}", strong(WARN)),)
+
+
+def _no_lanes(view: Display, width: int, height: int) -> list[Row]:
+    if not view.no_race:
+        return [BLANK, (("   examining the machine and its devices…", TEXT),)]
+    reason: list[Row] = [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
+    return [BLANK, *reason, (("   another scenario may work; see the keys below", TEXT),)]
+
+
+def _lines(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]:
+    snapshot, width, room = analysis.snapshot, layout.width, layout.body
     message = message_of(view, snapshot)
     if room <= len(snapshot.lanes):
         rows = [one_line(analysis, width)]
-        if message and room > 1:
-            rows.append(((f" {message}", strong(WARN)),))
-        return rows
+        return {"lines": [*rows, _message(message)] if message and room > 1 else rows}
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
     named_below = room >= 3 * len(snapshot.lanes) + len(lines)
@@ -137,12 +138,10 @@ def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
         bottleneck = analysis.lanes[index].bottleneck
         if room >= 2 * len(snapshot.lanes) + len(lines):
             rows.append((("    ", TEXT), (whole_words(bottleneck.line if bottleneck else "", width - 5), DIM)))
-    rows = (rows + lines + [BLANK] * room)[:room]
-    if layout.keys.height:
-        keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
-        rows.append(((f" {message}", strong(WARN)),) if message else keys)
-        zones += [] if message else key_zones
-    return rows
+    parts: dict[str, Rows] = {"lines": [*rows, *lines]}
+    if layout.keys:
+        parts["keys"] = [_message(message) if message else keys_row(snapshot, view, width)]
+    return parts
 
 
 def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:

@@ -37,7 +37,7 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show how long the present long step has run, or when a change comes into effect; else `step_row`."""
+    """Show how long the present long step has run, or when a change takes effect. Otherwise show `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
     if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -86,7 +86,7 @@ def loss_row(lane: LaneState) -> Row:
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
-    """Count steps and examples since the lane began to race, and what is discarded, as far as there is room."""
+    """Count steps and examples since the lane began to race, and discarded ones if there is room."""
     if not lane.points:
         return labelled("done", (f"{UNKNOWN} {lane.script.not_measured.get('steps', '')}".rstrip(), DIM))
     if lane.script.progress is not None and lane.script.progress.epochs:
@@ -220,7 +220,7 @@ _Knob: TypeAlias = tuple[str, str, bool, str]
 
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
-    """Return the knobs of a lane. The batch size is marked as that of all devices or of each."""
+    """Return the knobs of a lane. The batch size is marked as the size for all devices or for each."""
     requested = {name: show(value) for name, value in lane.to_change.items()}
     scope = lane.in_effect.get(BATCH_SCOPE.name)
     brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
@@ -273,7 +273,7 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, key
 
 
 def bar(share: float | None, text: str, width: int, accent: str) -> Row:
-    """Draw a bar, then words in a fixed place after it; without a share, only the words."""
+    """Draw a bar, then words in a fixed place after it. Without a share, draw only the words."""
     tail = f" {text}"
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:

@@ -112,7 +112,7 @@ NO_BREAK = "\u00a0"
 
 @functools.lru_cache(maxsize=1_024)
 def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
-    """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
+    """Break text into at most `limit` lines of at most `width` cells. An ellipsis replaces the rest."""
     if width <= 0 or limit <= 0 or not text:
         return ()
     lines: list[str] = []
@@ -145,7 +145,7 @@ def indented(text: str, style: str, width: int, limit: int = 9) -> list[Row]:
 
 
 def plain(rows: Sequence[Row]) -> list[str]:
-    """Return rows as text, for where there is no screen."""
+    """Return rows as text, for use without a screen."""
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
 
@@ -171,7 +171,7 @@ def whole_words(text: str, width: int) -> str:
 
 
 def fitting_device(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit; nothing rather than its maker alone."""
+    """Return the words of a processor's name that fit, or nothing rather than its maker alone."""
     parts = name.split()
     least = min(2, len(parts))
     while parts and len(" ".join(parts)) > width:

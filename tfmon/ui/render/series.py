@@ -1,4 +1,4 @@
-"""What the charts can show: each metric over time, from a lane's history, and the scale it is drawn on. Pure."""
+"""The data of the charts: each metric over time, from a lane's history, and its scale. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
-from tfmon.model.window_sums import COARSE_NS, FINE_NS, NEVER_NS, Stretch
+from tfmon.model.windows import LaneSample, LaneWindow
 from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 
-Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
 SPIKE, SPIKES = 2.0, 0.05
 """Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
@@ -33,7 +31,8 @@ class Metric:
 
     id: str
     label: str
-    of: Callable[[Stretch], float | None]
+    of: Callable[[Any], float | None]
+    """Its value in a window, or in a sample."""
     sampled: bool = False
     """True for metrics that are sampled about once a second, not reported with windows."""
     full: float = 0.0
@@ -49,9 +48,9 @@ METRICS = (
     Metric("p95", "step p95, ms", lambda one: one.p95_ms),
     Metric("loss", "loss", lambda one: one.loss),
     Metric("input", "waiting for input, %", lambda one: one.input_pct, full=100.0),
-    Metric("cpu", "CPU, % of a core", lambda one: one.cpu_pct, sampled=True),
-    Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, sampled=True, full=100.0),
-    Metric("memory", "memory", lambda one: one.private_bytes, sampled=True, binary=True),
+    Metric("cpu", "CPU, % of a core", lambda one: one.cpu_pct.value, sampled=True),
+    Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct.value, sampled=True, full=100.0),
+    Metric("memory", "memory", lambda one: one.private_bytes.value, sampled=True, binary=True),
 )
 BY_ID = {metric.id: metric for metric in METRICS}
 
@@ -62,7 +61,7 @@ def metric_of(view: Display) -> Metric:
 
 
 def absent(lane: LaneState, metric: Metric) -> str:
-    """Return why a lane has no such figures; empty where it has them, or may yet."""
+    """Return why a lane has no such figures. Empty if it has them, or may have them later."""
     if metric.id == "gpu" and lane.spec.kind != "gpu":
         return "no GPU in this lane"
     if metric.id == "throughput" and lane.totals.steps and not lane.totals.examples:
@@ -113,7 +112,7 @@ Part: TypeAlias = tuple[float, float, float]
 
 
 def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
-    """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
+    """Return the mean of the values in each part of each cell, by time. None without values."""
     unit_ns, start_ns = axis.cell_ns / per_cell, axis.start_ns
     total = axis.width * per_cell
     sums = [0.0] * total
@@ -149,121 +148,64 @@ def values(
     lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int
 ) -> tuple[float | None, ...]:
     """Return the metric up to a moment in each part of each cell; cached, for most refreshes need it again."""
-    past = _past(lane, metric, until_ns, axis, per_cell)
+    measured = lane.measurements
+    lists: Sequence[Items] = (
+        (measured.old_samples, measured.samples) if metric.sampled else (measured.old, measured.recent)
+    )
+    past = _Past([one for items in lists for one in _between(items, axis.start_ns, until_ns)])
     return _values(past, metric.id, axis, per_cell)
 
 
+Items: TypeAlias = Sequence[LaneWindow | LaneSample]
+
+
 class _Past:
-    """Data of a lane up to a moment. Data before a stretch never changes, so equal ends mean equal pasts."""
+    """Items of a lane up to a moment. The same last item means the same items."""
 
-    def __init__(
-        self, points: Sequence[Point], fine: Sequence[Stretch], coarse: Sequence[Stretch], latest: Stretch | None
-    ) -> None:
-        self.points, self.fine, self.coarse, self.latest = points, fine, coarse, latest
-
-    def _key(self) -> tuple[object, ...]:
-        return self.latest, *(id(one[-1]) if one else None for one in (self.points, self.fine, self.coarse))
+    def __init__(self, items: Items) -> None:
+        self.items = items
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Past) and self._key() == other._key()
+        return isinstance(other, _Past) and hash(self) == hash(other)
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return id(self.items[-1]) if self.items else 0
 
 
-def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
-    history = lane.measurements.history
-    windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
-    points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
-    fine = _between(history.fine, axis.start_ns, until_ns, _end)
-    coarse = _between(history.coarse, axis.start_ns, until_ns, _end)
-    started = history.second.start_ns > NEVER_NS
-    latest = None
-    if not points and started and history.second.start_ns + FINE_NS <= until_ns:
-        latest = history.second.stretch(FINE_NS)
-    return _Past(points, fine, coarse, latest)
-
-
-def _between(
-    items: tuple[Item, ...], since_ns: int, until_ns: int, end_of: Callable[[Item], int]
-) -> tuple[Item, ...]:
-    first = max(0, bisect_right(items, since_ns, key=end_of) - 1)
-    return items[first : bisect_right(items, until_ns, key=end_of)]
-
-
-_at: Callable[[Point], int] = attrgetter("at_ns")
-
-
-def _end(one: Stretch) -> int:
-    return one.start_ns + one.length_ns
+def _between(items: Items, since_ns: int, until_ns: int) -> Items:
+    """Return the items in a time, and the item before it."""
+    at_ns = attrgetter("at_ns")
+    return items[max(0, bisect_right(items, since_ns, key=at_ns) - 1) : bisect_right(items, until_ns, key=at_ns)]
 
 
 @functools.lru_cache(maxsize=64)
 def _values(past: _Past, metric: str, axis: TimeAxis, per_cell: int) -> tuple[float | None, ...]:
-    return tuple(columns(_parts(past, BY_ID[metric], axis, per_cell), axis, per_cell))
+    return tuple(columns(parts(past.items, BY_ID[metric]), axis, per_cell))
 
 
-def _parts(past: _Past, metric: Metric, axis: TimeAxis, per_cell: int) -> Iterator[Part]:
-    since_ns, until_ns = axis.start_ns, None
-    fine = (*past.fine, past.latest) if past.latest is not None else past.fine
-    if axis.cell_ns / per_cell >= COARSE_NS and past.coarse:
-        yield from _of_stretches(past.coarse, metric, since_ns)
-        yield from _of_stretches(fine, metric, max(since_ns, _end(past.coarse[-1])))
-        return
-    if past.points:
-        yield from throughput_parts(past.points, since_ns)
-        until_ns = past.points[0].at_ns - past.points[0].span_ns
-    if until_ns is None or until_ns > since_ns:
-        yield from _of_stretches(fine, metric, since_ns, until_ns)
-        until_ns = fine[0].start_ns if fine else until_ns
-    if until_ns is None or until_ns > since_ns:
-        yield from _of_stretches(past.coarse, metric, since_ns, until_ns)
-
-
-def _of_stretches(
-    stretches: Sequence[Stretch], metric: Metric, since_ns: int, until_ns: int | None = None
-) -> Iterator[Part]:
-    """Yield the values of the stretches in a time. A slice's first stretch includes the pause before it."""
-    first = max(0, bisect_right(stretches, since_ns, key=_end) - 1)
+def parts(items: Items, metric: Metric) -> Iterator[Part]:
+    """Yield values with their times. A slice's first window includes the pause before it."""
     before_ns = 0
-    for one in stretches[first:]:
-        if until_ns is not None and one.start_ns >= until_ns:
-            break
+    for one in items:
         value = metric.of(one)
         if value is None:
             continue
-        if metric.sampled:
-            begin_ns, end_ns = one.start_ns, _end(one)
-            reaches = 0 < begin_ns - before_ns <= LONGEST_WAIT_NS
-        else:
-            begin_ns, end_ns = one.since_ns, one.until_ns
+        begin_ns, end_ns = one.since_ns, one.at_ns
+        if isinstance(one, LaneWindow):
             reaches = one.in_slice and 0 < begin_ns - before_ns <= LONGEST_REST_NS
+        else:
+            begin_ns = begin_ns // CHART_NS * CHART_NS
+            end_ns = begin_ns + CHART_NS
+            reaches = 0 < begin_ns - before_ns <= LONGEST_WAIT_NS
         if reaches:
             begin_ns = before_ns
         before_ns = end_ns
-        if until_ns is not None:
-            end_ns = min(end_ns, until_ns)
         if end_ns > begin_ns:
             yield begin_ns, end_ns, value
 
 
-def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
-    """Yield windows' examples per second of training. A slice's first stretch includes the pause before it."""
-    first = max(0, bisect_right(points, since_ns, key=_at) - 1)
-    before_ns = points[first].at_ns if first else 0
-    for point in points[first:]:
-        if point.span_ns <= 0:
-            continue
-        begin_ns = point.at_ns - point.span_ns
-        if point.in_slice and 0 < begin_ns - before_ns <= LONGEST_REST_NS:
-            begin_ns = before_ns
-        before_ns = point.at_ns
-        if point.examples or not point.steps:
-            yield begin_ns, point.at_ns, point.examples / point.span_ns * 1e9
-
-
 def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict[str, Scale]:
-    """Return the scale of every lane by its name: one that all share, or each lane's own."""
+    """Return the scale of every lane by its name: a shared one, or each lane's own."""
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
     by_lane = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}

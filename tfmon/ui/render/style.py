@@ -1,20 +1,23 @@
-"""What the styles mean and how they look in a theme. Colour is never the only cue."""
+"""The meaning of the styles, and their look in a theme. Colour is never the only cue."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from rich.style import Style
-
-from tfmon.ui.render.rows import DIM, TEXT, Row, cell_len
+from tfmon.ui.render.rows import Row, cell_len
 
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
+LINK = "@"
+"""Stands between the name of a style and the action that a click on the text runs."""
 _DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
 _LIGHT = ("#0067a8", "#935000", "#00704f", "#934373")
-_ANSI = ("cyan", "yellow", "green", "magenta")
+_ANSI = ("ansi_cyan", "ansi_yellow", "ansi_green", "ansi_magenta")
 """Lane colours, the first two distinct for colour-blind users. Source: Okabe and Ito, adjusted for contrast."""
-_LEAST_CONTRAST = 3.0
+_WARNINGS = {
+    _DARK: ("#f0d442", "#ff7a6e"),
+    _LIGHT: ("#6e5600", "#b3261e"),
+    _ANSI: ("ansi_bright_yellow", "ansi_bright_red"),
+}
+"""Colours of warnings and of troubles."""
 
 
 def themes() -> list[str]:
@@ -44,66 +47,16 @@ def faint(style: str) -> str:
     return style + ".faint"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a theme gives: its ground and whether it is dark, or the terminal's own sixteen colours."""
-
-    dark: bool = True
-    ansi: bool = False
-    foreground: str = "#e0e0e0"
-    background: str = "#121212"
+def link(style: str, action: str) -> str:
+    """Return the name of a style whose text runs an action of the screen, or of the app, when it is clicked."""
+    return f"{style}{LINK}{'' if action.startswith('app.') else 'screen.'}{action}"
 
 
-def palette(look: Look) -> dict[str, Style]:
-    """Return the styles by name."""
-    if look.ansi:
-        accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
-        text, dim, ground = Style(), Style(dim=True), Style()
-    else:
-        accents = _DARK if look.dark else _LIGHT
-        warn, trouble = ("#f0d442", "#ff7a6e") if look.dark else ("#6e5600", "#b3261e")
-        ground = Style(bgcolor=look.background)
-        text = Style(color=look.foreground) + ground
-        dim = Style(color=_quiet(look.foreground, look.background)) + ground
-    styles = {
-        TEXT: text,
-        DIM: dim,
-        STRONG: text + Style(bold=True),
-        KEY: text + Style(bold=True),
-        WARN: ground + Style(color=warn),
-        strong(WARN): ground + Style(color=warn, bold=True),
-        TROUBLE: ground + Style(color=trouble),
-        strong(TROUBLE): ground + Style(color=trouble, bold=True),
-    }
-    for index, accent in enumerate(accents):
-        name = lane_style(index)
-        styles[name] = ground + Style(color=accent)
-        styles[strong(name)] = ground + Style(color=accent, bold=True)
-        faded = dim if look.ansi else ground + Style(color=_between(accent, look.background, 0.5))
-        styles[faint(name)] = faded
-    return styles
-
-
-def _quiet(colour: str, ground: str) -> str:
-    """Return a colour between text and ground with a contrast of 3, if the theme allows it."""
-    for percent in range(42, 0, -6):
-        mixed = _between(colour, ground, percent / 100)
-        darker, lighter = sorted((_luminance(mixed), _luminance(ground)))
-        if (lighter + 0.05) / (darker + 0.05) >= _LEAST_CONTRAST:
-            return mixed
-    return colour
-
-
-def _luminance(colour: str) -> float:
-    """Return the relative luminance of a colour. Source: WCAG 2.2."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _between(colour: str, ground: str, share: float) -> str:
-    pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(top + (bottom - top) * share):02x}" for top, bottom in pairs)
+def theme_variables(*, dark: bool, ansi: bool) -> dict[str, str]:
+    """Return the colours of lanes and warnings for a theme, by their names in CSS."""
+    accents = _ANSI if ansi else _DARK if dark else _LIGHT
+    names = (*(f"lane-{number}" for number in range(len(accents))), "warn", "trouble")
+    return dict(zip(names, accents + _WARNINGS[accents], strict=True))
 
 
 _ASCII = str.maketrans(

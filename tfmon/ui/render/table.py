@@ -1,4 +1,4 @@
-"""Tables: lists of entries, filtered and sorted, with one chosen; and what a series and a history show. Pure."""
+"""Tables: lists of entries, filtered and sorted, with a chosen one, and the tables of series and history. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.history import HEADS
+from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.analysis.summarise import change_result
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, entry, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
@@ -49,7 +50,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """What a filter looks in."""
+        """The text that a filter searches."""
         return self.searched or " ".join([*(text for text, _ in self.cells), self.whole])
 
 
@@ -112,7 +113,7 @@ def heads_of(columns: Sequence[Column]) -> list[str]:
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
-    """Return the cells of each column: what its texts need, and the rest for the last one."""
+    """Return the cells of each column: as many as its texts need, and the rest for the last one."""
     rows, heads = [one.row for one in entries], heads_of(columns)
     needed = [
         min(
@@ -131,7 +132,7 @@ def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> l
 
 
 def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> list[Row]:
-    """Return the whole text of the chosen entry, below the table; nothing where its row says it all."""
+    """Return the whole text of the chosen entry, below the table. Empty if its row has all of it."""
     cells = zip(entry.cells, entry.row, sizes, strict=True)
     cut = [text for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
     said = "\n".join(text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1])
@@ -147,8 +148,10 @@ _STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TR
 
 
 def history_rows(analysis: Analysis, width: int) -> list[Row]:
-    """Return the history as a table; where that is too wide, each change with what came of it beside its time."""
-    heads, *cells = [HEADS, *(row.cells(analysis.snapshot) for row in analysis.history)]
+    """Return the history as a table. If it is too wide, return each change with its effect beside its time."""
+    snapshot = analysis.snapshot
+    changes = [change_result(row, snapshot) for row in analysis.history]
+    heads, *cells = [HISTORY_HEADS, *(change.cells(len(snapshot.lanes)) for change in changes)]
     if not cells:
         return [(("   no setting was changed yet", TEXT),)]
     sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
@@ -188,7 +191,7 @@ def answer_rows(table: SeriesTable, width: int) -> list[Row]:
 
 
 def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
-    """Return a curve below what its lines are; only that where there is no room for a chart."""
+    """Return a curve below a legend of its lines, or only the legend without room for a chart."""
     title: Row = ((f" {curve.title}", STRONG),)
     lines: list[Span] = []
     for line in curve.lines[:MOST_LINES]:

@@ -1,4 +1,4 @@
-"""What a race compares and what its first verdict waits for, the verdict, and the result once it is over. Pure."""
+"""The comparison of a race, the condition of its first verdict, the verdict, and the result at the end. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 
 
 def comparison(snapshot: Snapshot, width: int = 999) -> str:
-    """Return in one sentence of `width` cells what the lanes compare; empty before there are lanes."""
+    """Return the comparison of the lanes in one sentence of `width` cells. Empty before there are lanes."""
     why, sentence = "No GPU here, so " if snapshot.machine.no_gpu else "", ""
     for no_gpu, most in ((why, 3), (why, 2), ("", 2)):
         sentence = _comparison(snapshot, no_gpu, most)
@@ -85,7 +85,7 @@ def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) ->
 
 
 def awaited(analysis: Analysis) -> str:
-    """Return the condition and the estimated time for the first verdict; empty if none is awaited."""
+    """Return the condition and the estimated time for the first verdict. Empty without an awaited one."""
     snapshot, curve = analysis.snapshot, analysis.curve
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
@@ -116,7 +116,7 @@ def _rounds(lanes: Sequence[LaneState]) -> set[int]:
 
 
 def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
-    """Return about how long the rounds take that an interval still needs; None while that is not known."""
+    """Return about how long the rounds take that an interval still needs. None before that is known."""
     complete, pace_s = _rounds(lanes), round_s([lane.slices for lane in lanes])
     if pace_s is None:
         if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):
@@ -152,7 +152,7 @@ LEAST_RESULT = 3
 
 
 def shows(snapshot: Snapshot, view: Display) -> bool:
-    """Return whether the race is over by itself, so that its result is shown."""
+    """Return whether the race is over without a request, so that its result is shown."""
     return snapshot.over and not view.stopping
 
 
@@ -172,7 +172,7 @@ _LEAD_CELLS = 6
 
 
 def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
+    """Return `height` rows: the verdict, the tried changes, its note, and the line about a missing GPU."""
     snapshot = analysis.snapshot
     if not snapshot.lanes:
         return [BLANK] * height
@@ -225,7 +225,7 @@ def result_height(analysis: Analysis, view: Display, width: int, most: int) -> i
 
 
 def result_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return the framed result: the verdict, what limits it, what was discarded and where it is recorded."""
+    """Return the framed result: the verdict, its limits, discarded time, and the path of the recording."""
     inner = width - 4
     started = analysis.snapshot.race.started_ns is not None
     head, time = " Result ", f" after {elapsed(analysis.snapshot)} " if started else ""

@@ -1,4 +1,4 @@
-"""The lists from which one chooses: knobs, scenarios, recorded races, and what a crossover varies."""
+"""The lists to choose from: knobs, scenarios, recorded races, and the range of a crossover."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
+from tfmon.model.control_messages import BeginCrossover
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import RunInfo
+from tfmon.model.ports import RunInfo, Source
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span
@@ -24,11 +25,11 @@ from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.experiments import CrossoverPage
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
-from tfmon.ui.source import Source, shared_value, targets
+from tfmon.ui.source import shared_value, targets
 
 
 class KnobPage(ListPage):
-    """Lets every knob of the scenario be changed, by the same rules as the keys of the race screen."""
+    """Changes every knob of the scenario, by the same rules as the keys of the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter"),
@@ -240,7 +241,7 @@ class NewCrossoverPage(ListPage):
         return [*rows, BLANK, *super().above(snapshot, width)]
 
     def action_other_end(self) -> None:
-        """Let the keys change the other end of the range."""
+        """Make the keys change the other end of the range."""
         self._end = 1 - self._end
         self.redraw()
 
@@ -251,7 +252,7 @@ class NewCrossoverPage(ListPage):
             self.redraw()
 
     def action_choose(self) -> None:
-        """Start it, and close; where it cannot start, say why and stay."""
+        """Start it, and close. If it cannot start, show the reason and stay."""
         if self.entry is None or self.entry.cells[-1][1] != TEXT:
             self.monitor.say(self.nothing if self.entry is None else self.entry.cells[-1][0])
             return
@@ -259,7 +260,7 @@ class NewCrossoverPage(ListPage):
             return
         knob = str(self.entry.id)
         low, high = map(float, self._ranges[knob])
-        if self.start_experiment(lambda: self.monitor.experiments.start_crossover(knob, low, high)):
+        if self.run_experiment(BeginCrossover(knob, low, high)) is not None:
             self.dismiss(None)
             if not isinstance(self.app.screen, CrossoverPage):
                 self.monitor.open("crossover")

@@ -1,4 +1,4 @@
-"""The pages of series: crossover, tuning, sweep. Each shows the answer, a curve, and what was measured."""
+"""The pages of series: crossover, tuning, sweep. Each shows the answer, a curve, and the measurements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from textual.binding import BindingType
 from tfmon.analysis.series import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep import Ranking
+from tfmon.model.control_messages import BeginTuning, Perform
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.series import CrossoverState, Experiment, TuneState
+from tfmon.model.series import CROSSOVER, TUNING
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
@@ -28,7 +29,7 @@ LEAST_CHART = 9
 
 
 class HistoryPage(ScrollPage):
-    """Shows every change of the race, what it did to its lane, and the verdict from then on."""
+    """Shows every change of the race, its effect on the lane, and the verdict from then on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
@@ -41,8 +42,8 @@ class SeriesPage(ListPage):
     """The results of a series so far; Enter starts such a series or stops it. A page implements `make`."""
 
     nothing = "nothing was measured in this race"
-    kind: ClassVar[tuple[type[Experiment], ...]] = ()
-    """State of the series that the page starts and stops."""
+    policy = ""
+    """Policy of the series that the page starts and stops."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -54,7 +55,7 @@ class SeriesPage(ListPage):
         self._entries: list[Entry] = []
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the table of what is known now, None for none; `before` is the one before it."""
+        """Return the table of the current state, or None. `before` is the previous table."""
         raise NotImplementedError
 
     def lead(self, width: int) -> list[Row]:
@@ -68,7 +69,7 @@ class SeriesPage(ListPage):
     def running(self) -> bool:
         """Whether a series of this kind is measured now."""
         experiment = self.monitor.snapshot.experiment
-        return isinstance(experiment, self.kind) and not experiment.over
+        return experiment is not None and experiment.policy == self.policy and not experiment.over
 
     def refresh_table(self) -> None:
         """Make the table again if something has changed, with the columns that have room."""
@@ -101,7 +102,7 @@ class SeriesPage(ListPage):
         if not self.monitor.may_change():
             return
         if self.running:
-            self.start_experiment(self.monitor.experiments.stop)
+            self.run_experiment(Perform("end_series"))
         else:
             self.begin()
 
@@ -118,7 +119,7 @@ class TunePage(SeriesPage):
     ]
     noun = "change"
     nothing = "nothing was tried yet"
-    kind = (TuneState,)
+    policy = TUNING
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -157,9 +158,9 @@ class TunePage(SeriesPage):
         self.redraw()
 
     def begin(self) -> None:
-        lane, experiments = self._lane(), self.monitor.experiments
+        lane = self._lane()
         if lane is not None and self.may_act():
-            self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
+            self.run_experiment(BeginTuning(lane.spec.name, everything=True))
 
 
 class CrossoverPage(SeriesPage):
@@ -171,7 +172,7 @@ class CrossoverPage(SeriesPage):
     ]
     title_text = "Crossover"
     noun = "value"
-    kind = (CrossoverState,)
+    policy = CROSSOVER
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
         if self.monitor.analysis.curve is not None:
@@ -202,7 +203,7 @@ class SweepPage(SeriesPage):
 
     @property
     def ranking(self) -> Ranking:
-        """What is known of the sweep."""
+        """The results of the sweep so far."""
         assert self.monitor.sweep is not None, "no sweep is shown"
         return self.monitor.sweep
 

@@ -31,7 +31,7 @@ _BUSY_PCT, _HOT_PCT = 75.0, 95.0
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """A GPU with what is said of it."""
+    """A GPU with the facts about it."""
 
     sample: GpuSample
     place: str
@@ -40,7 +40,7 @@ class GpuRow:
 
 
 def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
-    """Return all GPUs that are sampled, machine by machine; one that has several names only once."""
+    """Return all sampled GPUs, machine by machine. A GPU with several names appears once."""
     by_key: dict[tuple[str, str], GpuRow] = {}
     for host, state in snapshot.hosts.items():
         for sample in state.gpus:
@@ -239,7 +239,7 @@ def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
 
 
 class GpusPage(ListPage):
-    """Lists the GPUs, and below them the processes; Tab goes from one to the other, where both scroll."""
+    """Lists the GPUs, and below them the processes. If both scroll, Tab goes from one to the other."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", "app.focus_next", "tab", "GPUs, processes")]
     tab = "gpus"
@@ -264,7 +264,7 @@ class GpusPage(ListPage):
         yield from super().content()
 
     def on_mount(self) -> None:
-        """Have the GPUs read, also where no lane trains on one."""
+        """Request readings of the GPUs, even if no lane trains on one."""
         self.monitor.work(self.monitor.source.watch_gpus, self._take)
 
     def _take(self, why: str) -> None:
@@ -289,7 +289,7 @@ class GpusPage(ListPage):
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def action_filter(self) -> None:
-        """Let the user type a filter, where there is a list."""
+        """Open the input for a filter, if there is a list."""
         if self._gpus:
             super().action_filter()
 

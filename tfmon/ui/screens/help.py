@@ -9,10 +9,12 @@ from textwrap import shorten
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.command import SimpleCommand, SimpleProvider
+from textual.command import CommandList, CommandPalette, SimpleCommand, SimpleProvider
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input
 
+from tfmon.model.control_messages import BeginRace, Perform
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
@@ -20,14 +22,14 @@ from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
 from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, bindings_of, closer
-from tfmon.ui.textual_compat import PatientPalette, forget_lines
+from tfmon.ui.terminal import Guarded
 
 MOST_OF_DOC = 150
 """Characters of a scenario's text in the list. `tfmon show` prints the whole text."""
 
 
 class HelpPage(ScrollPage):
-    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
+    """Lists the keys of a page first, then all others by their purpose, and explains every number."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
     still = True
@@ -48,7 +50,7 @@ class HelpPage(ScrollPage):
 
 
 def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    """Return the page's own keys, without those that every page has."""
+    """Return the page's own keys, without the keys of every page."""
     common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
     own = [(BY_ID[one.id], one) for one in bindings_of(type(page)) if one.id in BY_ID and one.id not in common]
     return tuple(replace(known, keys=one.key, action=one.action) for known, one in own)
@@ -61,7 +63,7 @@ def help_rows(
     first: Iterable[Key] = (),
     name: str = "",
 ) -> list[Row]:
-    """Return the help on keys and on numbers; those of the page of that name `first`."""
+    """Return the help on keys and on numbers, with the page of that name `first`."""
     rows: list[Row] = []
     first = tuple(first)
     if first:
@@ -83,7 +85,7 @@ def help_rows(
     return rows
 
 
-class Palette(PatientPalette):
+class Palette(Guarded, CommandPalette):
     """Textual's palette without icon and moving bar. Its lists drop `reverse` in Textual 8.2: use bold."""
 
     CSS: ClassVar[str] = """
@@ -100,11 +102,23 @@ class Palette(PatientPalette):
         self.query_one(Input).insert_text_at_cursor(text)
 
     def on_unmount(self) -> None:
-        forget_lines()
+        """Drop the lines that Textual keeps: 8.2 keeps those of the last 1,024 widgets, gone or not."""
+        for widget in self.widgets:
+            widget.refresh()
+
+    def on_mount(self) -> None:
+        """Remember the widgets: Textual removes them before the palette."""
+        self.widgets = [*self.walk_children(Widget, with_self=True)]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Ignore keys for the list before it has a layout, for which Textual 8.2 raises `KeyError`."""
+        if action in ("command_list", "cursor_down") and not self.query_one(CommandList).size.height:
+            return False
+        return super().check_action(action, parameters)
 
 
 def palette_of(monitor: Monitor) -> Palette:
-    """Return the palette with all that the keys of the race do, after those of the page that is shown."""
+    """Return the palette with all actions of the race's keys, after the actions of the current page."""
     keys, race, shown = monitor.view.keys, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
@@ -125,13 +139,13 @@ def palette_of(monitor: Monitor) -> Palette:
 
 
 def scenarios_of(monitor: Monitor) -> Palette:
-    """Return the list of the scenarios; the one that is chosen is raced."""
+    """Return the list of the scenarios. Choosing one starts its race."""
     before = monitor.snapshot.race
 
     def race(scenario: str) -> None:
         def change() -> None:
-            monitor.experiments.stop()
-            monitor.controls.race(scenario)
+            monitor.source.ask(Perform("end_series"))
+            monitor.source.ask(BeginRace(scenario))
 
         monitor.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before.number)
         monitor.work(change)

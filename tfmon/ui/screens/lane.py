@@ -1,4 +1,4 @@
-"""The page of one lane: its bottleneck, what may help, and every reading with its source."""
+"""The page of one lane: its bottleneck, possible fixes, and every reading with its source."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
+from tfmon.analysis.account import account_lines, account_of
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, code_to_keep, setting_text
 from tfmon.analysis.health import concerns
 from tfmon.analysis.memory_peak import latest_peaks, memory_sentence
-from tfmon.analysis.others import gpu_others
+from tfmon.analysis.others import gpu_others, windows_with_others
+from tfmon.model.control_messages import ChangeLanes
 from tfmon.model.gpu import GpuActivity, GpuSample
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
@@ -95,7 +97,7 @@ class LanePage(ScrollPage, OneLanePage):
         elif not lane.process.reports_stack:
             self.monitor.say(f"{lane.title} cannot report its stacks")
         else:
-            self.monitor.controls.ask_stack(lane.spec.name)
+            self.monitor.source.send(ChangeLanes("report_stack", (lane.spec.name,)))
             self.monitor.say(f"requested the stacks of {lane.title}; a suspended lane answers in its next slice")
 
     def action_kill(self) -> None:
@@ -105,7 +107,7 @@ class LanePage(ScrollPage, OneLanePage):
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
         elif lane.end.requested is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
-            self.monitor.controls.kill(lane.spec.name)
+            self.monitor.source.send(ChangeLanes("end", (lane.spec.name,)))
             again = "K again ends it at once" if lane.script.command else "r starts it again"
             self.monitor.say(f"ending {lane.title}; {again}")
 
@@ -128,6 +130,9 @@ def lane_rows(
         sections.append(("Heartbeat", beats, ()))
     if result := concerns(snapshot, lane):
         sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in result), ()))
+    if (account := account_of(lane)) is not None:
+        groups = ((part, f"{time}, {share}") for part, time, share, _ in account_lines(account) if part[0] != "·")
+        sections.append(("The whole run (A has its lines)", groups, ()))
     gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
         sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane), ()))
@@ -256,7 +261,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     busy, most = _said(gpu.load.busy_pct, units.percent), _said(gpu.load.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.load.source})" if gpu.load.source else busy
     if (others := gpu_others(lane, gpu.index)) is not None:
-        marked, windows = sum(one.others for one in lane.points), len(lane.points)
+        marked, windows = windows_with_others(lane, gpu.index), len(lane.points)
         less = "others took less than 5 % of the GPU's time"
         yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
     if gpu.activity != NOT_READ:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.console import OverflowMethod
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -15,7 +16,8 @@ from textual.scroll_view import ScrollView
 from textual.widgets import DataTable, Input
 
 from tfmon.model.session import Snapshot
-from tfmon.ui.canvas import Canvas
+from tfmon.ui.keys import BY_ID
+from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, crop
@@ -31,14 +33,14 @@ from tfmon.ui.render.table import (
     widths,
 )
 from tfmon.ui.screens.page import Page, bound
-from tfmon.ui.textual_compat import Surviving
+from tfmon.ui.terminal import Guarded
 
 ABOUT_ROWS = 6
 MOST_REMOVED = 20
 """If more rows must be removed, rewriting the table takes less time."""
 
 
-class FilterInput(Surviving, Input):
+class FilterInput(Guarded, Input):
     """The words to look for."""
 
 
@@ -49,9 +51,10 @@ class ScrollPage(Page):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
+        self._filter_keys = {*monitor.view.keys.get("filter", BY_ID["filter"].keys).split(",")}
         self.filter = FilterInput(placeholder="words to look for", compact=True)
         self.filter.display = False
-        self.lines = Canvas(monitor.palette)
+        self.lines = Lines()
         self.body: ScrollView = self.lines
 
     def content(self) -> ComposeResult:
@@ -83,19 +86,16 @@ class ScrollPage(Page):
         """Whether keys are characters of the filter now."""
         return self.focused is self.filter
 
-    def key_slash(self, event: events.Key) -> None:
-        """Give the filter the focus at once: the words may come in one burst with the slash."""
-        if not self.typing:
-            event.stop()
-            event.prevent_default()
-            self.action_filter()
-
     def on_key(self, event: events.Key) -> None:
-        """Give the filter what was on its way to the page already."""
-        if self.typing and event.is_printable and event.character is not None:
+        """Open the filter, and pass it the pending input of the page: words may follow its key in one burst."""
+        opens = not self.typing and {event.key, event.character} & self._filter_keys
+        if opens or (self.typing and event.is_printable and event.character is not None):
             event.stop()
             event.prevent_default()
-            self.filter.insert_text_at_cursor(event.character)
+            if opens:
+                self.action_filter()
+            else:
+                self.filter.insert_text_at_cursor(event.character or "")
 
     def action_filter(self) -> None:
         self.filter.display = True
@@ -127,7 +127,7 @@ class ScrollPage(Page):
         return super().hints()
 
 
-class EntryTable(Surviving, DataTable[Text], inherit_bindings=False):
+class EntryTable(Guarded, DataTable[Text], inherit_bindings=False):
     """The entries of a list, a row each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -195,7 +195,7 @@ class ListPage(ScrollPage):
         self._every: Sequence[Entry] = ()
         self._shown_by: tuple[object, ...] = ()
         self._sizes: list[int] = []
-        self._palette = monitor.palette
+        self._look = Style()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return all entries. Return the same object if nothing has changed."""
@@ -208,16 +208,20 @@ class ListPage(ScrollPage):
         """Return the note beside the number of entries."""
         return ""
 
+    def plain_text(self) -> str:
+        cells = ("  ".join(text for text, _ in entry.row).rstrip() for entry in self.shown)
+        return "\n".join([super().plain_text(), *cells])
+
     @property
     def entry(self) -> Entry | None:
-        """The chosen entry; None where none is shown."""
+        """The chosen entry. None without one."""
         return self.shown[min(self.body.cursor_row, len(self.shown) - 1)] if self.shown else None
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         every, columns, chosen = self.entries(snapshot), self.columns, self.entry
         shown_by = (columns, self.filter_text, self.order, width)
-        if self._palette is not self.monitor.palette:
-            self._palette = self.monitor.palette
+        if (look := self.style_of("text")) != self._look:
+            self._look = look
             self.body.forget()
         elif every is self._every and shown_by == self._shown_by:
             return
@@ -237,11 +241,11 @@ class ListPage(ScrollPage):
             self.body.move_cursor(row=place)
 
     def write(self, span: Span) -> Text:
-        """Return styled text as Textual's widgets take it; what has no room is cut."""
+        """Return styled text as Textual's widgets take it, cut to the room."""
         plain = self.monitor.view.charset == "ascii"
         ((text, style),) = to_ascii((span,)) if plain else (span,)
         cut: OverflowMethod = "crop" if plain else "ellipsis"
-        return Text(text.replace("\n", " "), self.monitor.palette[style], no_wrap=True, overflow=cut)
+        return Text(text.replace("\n", " "), self.style_of(style), no_wrap=True, overflow=cut)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         shown, every = len(self.shown), len(self._every)

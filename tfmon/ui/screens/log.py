@@ -1,4 +1,4 @@
-"""The page of a lane's log: what it printed and what happened to it, filtered, and followed as it grows."""
+"""The page of a lane's log: its output and its events, filtered, and followed as it grows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LogPage(OneLanePage, ScrollPage):
         self.redraw()
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        """Show the lines; unless the newest is followed, those in view stay, also where the oldest are dropped."""
+        """Show the lines. Unless the newest is followed, the visible ones stay, even if the oldest are dropped."""
         first = self._of_rows[self.lines.scroll_offset.y :][:1]
         lane = self.lane
         self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"
@@ -120,7 +120,7 @@ def lines_of(log: Sequence[LogLine], view: int) -> list[LogLine]:
 
 
 def log_rows(line: LogLine, origin_ns: int, width: int) -> list[Row]:
-    """Return a line of the log: its mark, its time since the race began, where it is from, and its text."""
+    """Return a line of the log: its mark, its time since the race began, its source, and its text."""
     source, level = source_of(line)
     since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
     style = _STYLES.get(level, DIM if source == "event" else TEXT)

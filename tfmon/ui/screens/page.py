@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tfmon.errors import TfmonError
+from tfmon.model.control_messages import BeginTuning, ChangeKnob, ControlMessage, Perform
 from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import ExperimentError
+from tfmon.model.ports import ANSWER_S
 from tfmon.model.session import Snapshot
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of, label
+from tfmon.ui.lines import Lines, StyledScreen
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of, refusal_line
-from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
+from tfmon.ui.render.layout import Hint, hint_row, tab_row
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import Row, cells, cut, fit, spread
+from tfmon.ui.render.rows import Row, cells, cut, fit, plain, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
 from tfmon.ui.source import (
     may_start_again,
@@ -33,7 +34,6 @@ from tfmon.ui.source import (
     to_improve,
     with_failures,
 )
-from tfmon.ui.textual_compat import Surviving, text_of
 
 SCROLLBAR_CELLS = 1
 CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
@@ -48,7 +48,7 @@ def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Bin
 
 
 def bindings_of(kind: type[Screen[Any]]) -> list[Binding]:
-    """Return the bindings of a screen that have an id, its own before those of its base classes."""
+    """Return the bindings of a screen that have an id, its own before its base classes'."""
     found: dict[str, Binding] = {}
     for base in kind.__mro__:
         for one in vars(base).get("BINDINGS", ()):
@@ -62,45 +62,39 @@ def closer(binding: str) -> Binding:
     return bound(binding, "dismiss")
 
 
-class MonitorScreen(Surviving, Screen[str | None]):
-    """A screen that draws what a monitor knows on a canvas. Thread: the app's only."""
+class MonitorScreen(StyledScreen[str | None]):
+    """A screen that shows the state of a monitor. Thread: the app's only."""
 
     still = False
-    """Whether the screen never changes by itself, so that it need not be drawn twice a second."""
+    """Whether the screen changes only on a key, so that it need not be drawn twice a second."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()
         self.monitor = monitor
-        self.canvas = Canvas(monitor.palette)
-        self.zones: Sequence[Zone] = ()
-
-    def zone_at(self, event: events.MouseEvent) -> Zone | None:
-        """Return the target of a click there."""
-        return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
-
-    def compose(self) -> ComposeResult:
-        yield self.canvas
 
     def redraw(self) -> None:
-        """Draw the latest snapshot; only what changed is painted."""
+        """Show the latest snapshot."""
         raise NotImplementedError
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         self.redraw()
+
+    def notify_style_update(self) -> None:
+        """Draw in the colours of another theme."""
+        super().notify_style_update()
+        self.call_next(self.redraw)
 
     def on_screen_resume(self) -> None:
-        """Draw what happened while another screen was shown."""
-        self.dress()
+        """Show what happened while another screen was shown."""
         self.redraw()
 
-    def dress(self) -> None:
-        """Take the colours of the theme."""
-        for canvas in self.query(Canvas):
-            canvas.dress(self.monitor.palette)
+    def plain_text(self) -> str:
+        """Return the text of the screen, without its styles."""
+        return "\n".join(line for lines in self.query(Lines) for line in plain(lines.rows))
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
-        if name == LEAVE and self.monitor.source.leave is not None and self.monitor.asks("quit"):
+        if name == LEAVE and self.monitor.source.detachable and self.monitor.asks("quit"):
             self.monitor.leave()
         elif name in self.monitor.view.tabs:
             self.monitor.show(name)
@@ -111,11 +105,11 @@ class MonitorScreen(Surviving, Screen[str | None]):
             self.monitor.show("profiles" if several else "profile")
 
     def action_open(self, name: str) -> None:
-        """Open a page that closes by itself: one of `tfmon.ui.app.make_screen`."""
+        """Open a page that closes again: one of `tfmon.ui.app.make_screen`."""
         self.monitor.open(name)
 
     def action_save_picture(self) -> None:
-        self.monitor.save_picture(text_of(self))
+        self.monitor.save_picture(self.plain_text())
 
     def action_save_report(self) -> None:
         self.monitor.save_report()
@@ -132,7 +126,7 @@ class MonitorScreen(Surviving, Screen[str | None]):
         return not running
 
     def action_step_knob(self, name: str, direction: int) -> None:
-        """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
+        """Request the next value of a knob, or the previous one, and report changes that the panes do not show."""
         if not self.may_act():
             return
         try:
@@ -145,7 +139,7 @@ class MonitorScreen(Surviving, Screen[str | None]):
         again = [lane for lane in lanes if may_start_again(lane)]
         new, end = next_values(lanes, knob, direction)
         for lane, value in new.items():
-            self.monitor.controls.set_knob(lane, name, value)
+            self.monitor.source.send(ChangeKnob(lane, name, value))
         if end:
             self.monitor.say(end)
         elif again:
@@ -155,26 +149,26 @@ class MonitorScreen(Surviving, Screen[str | None]):
         else:
             self.monitor.pull()
 
-    def start_experiment(self, experiment: Callable[[], object]) -> bool:
-        """Start an experiment, or say why it cannot be done; return whether it was started."""
+    def run_experiment(self, command: ControlMessage) -> str | None:
+        """Start, undo or end an experiment and return the answer, or display why that is impossible."""
         try:
-            experiment()
-        except ExperimentError as error:
-            self.monitor.say(str(error))
-            return False
+            answer = self.monitor.source.ask(command, ANSWER_S)
+        except TfmonError as error:
+            self.monitor.say(error.line)
+            return None
         self.monitor.pull()
-        return True
+        return answer
 
     def try_advice(self, lanes: Sequence[LaneState]) -> None:
-        """Try on the lane that most likely needs it what may help it most."""
+        """Try the most promising change on the lane that most likely needs it."""
         lane = to_improve(self.monitor.analysis, lanes) if self.may_act() else None
         if lane is not None:
-            self.start_experiment(lambda: self.monitor.experiments.start_tuning(lane, everything=False))
+            self.run_experiment(BeginTuning(lane, everything=False))
 
     def action_undo(self) -> None:
-        """Take back the change that was kept last, and say so."""
-        if self.monitor.may_change():
-            self.start_experiment(lambda: self.monitor.say(f"undone: {self.monitor.experiments.undo()}"))
+        """Undo the change that was kept last."""
+        if self.monitor.may_change() and (undone := self.run_experiment(Perform("undo"))) is not None:
+            self.monitor.say(f"undone: {undone}")
 
 
 class Page(MonitorScreen):
@@ -197,17 +191,17 @@ class Page(MonitorScreen):
         bound("runs"),
     ]
     BLANK = True
-    """The canvas covers the page. Textual 8.2 would cache the lines it draws, 160 kB for every page."""
+    """The widgets cover the page. Textual 8.2 would keep the lines below them, 160 kB for every page."""
     tab = ""
     title_text = ""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.foot = Canvas(monitor.palette, classes="foot")
+        self.top, self.foot = Lines(), Lines(classes="foot")
         self.set_class(monitor.view.charset == "ascii", "ascii")
 
     def compose(self) -> ComposeResult:
-        yield self.canvas
+        yield self.top
         yield from self.content()
         yield self.foot
 
@@ -228,17 +222,14 @@ class Page(MonitorScreen):
         monitor.view = with_failures(monitor.view, snapshot, ())
         width, height = self.app.size
         self.fill(snapshot, width - SCROLLBAR_CELLS)
-        top, self.zones = self._top(width)
-        self.paint(self.canvas, [top, self._title(width), *self.above(snapshot, width)], width)
+        self.paint(self.top, [self._top(width), self._title(width), *self.above(snapshot, width)], width)
         message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
-        keys, zones = hint_row(self.hints(), width, height - 1)
-        self.zones = (*self.zones, *zones)
-        self.paint(self.foot, [*self.below(width, height), message, keys], width)
+        self.paint(self.foot, [*self.below(width, height), message, hint_row(self.hints(), width)], width)
 
-    def paint(self, canvas: Canvas, rows: Sequence[Row], width: int) -> None:
-        """Show rows on one of the page's canvases."""
+    def paint(self, lines: Lines, rows: Sequence[Row], width: int) -> None:
+        """Show rows in a widget of the page."""
         fitted = [fit(row, width) for row in rows]
-        canvas.show([to_ascii(row) for row in fitted] if self.monitor.view.charset == "ascii" else fitted)
+        lines.show([to_ascii(row) for row in fitted] if self.monitor.view.charset == "ascii" else fitted)
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         """Bring the content up to date; only what changed is written."""
@@ -252,7 +243,7 @@ class Page(MonitorScreen):
         """Return the rows between the content and the message."""
         return []
 
-    def _top(self, width: int) -> tuple[Row, Sequence[Zone]]:
+    def _top(self, width: int) -> Row:
         return tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
 
     def _title(self, width: int) -> Row:
@@ -267,7 +258,7 @@ class Page(MonitorScreen):
         return spread(title, cut(race, 0, len(text) + 1), width)
 
     def hints(self) -> list[Hint]:
-        """Return the line of keys of the page: its own, then those that every page has."""
+        """Return the line of keys of the page: its own, then the keys of every page."""
         idle = CHANGING if self.monitor.refusal else ()
         shown = (one for one in bindings_of(type(self)) if one.show and one.id not in idle)
         keys = self.monitor.view.keys
@@ -275,12 +266,6 @@ class Page(MonitorScreen):
 
     def message(self, snapshot: Snapshot) -> str:
         return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
-
-    def on_click(self, event: events.Click) -> None:
-        """Show the tab, or do what the words at the bottom say."""
-        zone = self.zone_at(event)
-        if zone is not None:
-            self.call_next(self.run_action, zone.action)
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Go back: from a page that has a tab to the race, from another one to where it was opened."""
@@ -297,7 +282,7 @@ class OneLanePage(Page):
 
     @property
     def lane(self) -> LaneState | None:
-        """The lane that is shown; None where there is none."""
+        """The displayed lane, or None."""
         lanes = self.monitor.snapshot.lanes
         return lanes[self.monitor.lane % len(lanes)] if lanes else None
 

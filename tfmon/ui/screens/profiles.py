@@ -19,6 +19,7 @@ from tfmon.analysis.profile_diff import (
     sentences,
     side_of,
 )
+from tfmon.model.control_messages import ProfileLanes
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
@@ -62,7 +63,7 @@ class ProfilesPage(ListPage):
 
     @property
     def lanes(self) -> Sequence[LaneState]:
-        """The first lane and the one that it is compared with; fewer than two where there are not so many."""
+        """The first lane and the lane to compare with it, or fewer if there are not so many."""
         first, *others = self.monitor.snapshot.lanes or (None,)
         return [first, others[self._other % len(others)]] if first is not None and others else []
 
@@ -97,8 +98,8 @@ class ProfilesPage(ListPage):
             self.monitor.pull()
             self.redraw()
 
-        first, second = (lane.spec.name for lane in lanes)
-        self.monitor.work(partial(self.monitor.source.profile_pair, first, second), take, take)
+        command = ProfileLanes(tuple(lane.spec.name for lane in lanes))
+        self.monitor.work(partial(self.monitor.source.ask, command), take, take)
         self.redraw()
 
     def action_turn(self, direction: int) -> None:

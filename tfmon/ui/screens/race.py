@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container
 
+from tfmon.model.control_messages import ChangeLanes, ChangeMode
 from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.lines import Lines
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import hosts, series
-from tfmon.ui.render.layout import Zone, arrange
-from tfmon.ui.render.race import RaceFrame, draw, in_sight
-from tfmon.ui.render.rows import Row
+from tfmon.ui.render.layout import arrange
+from tfmon.ui.render.race import PARTS, RaceFrame, draw, in_sight, layout_of
 from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import (
     OWN,
@@ -30,73 +34,112 @@ from tfmon.ui.source import (
     titles,
     with_failures,
 )
-from tfmon.ui.textual_compat import text_of
 
-RIGHT_BUTTON = 3
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
+
+
+class Pane(Lines):
+    """A lane. A click lets keys act on the lane only, and a double click gives it the whole width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lane = 0
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        action = "toggle_zoom" if event.chain > 1 else "focus_lane"
+        self.call_next(self.run_action, f"screen.{action}({self.lane})")
 
 
 class RaceScreen(MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
-    CSS = "RaceScreen { overflow: hidden; }"
+    DEFAULT_CSS = """
+    RaceScreen {
+        overflow: hidden;
+        & > #panes { layout: grid; height: 1fr; }
+        & Pane { height: 100%; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [bound(key.id) for key in RACE_KEYS]
 
-    _clicked_at = (-1, -1)
-    """Position of the last click. Textual reports two quick clicks as double even if their places differ."""
-
+    parts: tuple[str, ...] = PARTS
     foot = 0
+    """Rows below the race."""
 
-    def redraw(self) -> None:
-        """Draw the latest snapshot, and keep what the next key press and frame need; only changes are painted."""
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.lines = {name: self.part(name) for name in self.parts}
+        self.grid = Container(id="panes")
+
+    def compose(self) -> ComposeResult:
+        for name, lines in self.lines.items():
+            if name == "verdict":
+                yield self.grid
+            yield lines
+
+    def part(self, name: str) -> Lines:
+        """Return the widget of a part of the frame."""
+        return Lines(id=name)
+
+    def draw(self) -> RaceFrame:
+        """Draw the latest snapshot, and keep the data that the next key press and frame need."""
         monitor, known = self.monitor, self.monitor.analysis
         width, height = self.app.size.width, max(1, self.app.size.height - self.foot)
-        view = with_failures(monitor.view, known.snapshot, in_sight(known, monitor.view, width, height))
-        page = draw(known, view, width, height)
-        self.zones = page.zones
-        monitor.view = replace(view, scales=page.scales)
-        self.canvas.show(self.finished(page))
+        layout = layout_of(known, monitor.view, width, height)
+        view = with_failures(monitor.view, known.snapshot, in_sight(known.snapshot, layout))
+        frame = draw(known, view, width, height)
+        monitor.view = replace(view, scales=frame.scales)
+        return frame
 
-    def finished(self, page: RaceFrame) -> Sequence[Row]:
-        return page.rows
+    def redraw(self) -> None:
+        if not self.grid.is_attached:
+            return
+        frame = self.draw()
+        for name, lines in self.lines.items():
+            rows = frame.parts.get(name, ())
+            lines.display = bool(rows)
+            lines.show(rows)
+        self._show_panes(frame)
+
+    def _show_panes(self, frame: RaceFrame) -> None:
+        self.grid.display = bool(frame.panes)
+        self.grid.styles.grid_size_columns = frame.layout.columns
+        panes = [*self.grid.query(Pane)]
+        new = [Pane() for _ in range(len(frame.panes) - len(panes))]
+        if new:
+            self.grid.mount(*new)
+        for pane, lane in zip_longest((*panes, *new), frame.panes):
+            pane.display = lane is not None
+            if lane is not None:
+                pane.lane = lane
+                pane.show(frame.panes[lane])
 
     def on_click(self, event: events.Click) -> None:
-        """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
-        zone = self.zone_at(event)
-        if self._double_clicked(event, zone):
-            return
-        if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
-            self.action_step_knob(zone.knob, -1)
-        elif zone is not None:
-            self.call_next(self.run_action, zone.action)
+        """Show all lanes again after a double click beside the panes."""
+        if event.chain > 1 and self.monitor.view.zoomed and not event.style.meta.get("@click"):
+            self.action_toggle_zoom()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._wheel(event, 1)
+    def on_mouse_scroll_down(self) -> None:
+        self.action_move_page(1)
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._wheel(event, -1)
-
-    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
-        zone = self.zone_at(event)
-        if zone is not None and zone.knob:
-            self.action_step_knob(zone.knob, -direction)
-        else:
-            self.action_move_page(direction)
+    def on_mouse_scroll_up(self) -> None:
+        self.action_move_page(-1)
 
     def action_pause_or_resume(self) -> None:
         if not self.may_act():
             return
         pause, resume = pause_or_resume(self._targets())
         if pause:
-            self.monitor.controls.pause([lane.spec.name for lane in pause])
-            names = {lane.spec.name for lane in pause}
+            names = tuple(lane.spec.name for lane in pause)
+            self.monitor.source.send(ChangeLanes("pause", names))
 
             def paused(now: Snapshot) -> bool:
                 return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
 
             self.monitor.say(f"pause requested: {titles(pause)}", paused)
         elif resume:
-            self.monitor.controls.resume([lane.spec.name for lane in resume])
+            self.monitor.source.send(ChangeLanes("resume", tuple(lane.spec.name for lane in resume)))
             self.monitor.say(f"resumed: {titles(resume)}")
         else:
             self.monitor.say("no lane is racing, so there is nothing to pause")
@@ -108,7 +151,7 @@ class RaceScreen(MonitorScreen):
             self.monitor.say(why)
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS
-        self.monitor.controls.set_mode(mode)
+        self.monitor.source.send(ChangeMode(mode))
         self.monitor.say(hosts.mode_said(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
@@ -119,7 +162,7 @@ class RaceScreen(MonitorScreen):
         lanes = lost if any(not lane.over for lane in chosen) and lost else chosen
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
             return
-        self.monitor.controls.restart([lane.spec.name for lane in lanes])
+        self.monitor.source.send(ChangeLanes("restart", tuple(lane.spec.name for lane in lanes)))
         began = {lane.spec.name: lane.process.started_ns for lane in lanes}
 
         def started(now: Snapshot) -> bool:
@@ -128,7 +171,7 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(f"restarting {titles(lanes)}", started)
 
     def action_save_picture(self) -> None:
-        self.monitor.save_picture(self.monitor.source.table() or text_of(self))
+        self.monitor.save_picture(self.monitor.source.table() or self.plain_text())
 
     def action_try_advice(self) -> None:
         self.try_advice(self._targets())
@@ -152,7 +195,9 @@ class RaceScreen(MonitorScreen):
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
-        """Focus one lane, or all lanes if it already has the focus."""
+        """Focus one lane, or all lanes if it already has the focus. A lane on the whole width keeps it."""
+        if self.monitor.view.zoomed:
+            return
         self._focus(None if focused_index(self.monitor.view, self.monitor.snapshot) == index else index)
 
     def action_move_page(self, direction: int) -> None:
@@ -184,18 +229,6 @@ class RaceScreen(MonitorScreen):
             at = lane if lane is not None else focused_index(view, self.monitor.snapshot) or 0
             self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
 
-    def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
-        before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
-        if event.chain < 2 or before != self._clicked_at:
-            return False
-        if self.monitor.view.zoomed and zone is None:
-            self.action_toggle_zoom()
-        elif zone is not None and zone.action.startswith("focus_lane("):
-            self.action_toggle_zoom(int(zone.action.removeprefix("focus_lane(").rstrip(")")))
-        else:
-            return zone is not None and not zone.knob
-        return True
-
     def action_next_metric(self) -> None:
         view, snapshot = self.monitor.view, self.monitor.snapshot
         metric = series.next_metric(snapshot, view.metric)
@@ -220,7 +253,7 @@ class RaceScreen(MonitorScreen):
         self.monitor.pull()
 
     def action_show_crossover(self) -> None:
-        """Open the page of the crossover, or ask for one if there is none up to now."""
+        """Open the page of the crossover, or request one if there was none up to now."""
         if self.monitor.analysis.curve is not None:
             self.monitor.open("crossover")
         elif self.monitor.refusal:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -11,10 +12,11 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.model.ports import ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
+from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import item, item_row
-from tfmon.ui.render.race import RaceFrame, layout_of
+from tfmon.ui.render.race import PARTS, RaceFrame
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cell_len, cells, crop, fit
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong, to_ascii
 from tfmon.ui.screens.page import bound
@@ -34,9 +36,21 @@ TOLD_NS = 4_000_000_000
 LEAST_BAR = 10
 
 
+class Timeline(Lines):
+    """The time line of a replay. A click goes to a moment."""
+
+    def __init__(self, go_to: Callable[[int], None], *, id: str) -> None:
+        super().__init__(id=id)
+        self._go_to = go_to
+
+    def on_click(self, event: events.Click) -> None:
+        self._go_to(event.x)
+
+
 class ReplayScreen(RaceScreen, inherit_bindings=False):
     """The race screen of a replay. Thread: the app's only."""
 
+    parts = (*PARTS[:-1], "timeline", "keys")
     foot = 1
     BINDINGS: ClassVar[list[BindingType]] = [
         *(bound(key.id, "" if watches(key.action) else "refuse") for key in RACE_KEYS if key.id != TAKEN),
@@ -48,6 +62,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         assert monitor.source.playback is not None, "nothing is played"
         self._playback = monitor.source.playback
         self._bar = (0, 0)
+        """The first cell of the bar and its length."""
 
     def on_mount(self) -> None:
         self.set_interval(PULL_S, self.monitor.play)
@@ -57,30 +72,34 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         if self.monitor.below is not None:
             self.monitor.close()
 
-    def finished(self, page: RaceFrame) -> Sequence[Row]:
+    def part(self, name: str) -> Lines:
+        return Timeline(self._go_to, id=name) if name == "timeline" else super().part(name)
+
+    def draw(self) -> RaceFrame:
+        """Draw the race with the time line and the keys of a replay below it."""
         width, height = self.app.size
-        snapshot, playback = self.monitor.snapshot, self._playback.state()
-        layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - self.foot))
-        body = page.rows[: -1 if layout.keys.height else max(1, height - 2)]
-        self.zones = tuple(zone for zone in page.zones if watches(zone.action) and zone.rect.y < len(body))
+        frame, playback, view = super().draw(), self._playback.state(), self.monitor.view
         line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
+        message = "" if frame.layout.status else message_of(view, self.monitor.snapshot)
         leaves = "quit" if self.monitor.below is None else "back"
-        message = "" if layout.status.height else message_of(self.monitor.view, snapshot)
-        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, leaves))[:height]
-        if self.monitor.view.charset == "ascii":
-            rows = tuple(to_ascii(row) for row in rows)
-        return rows
+        bottom = [line, keys_row(playback, view.keys, message, width, leaves)]
+        if view.charset == "ascii":
+            bottom = [to_ascii(row) for row in bottom]
+        lines = frame.parts.get("lines", ())
+        if not frame.layout.keys:
+            lines = lines[: max(1, height - 2)]
+        below = {"timeline": bottom[:1], "keys": bottom[1:]} if height > 2 else {}
+        return replace(frame, parts={**frame.parts, "lines": lines, **below})
 
-    def on_click(self, event: events.Click) -> None:
-        """Go where the time line was clicked; Textual calls the race screen's handler as well, for the panes."""
+    def _go_to(self, x: int) -> None:
         start, size = self._bar
-        if event.screen_y == self.app.size.height - 2 and start <= event.screen_x < start + size:
-            self._playback.go_to(time_of(self._playback.state(), event.screen_x - start, size))
+        if start <= x < start + size:
+            self._playback.go_to(time_of(self._playback.state(), x - start, size))
             self.monitor.pull()
 
     def action_playback(self, method: str, *amount: int) -> None:
-        """Have the player do something: the name of a method of `ReplayControls`, and how far."""
+        """Call a method of `ReplayControls` by its name, with a distance."""
         getattr(self._playback, method)(*amount)
         self.monitor.pull()
 
@@ -101,7 +120,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             super().action_show_tab(name)
 
     def action_focus_all(self) -> None:
-        """Let all lanes have the focus again; over a race, go back where they have it."""
+        """Give the focus to all lanes again. Over a race, go back if they have it."""
         view = self.monitor.view
         if self.monitor.below is not None and view.focused is None and not view.zoomed:
             self.monitor.quit()
@@ -110,7 +129,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the line, the start of its bar and its length (0 if there is no room). The bar never moves."""
+    """Return the line, the start of its bar and its length (0 without room). The bar never moves."""
     speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
     state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
     begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
@@ -135,7 +154,7 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
 
 
 def bar(replay: ReplayState, width: int) -> list[Span]:
-    """Draw the time line: what was played, the current moment, what is left, and the marks."""
+    """Draw the time line: the played part, the current moment, the rest, and the marks."""
     at = cell_of(replay, replay.at_ns, width)
     spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
     for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):
@@ -164,7 +183,7 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
         for *pair, word, importance in (("replay.pause", "pause" if replay.playing else "play", 0), *_FOOT)
     ]
     items += [item(0, key_of("help", keys), "help"), item(0, key_of("quit", keys), leaves)]
-    return item_row(tuple(items), width, 0)[0]
+    return item_row(tuple(items), width)
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:

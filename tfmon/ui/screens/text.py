@@ -1,4 +1,4 @@
-"""The pages of text that scrolls: reports that take a moment to make, and what can be copied."""
+"""The pages of text that scrolls: reports that take a moment to make, and text to copy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.errors import TfmonError
+from tfmon.model.control_messages import Perform, ProfileLanes
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
@@ -38,7 +39,7 @@ class ReportPage(ScrollPage):
         """Subject of the report that is being made."""
 
     def about(self) -> Hashable | None:
-        """Return the subject of the report; None if there is none."""
+        """Return the subject of the report, or None."""
         raise NotImplementedError
 
     def maker(self) -> Callable[[], str]:
@@ -53,7 +54,7 @@ class ReportPage(ScrollPage):
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
-        """Have the report made if there is none yet."""
+        """Make the report unless there is one."""
         if self.may_make() and self.about() not in self.reports:
             self._make()
 
@@ -81,7 +82,7 @@ class ReportPage(ScrollPage):
 
 
 class DoctorPage(ReportPage):
-    """Has the doctor examine the machine."""
+    """Makes the doctor examine the machine."""
 
     tab = "doctor"
     title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
@@ -91,7 +92,7 @@ class DoctorPage(ReportPage):
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        return self.monitor.source.examine
+        return partial(self.monitor.source.ask, Perform("examine"))
 
     def may_make(self) -> bool:
         return not self.in_progress
@@ -101,7 +102,7 @@ class DoctorPage(ReportPage):
 
 
 class ProfilePage(ReportPage, OneLanePage):
-    """Shows the latest profile of a lane; a lane that has none is profiled when the page is shown."""
+    """Shows the latest profile of a lane. A lane without a profile is profiled when the page is shown."""
 
     tab = "profile"
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
@@ -111,7 +112,7 @@ class ProfilePage(ReportPage, OneLanePage):
 
     def maker(self) -> Callable[[], str]:
         assert self.lane is not None, "there is no lane to profile"
-        return partial(self.monitor.source.profile, self.lane.spec.name)
+        return partial(self.monitor.source.ask, ProfileLanes((self.lane.spec.name,)))
 
     def may_make(self) -> bool:
         lane = self.lane
@@ -172,7 +173,7 @@ class CopyPage(ScrollPage):
 
     @property
     def text(self) -> str:
-        """What is copied."""
+        """The text to copy."""
         return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
 
     def on_mount(self) -> None:
@@ -191,7 +192,7 @@ class CopyPage(ScrollPage):
 
 
 def verdict_lines(analysis: Analysis) -> list[str]:
-    """Return the verdict as a sentence, what limits it, and what each lane trains under as far as they differ."""
+    """Return the verdict as a sentence, its limits, and the settings in which the lanes differ."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
     lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *analysis.finish_lines]

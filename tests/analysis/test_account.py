@@ -1,0 +1,50 @@
+"""The account of a run: the parts and the time before and after them add up to the wall time."""
+
+import pytest
+
+from tfmon.analysis.account import UNSCOPED, account_lines, account_of, kind_of_operation
+from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, Accounted, TimePart
+from tfmon.model.events import LaneEnded
+from tfmon.model.lane_state import LaneEnd, LaneState, ProcessInfo
+from tfmon.model.spec import LaneSpec
+
+S = 1_000_000_000
+PARTS = (
+    TimePart(START, INTERPRETER, "", 1 * S),
+    TimePart(BEFORE, "adapting layers", "train.py:3 `adapt(x)`", 6 * S),
+    TimePart(STEPS, "step", "", 1 * S),
+)
+
+
+def lane(*, last: bool = True, ended_ns: int | None = 20 * S) -> LaneState:
+    end = LaneEnded(lane="cpu", at_ns=ended_ns, exit_code=0, signal=None, requested=False) if ended_ns else None
+    return LaneState(
+        LaneSpec("cpu"),
+        process=ProcessInfo(started_ns=8 * S),
+        end=LaneEnd(event=end),
+        account=Accounted(at_ns=18 * S, parts=PARTS, last=last),
+    )
+
+
+def test_the_lines_have_the_groups_and_their_large_parts_with_the_lines_of_the_user():
+    lines = list(account_lines(account_of(lane())))
+    assert lines[0] == ("the run", "12.0 s", "100 %", "")
+    assert ("before the first step", "6.0 s", "50 %", "") in lines
+    assert ("· adapting layers", "6.0 s", "50 %", "train.py:3 `adapt(x)`") in lines
+
+
+@pytest.mark.parametrize(
+    ("operation", "part"),
+    [
+        ("sequential_1/dense_1/MatMul", "forward"),
+        ("gradient_tape/sequential_1/dense_1/MatMul/MatMul", "backward"),
+        ("gradient_tape/sequential_1/random_flip_1/ReverseV2", "backward"),
+        ("sequential_1/random_flip_1/ReverseV2_1", "augmentation layers"),
+        ("compile_loss/mse/sub", "loss"),
+        ("adam/Square_4", "optimizer"),
+        ("StatefulPartitionedCall/sgd_2/AssignSubVariableOp", "optimizer"),
+        ("ArgMax", UNSCOPED),
+    ],
+)
+def test_an_operation_belongs_to_the_part_of_the_step_that_its_scopes_name(operation, part):
+    assert kind_of_operation(operation) == part

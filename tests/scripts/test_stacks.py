@@ -1,0 +1,65 @@
+"""The samples of the main thread's stack: their content, and no side effects."""
+
+import _thread
+import sys
+import time
+import weakref
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.hooks.stacks import StackSampler, what_runs
+
+pytestmark = pytest.mark.process
+
+
+class Thing:
+    """Something that a script frees."""
+
+
+@pytest.fixture
+def sampler():
+    sampler = StackSampler()
+    sampler.start()
+    yield sampler
+    threads = _thread._count()
+    sampler.stop()
+    wait_for(lambda: _thread._count() < threads, what="the end of the thread")
+
+
+def test_the_line_that_runs_is_seen(sampler):
+    seen = []
+    wait_for(lambda: seen.extend(sampler.take()) or len(seen) >= 2, what="samples")
+    assert all(file.endswith(("test_stacks.py", "waiting.py")) for _, _, _, file, _ in seen)
+    assert all(until > since for since, until, *_ in seen)
+
+
+def test_a_file_that_autograph_generates_has_the_line_that_calls_it():
+    generated = {"frame": sys._getframe}
+    exec(compile("def call():\n    return frame()", "/tmp/__autograph_generated_file1.py", "exec"), generated)
+    _, file, line = what_runs(generated["call"]())
+    assert (file, line) == (__file__, sys._getframe().f_lineno - 1)
+
+
+def test_what_a_function_holds_is_freed_when_it_returns(sampler):
+    def hold() -> weakref.ref[Thing]:
+        thing = Thing()
+        wait_for(lambda: bool(sampler.take()), what="a sample of this frame")
+        time.sleep(0.05)  # another one
+        return weakref.ref(thing)
+
+    assert hold()() is None
+
+
+def test_an_error_ends_the_thread_silently(monkeypatch):
+    errors = []
+    monkeypatch.setattr("sys.unraisablehook", errors.append)
+    sampler, threads = StackSampler(), _thread._count()
+
+    def fail() -> int:
+        raise RuntimeError("injected")
+
+    sampler.now_ns = fail
+    sampler.start()
+    wait_for(lambda: _thread._count() <= threads, what="the end of the thread")
+    assert errors == []

@@ -1,0 +1,114 @@
+"""Causes in the graph of a step, in its batches and in its data, in one process with TensorFlow."""
+
+import json
+
+import pytest
+from support.processes import run_python
+
+pytestmark = pytest.mark.tensorflow
+
+GRAPHS = """
+import json
+import keras, numpy as np, tensorflow as tf
+from tfmon.hooks import divided_data, graph_causes, padding, script_lines
+from tfmon.hooks.causes import causes
+from tfmon.hooks.dataset_chain import stages_by_dataset, stages_of
+
+script_lines.patch_layers(keras)
+padding.patch(keras)
+layers = keras.layers
+images = tf.TensorSpec((8, 32, 32, 3))
+
+def parts(step, *given):
+    graph = tf.function(step).get_concrete_function(*given).graph
+    return {one.cause: [one.place, one.subject, round(one.share, 1), one.figures] for one in
+            graph_causes.parts_of(graph, 8)}
+
+def of(*inner, shape=(32, 32, 3)):
+    model = keras.Sequential([keras.Input(shape), *inner])
+    return lambda x: model(x, training=True)
+
+mixed = keras.mixed_precision.Policy("mixed_float16")
+metrics = [keras.metrics.Recall(thresholds=[0.1, 0.5, 0.9]) for _ in range(12)]
+for one in metrics:
+    one.update_state(tf.ones((8, 2)), tf.ones((8, 2)))
+
+def measures(x):
+    for one in metrics:
+        one.update_state(x, x)  # measured here
+
+def maps(x):
+    return tf.map_fn(lambda row: row * 2.0, x)  # mapped here
+
+told = {
+    "plain": parts(of(layers.Conv2D(2, 3)), images),
+    "augmented": parts(of(layers.RandomRotation(0.1), layers.Conv2D(2, 3)), images),
+    "mapped": parts(maps, tf.TensorSpec((None, 3))),
+    "ranges": parts(lambda x: tf.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * 2.0), (0, x)),
+                    tf.TensorSpec((8, 3))),
+    "unrolled": parts(of(layers.SimpleRNN(4, unroll=True), shape=(400, 2)), tf.TensorSpec((8, 400, 2))),
+    "in 16 bits": parts(of(layers.Dense(4, dtype=mixed), shape=(6,)), tf.TensorSpec((8, 6))),
+    "measured": parts(measures, tf.TensorSpec((8, 2))),
+}
+
+lengths = [*[20] * 31, 400] * 2
+def rows():
+    for length in lengths:
+        yield np.ones(length, "int64")
+
+def padding_in(dataset):
+    iterator = iter(dataset)
+    next(iterator)
+    stages = stages_by_dataset(dataset, stages_of(iterator))
+    return [[round(one.figures["of_step"], 1), one.place] for one in padding.padding_of(dataset, stages)]
+
+data = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([None], tf.int64))
+told["padded"] = padding_in(data.padded_batch(32))
+told["by length"] = padding_in(data.bucket_by_sequence_length(tf.size, [64], [32, 2]))
+arrays = [[5, 6, 7, 8] * (length // 4) for length in lengths]
+padded = keras.utils.pad_sequences(arrays)  # padded here
+told["arrays"] = padding_in(tf.data.Dataset.from_tensor_slices(padded).batch(8))
+told["classes"] = padding_in(tf.data.Dataset.from_tensor_slices(np.eye(40, dtype="int32")).batch(8))
+
+def divided(first, second):
+    causes.begin()
+    divided_data.read(first, trains=True)
+    divided_data.read(second, trains=False)
+    return [one.cause for one in causes.news(all_of_them=True)]
+
+numbers = tf.data.Dataset.range(90)
+anew, kept = numbers.shuffle(90), numbers.shuffle(90).cache()
+once = numbers.shuffle(90, reshuffle_each_iteration=False)
+told["divided"] = {
+    "anew": divided(anew.skip(30).batch(3), anew.take(30)),
+    "once": divided(once.skip(30), once.take(30)),
+    "kept": divided(kept.skip(30), kept.take(30)),
+    "first": divided((peeked := numbers.shuffle(90)).batch(3), peeked.take(1)),
+    "before": divided(numbers.skip(30).shuffle(60), numbers.take(30)),
+}
+print(json.dumps(told))
+"""
+
+
+def test_the_parts_of_a_step_are_found_with_their_lines(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(GRAPHS)
+    ran = run_python(script)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+
+    assert told["plain"] == told["ranges"] == {}
+    (place, _, share, _) = told["augmented"]["step_augmentation"]
+    assert "RandomRotation" in place and share >= 0.5
+    assert "# mapped here" in told["mapped"]["step_map_fn"][0]
+    place, layer, _, figures = told["unrolled"]["trace_unrolled"]
+    assert "unroll=True" in place and layer.startswith("simple_rnn") and figures["unrolled layer"]
+    assert told["in 16 bits"]["step_16_bits"][1] == "float16"
+    assert "# measured here" in told["measured"]["step_metrics"][0]
+
+    ((share, _),) = told["padded"]
+    assert share == 0.9
+    ((share, place),) = told["arrays"]
+    assert share == 0.9 and "# padded here" in place
+    assert told["by length"] == told["classes"] == []
+    assert told["divided"] == {"anew": ["validation_shared"], "once": [], "kept": [], "first": [], "before": []}

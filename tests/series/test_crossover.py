@@ -1,0 +1,116 @@
+"""Crossovers of real children that train nothing, at paces that are known."""
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.analysis.crossover import crossover_of, curve_of
+from tfmon.model.lane_state import RACING
+from tfmon.model.ports import ExperimentError
+from tfmon.model.race import CONCURRENT, TURNS
+
+from .conftest import ended
+
+pytestmark = pytest.mark.process
+
+GPU_FASTER_ABOVE = {"gpu:0": {"EQUAL_AT": "24"}}
+
+
+def begin(group, *lanes: str, mode: str = TURNS, **environment) -> None:
+    group.begin(group.plan(*(lanes or ("cpu", "gpu")), mode=mode, environment=environment.get("environment")))
+    group.wait_for(RACING, *(lane.spec.name for lane in group.session.snapshot().lanes))
+
+
+def state(group):
+    return group.session.snapshot().experiment
+
+
+def refused(group) -> dict[object, str]:
+    return {one.settings[state(group).knob]: one.refused for one in state(group).attempts if one.refused}
+
+
+def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, bench):
+    begin(group, environment=GPU_FASTER_ABOVE)
+    bench.run(crossover_of("batch_size", ("cpu", "gpu:0"), (4, 8, 16, 32, 64, 128)))
+    assert ended(bench)
+    snapshot = group.session.snapshot()
+    (crossing,) = curve_of(snapshot, snapshot.experiment).crossings
+    assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
+    assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
+    assert (state(group).over, state(group).ended) == (True, "")
+    assert {lane.settings["batch_size"] for lane in bench.measured.lanes} <= {4, 8, 16, 32, 64, 128}
+    assert bench.measured.at_ns < snapshot.at_ns and not any(lane.to_change for lane in bench.measured.lanes)
+    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes))
+
+
+def test_a_knob_that_restarts_the_lanes_is_raced_and_a_value_at_which_one_fails_says_why(group, bench):
+    begin(group, environment={"gpu:0": {"FAILS_AT": "256"}})
+    bench.run(crossover_of("width", ("cpu", "gpu:0"), (64, 256)))
+    assert ended(bench)
+    snapshot = group.session.snapshot()
+    low, high = curve_of(snapshot, snapshot.experiment).places
+    assert low.pairs >= 6 and any("'width': 64" in request for request in group.requests("cpu"))
+    assert (low.refused, high.refused) == ("", "out of memory: it is too wide")
+    wait_for(lambda: group.lane("gpu:0").phase == RACING, what="the lane that failed trains again")
+
+
+def test_stopping_keeps_what_there_is(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    wait_for(lambda: state(group).at == 2, what="the second value")
+    bench.stop()
+    wait_for(lambda: state(group).over, what="the end")
+    snapshot = group.session.snapshot()
+    assert (snapshot.experiment.over, snapshot.experiment.ended) == (True, "stopped")
+    first = curve_of(snapshot, snapshot.experiment).places[0]
+    assert first.ratio is not None
+
+
+def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(group, bench):
+    begin(group, mode=CONCURRENT)
+    bench.run(crossover_of("batch_size", ("cpu", "gpu:0"), (13, 16)))
+    wait_for(lambda: group.session.snapshot().race.mode == TURNS, what="turns")
+    assert ended(bench)
+    assert group.session.snapshot().race.mode == CONCURRENT
+    assert refused(group) == {13: "13 brings bad luck"}
+    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), what="32")
+
+
+def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    # A lane that dies before it receives the value is only started again with it.
+    wait_for(lambda: state(group).at == 2 == group.lane("gpu:0").settings["batch_size"], what="the second value")
+    group._processes["gpu:0"].kill(9)
+    wait_for(lambda: refused(group), what="the value that failed")
+    assert "SIGKILL" in next(iter(refused(group).values()))
+    wait_for(lambda: state(group).at not in (2, None), what="the next value, with the lane started again")
+
+
+def test_another_race_ends_it(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    wait_for(lambda: state(group).at == 2, what="the second value")
+    group.race("other")
+    assert ended(bench)
+    assert group.session.snapshot().race.scenario == "other"
+
+
+def test_what_cannot_be_raced_is_refused_and_a_batch_is_never_larger_than_the_data(group, bench):
+    begin(group)
+    for knob, why in [("graph", "a knob that is a number"), ("hue", "no knob 'hue'")]:
+        with pytest.raises(ExperimentError, match=why):
+            bench.start_crossover(knob)
+    bench.start_crossover("batch_size")
+    assert state(group).values[-1] == 512
+    with pytest.raises(ExperimentError, match="running already"):
+        bench.start_crossover("batch_size")
+
+
+@pytest.mark.parametrize(
+    ("lanes", "why"),
+    [(["cpu"], "this race has fewer"), (["cpu,batch_size=8", "cpu,batch_size=16"], "choose another knob")],
+)
+def test_two_lanes_that_the_knob_does_not_tell_apart_are_needed(group, bench, lanes, why):
+    begin(group, *lanes)
+    with pytest.raises(ExperimentError, match=why):
+        bench.start_crossover("batch_size")

@@ -1,0 +1,69 @@
+"""An experiment leaves a lane alone that has ended, simulated."""
+
+import pytest
+from support.tunings import tried as attempt_of
+from support.tunings import tuning
+from support.ui import Demo
+
+from tfmon.model.events import EndRequested, LaneStarted
+from tfmon.model.lane_state import READY, TRACING
+from tfmon.model.ports import ExperimentError
+from tfmon.model.series import KEPT
+from tfmon.series import lanes as lanes_module
+from tfmon.series.control import ExperimentControl
+from tfmon.series.engine import RefusedError, StoppedError
+from tfmon.series.tuning import TuningStation
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
+    demo = Demo(mode="turns").go()
+    kept = attempt_of("cpu", {"prefetch": "auto"}, {"prefetch": "off"}, outcome=KEPT)
+    demo.session.advance_series(tuning("cpu"))
+    demo.session.advance_series(tuning("cpu", attempts=(kept,), over=True))
+    control = ExperimentControl(demo.session, demo.controls)
+    if not ended:
+        control.undo()
+        assert demo.controls.calls == [("set_knob", "cpu", "prefetch", "auto")]
+        return
+    demo.enter("cpu", "done")
+    with pytest.raises(ExperimentError, match="has ended, and its result stays"):
+        control.undo()
+    assert demo.controls.calls == []
+
+
+@pytest.mark.parametrize(("command", "error"), [("python train.py", StoppedError), ("", RefusedError)])
+@pytest.mark.parametrize("ends", ["has ended", "is about to end"])
+def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error, ends):
+    demo = Demo(mode="turns")
+    demo.session.accept(
+        LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": "off"}, command=command)
+    )
+    demo.go()
+    station = TuningStation(demo.session, demo.controls, tuning("cpu"), patience_s=0.05)
+    if command and ends == "is about to end":
+        demo.session.accept(EndRequested(lane="cpu", at_ns=demo.clock(), grace_s=30.0))
+    else:
+        demo.enter("cpu", "done")
+    with pytest.raises(error):
+        station.set_knob(["cpu"], "prefetch", "auto")
+    assert bool(demo.controls.calls) is not bool(command)
+    with pytest.raises(error):
+        station.wait_until_racing(["cpu"])
+
+
+def test_a_lane_that_takes_long_to_get_ready_is_waited_for(monkeypatch):
+    monkeypatch.setattr(lanes_module, "POLL_S", 0.01)
+    demo, looks = Demo(mode="turns"), []
+    demo.enter("cpu", TRACING)
+
+    def look() -> bool:
+        looks.append(1)
+        if len(looks) == 50:
+            for lane in demo.session.snapshot().lanes:
+                demo.enter(lane.spec.name, READY)
+        return False
+
+    with pytest.raises(RefusedError, match="it did not"):
+        TuningStation(demo.session, demo.controls, tuning("cpu"), patience_s=0.05).wait(look, "it did not")
+    assert len(looks) >= 50

@@ -1,0 +1,153 @@
+"""The terminal: nothing is drawn while it takes nothing, it can be set up again; and Textual's private names."""
+
+import ast
+import functools
+import inspect
+import os
+import re
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from rich.color import ColorSystem
+from rich.style import Style
+from support.ui import racing_demo
+from textual.app import App
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message_pump import MessagePump
+from textual.screen import Screen
+from textual.widget import Widget
+
+import tfmon.ui
+from tfmon.ui import terminal
+from tfmon.ui.terminal import TerminalDriver
+
+from .pilot import app_of, until
+
+UI = Path(tfmon.ui.__file__).parent
+ALLOWED = {("terminal.py", "_handle_exception")}
+"""Private names of Textual that tfmon uses, with the file that tells the upstream issue."""
+SETTLED_S = 0.2
+
+
+def private_names_of_textual() -> set[str]:
+    source_of = functools.cache(inspect.getsource)
+    names: set[str] = set()
+    for kind in (App, Screen, Widget, MessagePump, Driver, LinuxDriver):
+        for owner in kind.__mro__:
+            if owner.__module__.startswith("textual"):
+                names |= set(vars(owner)) | set(re.findall(r"self\.(_\w+)", source_of(owner)))
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def test_the_screen_uses_no_private_name_of_textual_but_those_that_are_allowed():
+    private, used = private_names_of_textual(), set()
+    for module in UI.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            match node:
+                case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in private:
+                    used.add((module.name, name))
+                case ast.ImportFrom(module=str(name), names=names) if name.startswith("textual"):
+                    used |= {(module.name, one.name) for one in names if "._" in name or one.name.startswith("_")}
+    assert used == ALLOWED
+
+
+@pytest.fixture
+def pty(monkeypatch):
+    """Return the two ends of a terminal to which the screen writes."""
+    mine, theirs = os.openpty()
+    os.set_blocking(theirs, False)
+    with os.fdopen(theirs, "w") as output:
+        monkeypatch.setattr(terminal.sys, "__stderr__", output)
+        yield mine, output
+    os.close(mine)
+
+
+def fill(output) -> None:
+    """Write to a terminal until it takes nothing more: the system passes on what it took with a delay."""
+    refused_since = None
+    while refused_since is None or time.monotonic() - refused_since < SETTLED_S:
+        try:
+            os.write(output.fileno(), b"x")
+            refused_since = None
+        except BlockingIOError:
+            refused_since = refused_since or time.monotonic()
+            time.sleep(0.01)
+
+
+async def test_nothing_is_drawn_while_the_terminal_takes_nothing_and_all_once_it_takes_something(pty):
+    mine, output = pty
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.terminal = object()
+        await pilot.pause()
+        fill(output)
+        demo.clock.ahead(1)
+        app.monitor.pull()
+        before = app.screen.lines["header"].rows
+        demo.clock.ahead(60)
+        app.monitor.pull()
+        assert app.screen.lines["header"].rows == before, "the frame is held back"
+        while app._batch_count:
+            os.read(mine, 100_000)
+            await pilot.pause()
+        await until(pilot, lambda: app.screen.lines["header"].rows != before)
+        app.terminal = None
+
+
+async def test_a_terminal_that_is_closed_is_not_set_up_again(monkeypatch, pty):
+    mine, _ = pty
+    done: list[str] = []
+    for name in ("suspend_application_mode", "resume_application_mode"):
+        monkeypatch.setattr(TerminalDriver, name, lambda _, name=name: done.append(name))
+    app = app_of(racing_demo())
+    async with app.run_test(size=(80, 24)):
+        driver = TerminalDriver.__new__(TerminalDriver)
+        driver.set_up_again()
+        assert done == ["suspend_application_mode", "resume_application_mode"]
+        os.close(mine)
+        driver.set_up_again()
+        assert len(done) == 2
+        os.dup2(os.open(os.devnull, os.O_RDONLY), mine)
+
+
+STYLES = [
+    Style(color=colour, bgcolor=ground, bold=bold, underline=underline)
+    for colour in ("#56b4e9", "#e0e0e0", "color(9)")
+    for ground in ("#121212", "color(4)")
+    for bold in (False, True)
+    for underline in (False, True)
+]
+segments = some.lists(some.tuples(some.text("ab─", max_size=3), some.sampled_from([*STYLES, Style()])), max_size=8)
+
+
+@given(segments, some.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD]))
+def test_a_terminal_shows_the_same_without_the_codes_that_change_nothing(segments, colours):
+    written = "".join(style.render(text, color_system=colours) for text, style in segments)
+    shown = []
+    for data in (written, terminal._RUN.sub(terminal._without_repeats, written)):
+        screen = pyte.Screen(30, 1)
+        pyte.Stream(screen).feed(data)
+        shown.append([screen.buffer[0][x] for x in range(30)])
+    assert shown[0] == shown[1]
+
+
+def test_most_codes_of_a_row_in_one_background_are_not_written():
+    style = Style(color="#56b4e9", bgcolor="#121212")
+    written = style.render("a") + style.render("b") + Style(color="#e0e0e0", bgcolor="#121212").render("c")
+    shorter = terminal._RUN.sub(terminal._without_repeats, written)
+    assert shorter == "\x1b[38;2;86;180;233;48;2;18;18;18ma" + "b\x1b[38;2;224;224;224mc\x1b[0m"
+
+
+def test_the_shape_of_the_pointer_is_not_written(monkeypatch):
+    written: list[str] = []
+    monkeypatch.setattr(LinuxDriver, "write", lambda _, data: written.append(data))
+    driver = TerminalDriver.__new__(TerminalDriver)
+    driver.write("\x1b]22;text\x07")
+    driver.write("text")
+    assert written == ["text"]

@@ -1,0 +1,140 @@
+"""The account of a whole run, from the start of its command to its exit. Pure.
+
+All shares have one denominator, the wall time of the run, and add up to 100 %.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfmon.model.account import AFTER, CALL, GROUPS, INTERPRETER, NOT_SPLIT, START, STEPS, UNKNOWN
+from tfmon.model.lane_state import LaneState
+
+LEAST_SHARE = 0.01
+"""Parts below this share of the run are shown as one."""
+UNSCOPED = "metrics and operations without a scope"
+OPTIMIZERS = (
+    "adam", "adamw", "adamax", "adagrad", "adadelta", "adafactor", "nadam", "rmsprop", "sgd", "ftrl", "lion",
+    "lamb", "muon", "loss_scale_optimizer",
+)  # fmt: skip
+AUGMENTS = re.compile(r"random_|(rand|aug|cut)_?(mix|out|ment)|mix_up|auto_contrast|equalization|solarization")
+LAUNCH_NS = 50_000_000
+"""A process that starts later than this after its command was started by another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """A part of the time of a run."""
+
+    group: str
+    part: str
+    place: str
+    """The user's line, such as "train.py:17 `model.fit(x, y)`". Empty if the part has none."""
+    seconds: float
+    share: float
+    """Of the wall time of the run, from 0 to 1."""
+    source: str = ""
+    """Source of a part that the run itself does not show: a profile of some of its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the time of a run went."""
+
+    wall_s: float
+    """From the start of its command to its exit, or to the last report of a run that goes on."""
+    over: bool
+    rows: tuple[AccountRow, ...]
+    """In the order of a run; in a group, the longest first."""
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The seconds of each group, in the order of a run."""
+        sums: dict[str, float] = {}
+        for row in self.rows:
+            sums[row.group] = sums.get(row.group, 0.0) + row.seconds
+        return sums
+
+    def parts_of(self, group: str) -> Iterator[AccountRow]:
+        """Yield the parts of a group that are worth a line."""
+        rows = [row for row in self.rows if row.group == group]
+        for row in rows:
+            named = row.place or row.part != NOT_SPLIT or len(rows) > 1
+            if named and row.share >= LEAST_SHARE:
+                yield row
+
+
+def account_of(lane: LaneState) -> Account | None:
+    """Return the account of a lane's run. `None` before its process has reported one."""
+    reported, end = lane.account, lane.end.event
+    if reported is None or not reported.parts:
+        return None
+    times: Counter[tuple[str, str, str]] = Counter()
+    for part in reported.parts:  # a process with another version of tfmon may have other groups
+        times[part.group if part.group in GROUPS else UNKNOWN, part.name, part.place] += part.time_ns
+    began_ns = reported.at_ns - times.total()
+    started_ns = min(lane.process.started_ns, began_ns)
+    if began_ns - started_ns > LAUNCH_NS:
+        times[START, "what the command did before this process", ""] += began_ns - started_ns
+    else:
+        times[START, INTERPRETER, ""] += began_ns - started_ns
+    if end is not None:
+        left = (AFTER, "exit", "") if reported.last else (UNKNOWN, NOT_SPLIT, "")
+        times[left] += max(0, end.at_ns - reported.at_ns)
+    wall_ns = times.total()
+    source, profiled = _by_profile(lane, times.pop((STEPS, CALL, ""), 0))
+    times.update(profiled)
+    rows = [
+        AccountRow(*key, time_ns / 1e9, time_ns / wall_ns, source if key in profiled else "")
+        for key, time_ns in times.most_common()
+        if time_ns > 0
+    ]
+    rows.sort(key=lambda row: GROUPS.index(row.group))
+    return Account(wall_ns / 1e9, end is not None, tuple(rows))
+
+
+def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, str, str]]]:
+    """Return the parts of the steps' calls by the latest profile, and a text about the profile."""
+    profile = next((one for one in reversed(lane.step.profiles) if one.parts), None)
+    sums: Counter[str] = Counter()
+    for part in profile.parts if profile is not None else ():
+        if part.runs or part.name.startswith("dispatch"):
+            sums[kind_of_operation(part.name) if part.runs else "dispatch"] += round(part.step_ns)
+    if profile is None or not sums.total():
+        return "", Counter({(STEPS, CALL, ""): call_ns})
+    times = {(STEPS, name, ""): call_ns * time_ns // sums.total() for name, time_ns in sums.items()}
+    times[STEPS, CALL, ""] = call_ns - sum(times.values())  # the rounding
+    return f"by a profile of {profile.steps} steps", Counter(times)
+
+
+def kind_of_operation(name: str) -> str:
+    """Return the part of a training step to which an operation belongs, by the scopes in its name.
+
+    Source: the scopes of Keras 3. Its metrics have none.
+    """
+    *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
+    if not scopes:
+        return UNSCOPED
+    kinds = (("gradient_tape", "backward"), ("compile_loss", "loss"), *((one, "optimizer") for one in OPTIMIZERS))
+    kind = next((kind for scope, kind in kinds if scope in scopes), "")
+    return kind or ("augmentation layers" if any(map(AUGMENTS.match, scopes)) else "forward")
+
+
+def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the lines of a table: the part, below its group, its time, its share, and the user's line."""
+    yield "the run", *_amount(account.wall_s, 1.0), ""
+    for group, seconds in account.groups.items():
+        if seconds >= LEAST_SHARE * account.wall_s:
+            yield group, *_amount(seconds, seconds / account.wall_s), ""
+            for row in account.parts_of(group):
+                yield f"· {row.part}", *_amount(row.seconds, row.share), row.place or row.source
+    rest_s = sum(one for one in account.groups.values() if one < LEAST_SHARE * account.wall_s)
+    if rest_s > 0:
+        yield "everything else", *_amount(rest_s, rest_s / account.wall_s), ""
+
+
+def _amount(seconds: float, share: float) -> tuple[str, str]:
+    return f"{seconds:.1f} s", f"{100 * share:.0f} %"

@@ -1,0 +1,227 @@
+"""Compares two races: how much faster each lane was, and the differences of their conditions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from tfmon.analysis import statistics
+from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Looks, Shift, shift
+from tfmon.analysis.result import LaneResult, RaceResult, VerdictResult
+from tfmon.errors import UsageError
+from tfmon.model.knobs import show
+from tfmon.model.race import BetweenProcesses, Machine
+
+_LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
+"""Facts of a machine that older recordings lack, and that not every race collects."""
+
+
+LEAST_RACES = 3
+"""Races with a known throughput that each side needs if it has several. Others may have too few slices."""
+BETWEEN_RACES_SD = 0.01
+"""Assumed standard deviation of the log ratio of two equal races, one soon after the other. A judgement: three
+races on an idle machine differed by 0.005, on virtual machines with busy neighbours by 0.03 to 0.08."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the second race divided by the one of the first."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+def change_of(
+    races: Sequence[tuple[LaneResult, LaneResult]],
+    prior: BetweenProcesses | None = None,
+    looks: Looks = AT_THE_END,
+) -> Change | None:
+    """Return the throughput after over that before, with its interval. `None` from too few slices or races."""
+    first = [one for before, _ in races if (one := before.log_examples_per_s) is not None]
+    second = [one for _, after in races if (one := after.log_examples_per_s) is not None]
+    if len(races) == 1 and first and second:
+        # Slices of two races are not paired. The interval includes the scatter of the slices, the between-process
+        # variance, and an assumed change of the machine's speed between the races.
+        processes = statistics.between_processes((), (), prior)
+        machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
+        reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
+        value = second[0].value - first[0].value
+        result = Shift(value, value - reach, value + reach)
+    elif min(len(first), len(second)) >= LEAST_RACES:
+        result = shift([one.value for one in first], [one.value for one in second], looks.error)
+    else:
+        return None
+    return Change(*map(math.exp, result))
+
+
+@dataclass(frozen=True, slots=True)
+class LanePair:
+    """A lane of both races."""
+
+    first: LaneResult
+    second: LaneResult
+    change: Change | None
+    """Of the throughput; `None` if one of the lanes measured nothing."""
+
+    @property
+    def id(self) -> str:
+        """The id of its lanes, or both."""
+        return " / ".join(dict.fromkeys((self.first.id, self.second.id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something besides the figures that was not the same."""
+
+    about: str
+    what: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of two races."""
+
+    first: RaceResult
+    second: RaceResult
+    lanes: tuple[LanePair, ...]
+    unpaired: tuple[str, ...]
+    verdict: Change | None
+    """Of the ratio between the lanes; `None` if one of the races has none, or another winner."""
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def compare(first: RaceResult, second: RaceResult) -> Comparison:
+    """Compare two races, the second with the first."""
+    pairs, unpaired = _paired(first.lanes, second.lanes)
+    lanes = tuple(LanePair(one, other, _change(one, other, second.between_processes)) for one, other in pairs)
+    return Comparison(
+        first=first,
+        second=second,
+        lanes=lanes,
+        unpaired=tuple(unpaired),
+        verdict=_verdict(first.verdict, second.verdict),
+        differences=tuple(_differences(first, second, lanes)),
+        notes=tuple(_notes(first, second, lanes)),
+    )
+
+
+def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> list[Comparison]:
+    """Compare several races pair by pair; raises UsageError if one side has more than the other."""
+    if len(first) != len(second):
+        raise UsageError(
+            f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
+        )
+    return [compare(one, other) for one, other in zip(first, second, strict=True)]
+
+
+def _change(one: LaneResult, other: LaneResult, prior: BetweenProcesses | None) -> Change | None:
+    """Return the change of the throughput. Slices of two races are not paired."""
+    result = change_of([(one, other)], prior)
+    if result is not None:
+        return result
+    old, new = one.examples_per_s, other.examples_per_s
+    return Change(new / old, None, None) if old and new else None
+
+
+def _verdict(first: VerdictResult, second: VerdictResult) -> Change | None:
+    if not first.ratio or not second.ratio or first.winner_id is None or first.winner_id != second.winner_id:
+        return None
+    ratio = second.ratio / first.ratio
+    if first.ratio_ci95 is None or second.ratio_ci95 is None:
+        return Change(ratio, None, None)
+    (first_low, first_high), (second_low, second_high) = first.ratio_ci95, second.ratio_ci95
+    low = math.hypot(math.log(second.ratio / second_low), math.log(first_high / first.ratio))
+    high = math.hypot(math.log(second_high / second.ratio), math.log(first.ratio / first_low))
+    return Change(ratio, ratio * math.exp(-low), ratio * math.exp(high))
+
+
+def _paired(
+    first: Sequence[LaneResult], second: Sequence[LaneResult]
+) -> tuple[list[tuple[LaneResult, LaneResult]], list[str]]:
+    """Pair lanes by id and kind of device, the others by place, the rest by device, in their order."""
+    left, right = list(first), list(second)
+    pairs: list[tuple[LaneResult, LaneResult]] = []
+    keys: tuple[Callable[[LaneResult], object], ...] = (
+        lambda lane: (lane.id, lane.kind),
+        lambda lane: lane.place,
+        lambda lane: lane.device,
+    )
+    for key in keys:
+        for lane in list(left):
+            other = next((one for one in right if key(one) == key(lane)), None)
+            if other is not None:
+                pairs.append((lane, other))
+                left.remove(lane)
+                right.remove(other)
+    pairs.sort(key=lambda pair: first.index(pair[0]))
+    unpaired = [f"{lane.full_name}: only in the first" for lane in left]
+    return pairs, unpaired + [f"{lane.full_name}: only in the second" for lane in right]
+
+
+def _differences(first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
+    def differ(about: str, what: str, one: object, other: object) -> Iterator[Difference]:
+        if one != other:
+            yield Difference(about, what, _written(one), _written(other))
+
+    for part in ("scenario", "source", "mode"):
+        yield from differ("scenario", part, getattr(first, part), getattr(second, part))
+    for pair in lanes:
+        one, other = pair.first, pair.second
+        yield from differ("lanes", f"{pair.id}: device", one.place, other.place)
+        for knob in sorted({*one.knobs, *other.knobs}):
+            yield from differ("knobs", f"{pair.id}: {knob}", one.knobs.get(knob), other.knobs.get(knob))
+    yield from differ("versions", "tfmon", first.tfmon, second.tfmon)
+    for pair in lanes:
+        one, other = pair.first, pair.second
+        for part in one.versions:
+            yield from differ("versions", f"{pair.id}: {part}", one.versions[part], other.versions.get(part))
+        yield from differ("machine", f"{pair.id}: processor", one.device_name, other.device_name)
+        if one.host or other.host:
+            for part, values in _machine_parts(first.machine_of(one), second.machine_of(other)):
+                yield from differ("machine", f"{pair.id}: {part}", *values)
+    for part, values in _machine_parts(first.machine, second.machine):
+        yield from differ("machine", part, *values)
+    before, after = first.environment or {}, second.environment or {}
+    for name in sorted({*before, *after}):
+        yield from differ("environment", name, before.get(name), after.get(name))
+
+
+def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
+    unknown = Machine()
+    for part, value in asdict(one).items():
+        values = value, getattr(other, part)
+        late = part in _LATE and getattr(unknown, part) in values
+        # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
+        if part != "boot" and not late and (part != "no_gpu" or all(values)):
+            yield part, values
+
+
+def _notes(first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]) -> Iterator[str]:
+    if first.scenario != second.scenario:
+        both = f"{first.scenario} and {second.scenario}"
+        yield f"these races are of different scenarios, {both}: no ratio between them says what is faster"
+    elif first.source != second.source:
+        yield f"the file of {first.scenario} was changed between the races: a ratio may come from that"
+    for race in (first, second):
+        if race.contended:
+            yield f"{race.id} raced all lanes concurrently on the same cores: its figures are contended"
+        for lane in race.lanes:
+            if lane.error:
+                yield f"{race.id}: {lane.full_name}: {lane.error}"
+    for pair in lanes:
+        if pair.change is not None and pair.change.low is None:
+            enough = f"{LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
+            yield f"{pair.id}: no interval; an interval takes {enough}"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool | int | float | str):
+        return show(value) or "none"
+    return "none" if value is None else str(value)

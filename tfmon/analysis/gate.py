@@ -1,0 +1,267 @@
+"""The gate of `tfmon diff`: whether lanes became slower, or take more memory, than in a baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Literal, TypeAlias, cast
+
+from tfmon import units
+from tfmon.analysis.compare import LEAST_RACES, Change, Comparison, LanePair, change_of
+from tfmon.analysis.intervals import Looks, shift
+from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
+from tfmon.model.readings import FIXED, IntervalKind
+
+GateKind: TypeAlias = Literal["slower", "not slower", "more memory", "not more memory", "cannot tell"]
+SLOWER: GateKind = "slower"
+NOT_SLOWER: GateKind = "not slower"
+MORE_MEMORY: GateKind = "more memory"
+NOT_MORE_MEMORY: GateKind = "not more memory"
+CANNOT_TELL: GateKind = "cannot tell"
+PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
+"""The two questions of a gate, and the answer if the lane passes."""
+Pair: TypeAlias = tuple[Comparison, LanePair]
+GPU_MEMORY = "GPU memory"
+BESIDE = 0.5
+"""Largest share of its time that a thread loses to one other thread on its core: the scheduler alternates them."""
+LEAST_EXPLAINED = 1.01
+TOO_LITTLE = (
+    "too few slices were measured: race for longer",
+    f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
+)
+"""Reasons for a missing interval: of one race on each side, and of several."""
+FEW_PROCESSES = f"how much equal processes differ is not known: give {LEAST_RACES} races or more on each side"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGate:
+    """The result of the gate for one lane."""
+
+    lane: str
+    kind: GateKind
+    reason: str
+    ratio: float | None = None
+    """Throughput or peak memory of the run divided by the baseline's; `None` if unknown."""
+    low: float | None = None
+    high: float | None = None
+    needed: float | None = None
+    """The smallest limit that races with this noise can decide; `None` if noise is not the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The result of the gate for a race: the worst of its lanes."""
+
+    watched: GateKind
+    limit: float
+    lanes: tuple[LaneGate, ...]
+
+    @property
+    def kind(self) -> GateKind:
+        """Return `watched` or `cannot tell` if a lane has it, in this order, else the opposite."""
+        kinds = [lane.kind for lane in self.lanes]
+        return next((kind for kind in (self.watched, CANNOT_TELL) if kind in kinds), PASSED[self.watched])
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of `tfmon diff`."""
+        return {self.watched: EXIT_WORSE, CANNOT_TELL: EXIT_CANNOT_TELL}.get(self.kind, EXIT_FINE)
+
+    @property
+    def text(self) -> str:
+        """Return the answer in a line, and a line for each lane."""
+        limit, memory = f"{100 * self.limit:g} %", self.watched == MORE_MEMORY
+        answer = {
+            SLOWER: f"slower by more than {limit}",
+            NOT_SLOWER: f"not slower by more than {limit}",
+            MORE_MEMORY: f"it takes over {limit} more memory",
+            NOT_MORE_MEMORY: f"it does not take over {limit} more memory",
+            CANNOT_TELL: f"cannot tell whether it takes over {limit} more memory" if memory else CANNOT_TELL,
+        }[self.kind]
+        return "\n".join([answer, *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def exit_code(gates: Sequence[Gate]) -> int:
+    """Return the exit code of `tfmon diff` for all its gates: the worst that one of them has."""
+    codes = [gate.exit_code for gate in gates]
+    return next((code for code in (EXIT_WORSE, EXIT_CANNOT_TELL) if code in codes), EXIT_FINE)
+
+
+def judge(
+    races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER, kind: IntervalKind = FIXED
+) -> Gate:
+    """Return whether any lane lost, or takes, more than a share; raises UsageError for unlike races.
+
+    Args:
+        races: Comparisons of a run with the baseline that was raced beside it.
+        limit: The share.
+        watched: `slower` compares examples/s; `more memory` the peaks of private memory and allocated GPU memory.
+        kind: `ALWAYS_VALID` for a race that is judged again and again.
+    """
+    for one in races:
+        before, after = one.first.scenario, one.second.scenario
+        if before != after:
+            raise UsageError(
+                f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
+            )
+        if not one.lanes:
+            raise UsageError("the baseline and the run have no lane in common", "; ".join(one.unpaired))
+    lanes = [
+        [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
+    ]
+    if watched == SLOWER:
+        looks = Looks(kind, choices=len(lanes))
+        return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
+    parts = [(pairs, name) for pairs in lanes for name in _memories(pairs)]
+    looks = Looks(choices=max(1, len(parts)))
+    return Gate(watched, limit, tuple(_judge_memory(*one, len(races), limit, looks) for one in parts))
+
+
+def _memories(pairs: Sequence[Pair]) -> list[str]:
+    lanes = [lane for _, pair in pairs for lane in (pair.first, pair.second)]
+    return ["memory", *([GPU_MEMORY] if any(lane.gpu_memory_peak_bytes for lane in lanes) else [])]
+
+
+def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
+    """Return the result for one memory of a lane. A race is one process of it, so one race has no interval."""
+    field = "gpu_memory_peak_bytes" if memory == GPU_MEMORY else "peak_private_bytes"
+    before, after = (
+        [math.log(size) for lane in lanes if (size := getattr(lane, field))]
+        for lanes in zip(*((pair.first, pair.second) for _, pair in pairs), strict=True)
+    )
+    lane, reason = f"{pairs[0][1].second.full_name}, {memory}", _obstacle(pairs, count, contended=False)
+    if reason or not before or not after:
+        side = "run" if before else "baseline"
+        return LaneGate(lane, CANNOT_TELL, reason or f"it is unknown in the {side}")
+    sizes = " → ".join(units.memory(math.exp(median(one))) for one in (before, after))
+    if min(len(before), len(after)) < LEAST_RACES:
+        return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(after) - median(before)))
+    change = Change(*map(math.exp, shift(before, after, looks.error)))
+    ratio, low, high = change.ratio, cast(float, change.low), cast(float, change.high)
+    said = f"{_said(change, 'less', 'more')}, {sizes}, {count} races each"
+    loss = Loss(ratio - 1, high / ratio - 1, high - 1)
+    return _decide(lane, MORE_MEMORY, said, change, loss, limit, beyond=low > 1 + limit)
+
+
+def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
+    lanes = [(pair.first, pair.second) for _, pair in pairs]
+    lane, reason = pairs[0][1].second.full_name, _obstacle(pairs, count, contended=True)
+    change = change_of(lanes, pairs[0][0].second.between_processes, looks)
+    if reason or change is None or change.low is None or change.high is None:
+        ratio = change.ratio if change is not None else None
+        return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
+    said = _said(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
+    cores = pairs[0][0].first.machine_of(pairs[0][1].first).cores
+    before, after = zip(*lanes, strict=True)
+    of_baseline, told_of_baseline = _explained(after, before, cores, "baseline")
+    of_run, told_of_run = _explained(before, after, cores, "run")
+    low = change.low / of_baseline
+    loss = Loss(1 - change.ratio, 1 - low / change.ratio, 1 - low)
+    beyond, explained = change.high * of_run < 1 - limit, change.high < 1 - limit
+    said += told_of_baseline + told_of_run
+    return _decide(lane, SLOWER, said, change, loss, limit, beyond=beyond, explained=explained)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The loss of speed, or the growth of memory, of a lane, as shares of the baseline."""
+
+    middle: float
+    width: float
+    worst: float
+
+
+def _decide(
+    lane: str,
+    watched: GateKind,
+    said: str,
+    change: Change,
+    loss: Loss,
+    limit: float,
+    *,
+    beyond: bool,
+    explained: bool = False,
+) -> LaneGate:
+    """Return the result for a lane.
+
+    Args:
+        said: The change in words.
+        loss: The same change as a loss.
+        limit: The largest loss that is allowed.
+        beyond: Whether the whole interval is past the limit, despite the load of other programs.
+        explained: Whether it is past the limit, but other programs may explain it.
+    """
+    figures = change.ratio, change.low, change.high
+    if beyond:
+        return LaneGate(lane, watched, said, *figures)
+    can_tell = min(max(loss.width, loss.middle), loss.worst)
+    if can_tell <= limit:
+        return LaneGate(lane, PASSED[watched], said, *figures)
+    needed = math.ceil(1_000 * can_tell) / 1_000
+    why = "others may explain it" if explained else "too noisy" if loss.width > limit else "too close"
+    can = f"{100 * needed:.1f} %" if needed < 1 else "nothing"
+    return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {said}", *figures, needed)
+
+
+def _said(change: Change, less: str, more: str) -> str:
+    low, high = cast(float, change.low), cast(float, change.high)
+    how = less if change.ratio < 1 else more
+    interval = f"95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
+    return f"{100 * abs(change.ratio - 1):.1f} % {how} ({interval})"
+
+
+def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: int, name: str) -> tuple[float, str]:
+    """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation or "".
+
+    A thread loses at most the share `BESIDE` to one other program, and never more than that program used; all
+    threads together lose at most the use of the others on all cores. While a core is stolen, it stands still.
+    """
+    others = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
+    stolen = _increase([lane.stolen_pct for lane in less], [lane.stolen_pct for lane in more])
+    lost = min(others, max(BESIDE, others / max(1, cores))) + stolen
+    factor = 1 / (1 - lost) if lost < 1 else math.inf
+    if factor < LEAST_EXPLAINED:
+        return factor, ""
+    took = f"others took {others:.1f} cores more in the {name}"
+    if stolen > others / 10:
+        took = f"others took {others:.1f} cores and the hypervisor {100 * stolen:.0f} % of one more in the {name}"
+    explains = f"which explains a factor of {factor:.2f} at most" if lost < 1 else "which may explain anything"
+    return factor, f"; {took}, {explains}"
+
+
+def _increase(before: Sequence[float | None], after: Sequence[float | None]) -> float:
+    """Return by how many cores the mean of some percentages grew. Unknown percentages are left out."""
+    known = [[percent for percent in side if percent is not None] for side in (before, after)]
+    means = [fmean(percents) / 100 if percents else 0.0 for percents in known]
+    return max(0.0, means[1] - means[0])
+
+
+def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
+    """Return why a difference of the figures does not concern the program, or empty if it does."""
+    obstacles = [] if len(pairs) == count else ["not every race has it"]
+    for one, pair in pairs:
+        obstacles += _obstacles(one.first, one.second, pair, contended)
+    return "; ".join(dict.fromkeys(obstacles))
+
+
+def _obstacles(first: RaceResult, second: RaceResult, pair: LanePair, contended: bool) -> Iterator[str]:
+    machines = first.machine_of(pair.first), second.machine_of(pair.second)
+    for name in ("hostname", "cpu_name", "cores", "usable_cores"):
+        one, other = (getattr(machine, name) for machine in machines)
+        if one != other:
+            yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
+    if pair.first.place != pair.second.place:
+        yield f"another device: it was {pair.first.place}, now {pair.second.place}"
+    elif (one := pair.first.device_name) != (other := pair.second.device_name):
+        yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
+    for name, race, lane in (("baseline", first, pair.first), ("run", second, pair.second)):
+        if contended and race.contended:
+            yield f"the {name} raced its lanes concurrently: its figures are contended"
+        if lane.error:
+            yield f"it failed in the {name}: {lane.error}"

@@ -1,0 +1,471 @@
+"""The result of a race and of each lane, computed once from an analysis.
+
+Text, HTML and Markdown are rendered from it, JSON has its fields, Python gets the objects, and `tfmon diff` reads
+them from JSON or from a recording. Units are in the names. An unknown figure is `None`, and `missing` has the
+reason.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from tfmon import units
+from tfmon.analysis.account import Account
+from tfmon.analysis.causes import Cause
+from tfmon.analysis.health import Concern, Waits
+from tfmon.analysis.intervals import Center
+from tfmon.analysis.others import GpuOthers
+from tfmon.analysis.verdict import ahead
+from tfmon.analysis.verdict_notes import MachineDifference, Scaling
+from tfmon.errors import TfmonError, UsageError
+from tfmon.model import codec
+from tfmon.model.header import JSON_SCHEMA
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lanes_together import Collision
+from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.model.readings import Estimate, IntervalKind
+from tfmon.model.spec import LaneSpec
+from tfmon.model.views import View
+from tfmon.version import __version__
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Interval: TypeAlias = tuple[float, float]
+"""The ends of a 95 % interval."""
+State: TypeAlias = Literal["finished", "failed", "absent"]
+HERE = "here"
+"""Host of the lanes on the machine of the monitor."""
+HISTORY_HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostResult:
+    """Another machine of the race, and the connection to it at the end."""
+
+    machine: Machine
+    lost: str | None
+    """Why the connection was lost."""
+    round_trip_ms: float | None
+    clock_offset_ms: float | None
+    clock_error_ms: float | None
+    agent_cpu_pct: float | None
+    agent_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuResult:
+    """A GPU of a lane at its last sample, and the lane's use of it."""
+
+    index: int
+    uuid: str
+    name: str
+    busy_pct: float | None
+    lane_busy_pct: float | None
+    used_bytes: float | None
+    lane_used_bytes: float | None
+    lane_used_source: str | None
+    total_bytes: float | None
+    power_w: float | None
+    activity: dict[str, float | None] | None
+    """Mean use of its units during the race, in percent. `None` if no unit was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult:
+    """Progress of the last Keras `fit` of a script."""
+
+    epoch: int | None
+    epochs: int | None
+    batch: int | None
+    batches: int | None
+    metrics: dict[str, float | None]
+    validation_s: float
+    between_epochs_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneResult:
+    """The result of one lane."""
+
+    id: str
+    """One letter, which never changes."""
+    name: str
+    """Its device, and every setting in which the lanes differed at the end."""
+    label: str
+    """Its name in tables. In a race of more than two lanes it begins with the id."""
+    host: str
+    device: str
+    """Device of the lane, such as `cpu`. Several devices are written as `2xcpu`."""
+    device_chosen: str | None
+    """Why this GPU was chosen."""
+    device_name: str | None
+    state: State
+    error: str | None
+    hint: str
+    """What to do about the error. Empty if unknown."""
+    output: tuple[str, ...]
+    """The last lines that a failed lane printed, without traceback lines of tfmon."""
+    ended_early: str
+    """When a lane without an error ended, if it was before its first step. Otherwise empty."""
+    command: str
+    """The command of a script. Empty for a scenario."""
+    step: str | None
+    """What counts as a step of a script, by file and line."""
+    fit: FitResult | None
+    knobs: dict[str, KnobValue]
+    """Every knob with its value at the end."""
+    defaults: dict[str, str]
+    """Values of a script's own settings that were not set, such as its seed."""
+    versions: dict[str, str | None]
+    disturbed_by: tuple[str, ...]
+    """Differences between the environment of the process and a local lane's."""
+    source: str | None
+    """Digest of the scenario's file."""
+    steps: int | None
+    measured_steps: int | None
+    examples: int | None
+    examples_per_s: float | None
+    examples_per_s_ci95: Interval | None
+    log_examples_per_s: Center | None
+    """Mean of the logarithm of examples/s over slices or seconds, with its standard error; for comparisons."""
+    steps_per_s: float | None
+    step_ms: dict[str, float | None]
+    """Time of a step: `p50`, `p95`, `p99`."""
+    loss: dict[str, float | None]
+    """`first` and `last`."""
+    private_bytes: int | None
+    peak_private_bytes: int | None
+    peak_private_bytes_by_phase: dict[str, int]
+    cpu_pct: float | None
+    gpu_busy_pct: float | None
+    gpu_memory_used_bytes: int | None
+    gpu_memory_allocated_bytes: int | None
+    gpu_memory_peak_bytes: int | None
+    """Peak of the framework's allocator, or the memory in use at the end if no peak is reported."""
+    gpu_memory_source: str | None
+    batch_memory: dict[str, Any] | None
+    """Which batch sizes fit into the GPU's memory."""
+    gpus: tuple[GpuResult, ...]
+    bottleneck: str | None
+    """What limits it, such as `input-bound`."""
+    bottleneck_text: str | None
+    bottleneck_notes: tuple[str, ...]
+    """Other reasons for slowness, and changes that may help."""
+    waits: Waits | None
+    concerns: tuple[Concern, ...]
+    """Problems of its training, the worst first."""
+    causes: tuple[Cause, ...]
+    """Why it is slow, with the line of the script and the code to change; the costliest first."""
+    time_pct: dict[str, float | None]
+    """Shares of the time of a step. `step` is `dispatch` and `device` together."""
+    account: Account | None
+    """Where the time of the run went, from the start of its command to its exit."""
+    windows: int
+    """All windows that it reported."""
+    measured_s: float
+    """Time in steady state since the last change of a knob or of the mode."""
+    ran_s: float
+    """Time from the first step to the last, without suspensions and pauses."""
+    discarded: dict[str, int]
+    """Discarded windows by reason."""
+    discarded_pct: dict[str, float]
+    """Discarded share of `ran_s` by reason, the largest first."""
+    processes: int | None
+    """Number of processes that trained it, one after the other."""
+    contended_slices_pct: float | None
+    stolen_pct: float | None
+    """Share of one core that the hypervisor gave to other machines."""
+    gpu_others: GpuOthers | None
+    """Use of its GPU by other processes."""
+    others_cpu_pct: float | None
+    """CPU that other programs used; 100 is one core."""
+    not_measured: dict[str, str]
+    """Values that a script does not report, such as `examples`, with the reason."""
+    missing: dict[str, str]
+    """Why figures are unknown, by field, such as `step_ms.p50`."""
+
+    @property
+    def last_loss(self) -> float | None:
+        """The last loss."""
+        return self.loss["last"]
+
+    @property
+    def place(self) -> str:
+        """Its host and device in the notation of `--lane`."""
+        return LaneSpec(self.device, host=self.host).place
+
+    @property
+    def kind(self) -> str:
+        """The kind of its device: `cpu` or `gpu`."""
+        return LaneSpec(self.device).kind
+
+    @property
+    def full_name(self) -> str:
+        """Its id and its name."""
+        return f"{self.id} {self.name}".strip()
+
+    @property
+    def measured_text(self) -> str:
+        """The measured time, and the discarded shares with their reasons."""
+        shares = {reason: percent / 100 for reason, percent in self.discarded_pct.items()}
+        return f"{units.measured(self.measured_s, self.ran_s, shares)}; {units.discarded(shares)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return dict(codec.to_json(self))
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.name, self.examples_per_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """The throughput of a lane divided by the slowest lane's."""
+
+    id: str
+    lane: str
+    ratio: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictResult:
+    """Which lane is faster, or why that is unknown."""
+
+    kind: str | None
+    """`faster`, `same`, `not known yet` or `too close to call`. `None` if nothing was compared."""
+    winner_id: str | None
+    winner: str | None
+    ratio: float | None
+    """Throughput of the fastest lane divided by the throughput of the slowest lane."""
+    ratio_ci95: Interval | None
+    pairs: int | None
+    interval_kind: IntervalKind | None
+    text: str
+    """The answer with what limits it."""
+    answer: str
+    """The answer: of a crossover or tuning its result, else which lane is faster."""
+    note: str
+    """What limits the answer."""
+    ranked: tuple[str, ...]
+    """Of more than two lanes, each over the slowest, and each two that differ in one knob."""
+    ranking: tuple[Ranked, ...]
+    """Every lane but the slowest, the fastest first."""
+    also_differs: tuple[str, ...]
+    """Other knobs in which the lanes differ."""
+    machines_differ: tuple[MachineDifference, ...]
+    scaling: tuple[Scaling, ...]
+    """Growth of the throughput with the number of devices; lanes by their ids."""
+    margin: float
+    """Smaller differences count as none."""
+    left_s: float | None
+    """Estimated time until there is an answer."""
+    at_least: float | None
+    """Lower bound of the ratio, from a step that did not end."""
+    cpu_time_ratio: float | None
+    contention: str
+    """What took CPU time from the lanes, or empty."""
+    earlier: str | None
+    """The last verdict, if the settings at the end have none."""
+    finish: tuple[str, ...]
+    """Lines about the end of a script's race."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult:
+    """A change during the race, its effect, and the verdict from then on."""
+
+    at_s: float
+    lane_id: str | None
+    change: str
+    examples_per_s_before: float | None
+    examples_per_s_after: float | None
+    effect: Estimate | None
+    effect_text: str
+    verdict: str | None
+    """The kind of the verdict from then on. `None` if a later change has it."""
+    winner_id: str | None
+    ratio: Estimate | None
+
+    def cells(self, lanes: int) -> tuple[str, ...]:
+        """Return a row of the table with `HISTORY_HEADS`, in a race of this number of lanes."""
+        speeds = [
+            "–" if speed is None else units.rate(speed)
+            for speed in (self.examples_per_s_before, self.examples_per_s_after)
+        ]
+        of_lane = self.lane_id is not None
+        verdict = "–" if self.verdict is not None and lanes > 1 else ""
+        if self.verdict is not None and self.ratio is not None:
+            verdict = ahead(self.winner_id or self.verdict, self.ratio)
+        return (
+            units.clock(self.at_s),
+            f"{self.lane_id or ''} {self.change}".strip(),
+            " → ".join(speeds) if of_lane or self.examples_per_s_before is not None else "",
+            self.effect_text if of_lane else "",
+            str(self.ratio.pairs) if self.ratio is not None else "",
+            verdict,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceResult:
+    """The result of a race. `print` displays the table of the command."""
+
+    schema: int = JSON_SCHEMA
+    tfmon: str = __version__
+    """The version of tfmon that raced."""
+    python: str | None
+    """The Python of tfmon itself."""
+    scenario: str
+    title: str
+    source: str | None
+    """Digest of the scenario's file."""
+    started: str | None
+    """Local time with its offset from UTC."""
+    mode: str
+    seconds: float | None
+    """How long the lanes raced."""
+    interrupted: str | None
+    is_series: bool
+    """Whether the race existed only for its crossover or tuning."""
+    fresh: bool
+    """Whether the lanes were started several times."""
+    rounds: int
+    """Rounds since a knob or the mode last changed."""
+    contended: bool
+    """Whether lanes shared the cores of a machine at the same time."""
+    differs: tuple[str, ...]
+    """Differences between the lanes' machines that were known before the race."""
+    environment: dict[str, str] | None
+    """Environment variables that change the speed of TensorFlow."""
+    defaults: dict[str, KnobValue]
+    """Every knob of the scenario with its default."""
+    differing: tuple[str, ...]
+    """Knobs in which the lanes differ."""
+    machine: Machine
+    """The machine of tfmon."""
+    hosts: dict[str, HostResult]
+    between_processes: BetweenProcesses | None
+    views: dict[str, View]
+    """The lanes' views of the working folder, by host; `here` for this machine."""
+    collisions: tuple[Collision, ...]
+    lanes: tuple[LaneResult, ...]
+    verdict: VerdictResult
+    history: tuple[ChangeResult, ...]
+    crossover: dict[str, Any] | None
+    tuning: dict[str, Any] | None
+    profiles: dict[str, Any] | None
+    """The difference of the lanes' profiles."""
+    recording: Path | None
+    """The file of the recording."""
+    recording_stopped: str | None
+    """Why the recording stopped, or why the race is not recorded."""
+    recording_stopped_s: float | None
+    id: str = field(default="", metadata={"json": False})
+    """Its name in a comparison."""
+    table: str = field(default="", repr=False, metadata={"json": False})
+    """The table that the command prints."""
+
+    @property
+    def winner(self) -> LaneResult | None:
+        """The faster lane. `None` if the race does not show which is faster."""
+        return next((lane for lane in self.lanes if lane.id == self.verdict.winner_id), None)
+
+    @property
+    def ratio(self) -> float | None:
+        """Throughput of the fastest lane divided by the throughput of the slowest lane."""
+        return self.verdict.ratio
+
+    @property
+    def ratio_ci95(self) -> Interval | None:
+        """The 95 % interval of `ratio`."""
+        return self.verdict.ratio_ci95
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        """The machines of the race, by host. The key of the machine of tfmon is empty."""
+        return {"": self.machine, **{host: one.machine for host, one in self.hosts.items()}}
+
+    def machine_of(self, lane: LaneResult) -> Machine:
+        """Return the machine of a lane."""
+        return self.machines.get(lane.host, self.machine)
+
+    def lane(self, word: str) -> LaneResult:
+        """Return the lane with this id, name or device; raises TfmonError unless exactly one lane has it."""
+        for part in ("id", "name", "device"):
+            lanes = [lane for lane in self.lanes if getattr(lane, part) == word]
+            if len(lanes) == 1:
+                return lanes[0]
+        known = ", ".join(f"{lane.id} ({lane.name})" for lane in self.lanes)
+        raise TfmonError(f"{word!r} is not one lane of this race", f"its lanes are {known}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return dict(codec.to_json(self))
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the JSON object into a new file, which `tfmon diff` reads; return its path.
+
+        Args:
+            path: The file.
+            force: Whether an existing file is replaced.
+
+        Raises:
+            UsageError: `path` is not a path.
+            TfmonError: the file exists and `force` is not set, or it cannot be written.
+        """
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"path={path!r} is not possible", "it is the path of a new file")
+        target = Path(path)
+        try:
+            with target.open("w" if force else "x", encoding="utf-8") as file:
+                json.dump(self.to_json(), file, indent=2, allow_nan=False)
+                file.write("\n")
+        except FileExistsError:
+            raise TfmonError(f"{target} is there already", "name another file, or pass force=True") from None
+        except OSError as error:
+            raise TfmonError(f"{target} cannot be written: {error.strerror or error}") from None
+        return target
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas data frame: a row for each lane by its id, a column for each figure.
+
+        Columns of nested figures are joined by dots, such as `step_ms.p50`.
+
+        Raises:
+            TfmonError: pandas is not installed.
+        """
+        rows = [
+            {name: value for name, value in lane.to_json().items() if name not in ("missing", "discarded")}
+            for lane in self.lanes
+        ]
+        return pandas().json_normalize(rows).set_index("id")
+
+    def __hash__(self) -> int:
+        return hash((self.scenario, self.started, self.lanes))
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table)}</pre>"
+
+    def __repr__(self) -> str:
+        return f"<RaceResult {self.scenario}: {self.verdict}>"
+
+
+def pandas() -> Any:  # noqa: ANN401 - a module
+    """Return the module pandas; raises TfmonError if it is not installed."""
+    try:
+        import pandas as module
+    except ImportError:
+        raise TfmonError("to_frame needs pandas, which is not installed", "pip install pandas") from None
+    return module

@@ -1,0 +1,118 @@
+"""The declaration of an option, and the base class of the objects that have the options of a command.
+
+An option is declared once, as a field of a dataclass below `Options`. The flags of the command line, the arguments
+of Python, the settings file and the tables of the manual are made from the declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar, cast
+
+from tfmon.api.rules import ValueRule
+from tfmon.errors import flag
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class Option(Generic[In, Out]):
+    """A field of `Options`, which checks and converts assigned values; `None` stands for the default.
+
+    Its type has two parts: the type of an assigned value, and the type of the value that is read.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        rule: ValueRule[Out],
+        default: Out,
+        help: str,
+        *,
+        commands: str = "",
+        setting: str = "",
+        flag: str | None = "",
+        metavar: str | None = None,
+        shown: str | bool = False,
+        off: str = "",
+        optional_value: str | None = None,
+        multiple: bool = False,
+    ) -> None:
+        """Declare an option.
+
+        Args:
+            rule: The allowed values.
+            default: The value of an option that is not set.
+            help: A description, for the command line and Python.
+            commands: The commands that have the option.
+            setting: The name of the setting for an option that is not set. Empty for no setting.
+            flag: The flag, if it does not follow from the name. `None` for no flag.
+            metavar: The value of the flag in the help.
+            shown: The default in the help.
+            off: A second flag, which sets the option to False.
+            optional_value: The value of a flag without one.
+            multiple: Whether the flag can be repeated.
+        """
+        self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()
+        self.setting, self.metavar, self.shown, self.off = setting, metavar, shown, off
+        self.optional_value, self.multiple, self._flag = optional_value, multiple, flag
+        self.has_flag = flag is not None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Out:
+        value = None if instance is None else vars(instance).get(self.name)
+        # The class attribute is the default of the dataclass, None: "not set".
+        return cast(Out, self.default if value is None and instance is not None else value)
+
+    def __set__(self, instance: object, value: In) -> None:
+        vars(instance)[self.name] = None if value is None else self.rule.argument(self.name, value)
+
+    @property
+    def flag(self) -> str:
+        """The flag, such as `--slice` or `--fresh/--no-fresh`."""
+        return self._flag or flag(self.name)
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of its setting."""
+        return f"TFMON_{self.setting.upper()}"
+
+    def read(self, value: object, *, as_text: bool = True) -> Out:
+        """Return a value from a flag or a variable, or else from the file; raises ValueError."""
+        try:
+            return self.rule.read(self.rule.parse(value) if as_text and isinstance(value, str) else value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not {self.rule.allowed(in_text=True)}") from None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Options:
+    """The values of options. All of them can be left out."""
+
+    @classmethod
+    def declared(cls) -> list[Option[Any, Any]]:
+        """Return the options of this class, options of its bases last."""
+        names = sorted((field.name for field in fields(cls)), key=lambda name: name not in vars(cls))
+        return [cls.declaration(name) for name in names]
+
+    @classmethod
+    def declaration(cls, name: str) -> Option[Any, Any]:
+        """Return an option."""
+        option = inspect.getattr_static(cls, name)
+        assert isinstance(option, Option)
+        return option
+
+    def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
+        """Return whether the setting counts for an option that is not set."""
+        return bool(option.setting) and command in option.commands
+
+    def has(self, name: str) -> bool:
+        """Return whether an option is set."""
+        return vars(self).get(name) is not None
+
+    def validate(self, command: str, names: frozenset[str]) -> None:
+        """Raise UsageError for options that exclude each other; `names` are set by the caller, not by settings."""

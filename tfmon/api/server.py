@@ -1,0 +1,308 @@
+"""The server of a run in its own process: it sends events to viewers and carries out their requests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tfmon.api.run import Interruption
+from tfmon.api.sockets import (
+    LONGEST_REQUEST_BYTES,
+    Answer,
+    Ended,
+    Follow,
+    Notice,
+    Request,
+    RunnerGreeting,
+    listen,
+    peer,
+)
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError
+from tfmon.model import codec
+from tfmon.model.control_messages import BeginRace, ChangeLanes, ControlMessage, EndRun, Perform, ProfileLanes
+from tfmon.model.events import Event
+from tfmon.model.lane_state import PAUSED
+from tfmon.model.ports import ExperimentError
+from tfmon.model.session import Snapshot
+from tfmon.recordings.header import Known
+from tfmon.system.threads import start_thread
+
+if TYPE_CHECKING:
+    from tfmon.api.program import Program
+    from tfmon.api.sweep import SweepProgram
+
+CALM_S = 1.0
+"""Interval of sending events: a calm screen draws once a second, and each wake-up costs CPU time."""
+AFTER_KEY_S = 10.0
+"""For this time after a request or its start, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
+MOST_WAITING = 2_000
+"""Events that wait for a viewer; a slower viewer gets a new snapshot instead."""
+MOST_VIEWERS = 16
+FAREWELL_S = 10.0
+"""Total wait at the end for viewers that do not read."""
+SLOW = (Perform("await_start"), Perform("examine"), Perform("watch_gpus"))
+UNANNOUNCED = (*SLOW, Perform("repeat"), Perform("suspend"), Perform("continue"), Perform("leave"))
+
+
+class Server:
+    """The viewers of a run. Thread: any, but the session may be locked when its lock is taken."""
+
+    def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
+        """Serve a program; a request to end the run is passed to `interrupted`."""
+        self.lock = threading.Lock()
+        self.viewers: list[Connection] = []
+        self.lost = False
+        """Whether a viewer vanished without leaving."""
+        self.unreachable = ""
+        self._program, self._interrupted = program, interrupted
+        self._listening: socket.socket | None = None
+        self._began = threading.Event()
+        self._start: TfmonError | str = ""
+        self.known = program.session.keep_journal(self._take)
+        """The snapshot after the last event in the queues of the viewers."""
+
+    def _take(self, event: Event, known: Snapshot) -> None:
+        with self.lock:
+            self.known = known
+            for viewer in self.viewers:
+                viewer.add(event)
+
+    def listen(self) -> None:
+        """Listen for viewers, and again after the socket was lost, as when the user's last session ends."""
+        if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
+            return
+        try:
+            if self._listening is not None:
+                self._listening.shutdown(socket.SHUT_RDWR)
+                self._listening = None
+            listening = self._listening = listen()
+        except OSError as error:
+            self.unreachable = f"no other terminal can attach to it ({error})"
+        else:
+            start_thread("tfmon-listen", partial(self._accept, listening), self._listen_again)
+
+    def _listen_again(self, reason: str) -> None:
+        log(reason)
+        self._listening = None
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError), listening:  # until it is shut down
+            while True:
+                connection, _ = listening.accept()
+                if peer(connection)[1] == os.getuid() and len(self.viewers) < MOST_VIEWERS:
+                    with contextlib.suppress(OSError):
+                        self.connect(connection)
+                else:
+                    connection.close()
+
+    def connect(self, connection: socket.socket, *, ends_run: bool = False) -> Connection:
+        """Add a viewer; with `ends_run`, the run ends if it vanishes. Raises OSError if it is gone."""
+        known = self.known
+        path = known.recording.path if known.recording is not None else ""
+        greeting = RunnerGreeting(
+            pid=os.getpid(), scenario=known.race.scenario, recording=path, clock_ns=time.monotonic_ns()
+        )
+        connection.sendall(codec.encode(greeting))
+        viewer = Connection(self, connection, ends_run=ends_run)
+        with self.lock:
+            self.viewers.append(viewer)
+        start_thread("tfmon-viewer", viewer.read, viewer.drop)
+        return viewer
+
+    def disconnect(self, viewer: Connection) -> None:
+        """Remove a viewer whose connection has ended, and continue the lanes that it has suspended or paused."""
+        with self.lock:
+            self.viewers.remove(viewer)
+            watched = any(other.follows for other in self.viewers)
+        if viewer.suspends:
+            self._program.perform(Perform("continue"))
+        if viewer.ends_run and not viewer.left:
+            self._end(signal.SIGHUP.name)
+        elif viewer.follows and not viewer.left:
+            self.lost = True
+            lanes = self._program.session.snapshot().lanes
+            paused = tuple(lane.spec.name for lane in lanes if lane.phase == PAUSED)
+            if paused and not watched:
+                self._program.perform(ChangeLanes("resume", paused))
+
+    def begin(self, start: TfmonError | Sequence[str]) -> None:
+        """Set the result of the start: lines to display, or why the race did not begin."""
+        self._start = start if isinstance(start, TfmonError) else "\n".join(start)
+        self._began.set()
+
+    def tell(self, text: str, except_to: Connection | None = None) -> None:
+        """Display a line on all viewers, except one."""
+        for viewer in [*self.viewers]:
+            if viewer is not except_to:
+                viewer.send(Notice(text=text))
+
+    def all_done(self) -> bool:
+        """Return whether the race has ended or could not begin, and no viewer is left."""
+        failed = isinstance(self._start, TfmonError)
+        return not self.viewers and (failed or self._program.all_over)
+
+    def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
+        """Send the remaining events, the end of the run and the result of a series to all viewers."""
+        if self._listening is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._listening.getsockname())  # noqa: PTH108
+        leaving = [viewer for viewer in self.viewers if viewer.follows]
+        for viewer in leaving:
+            viewer.send(Ended(exit_code=exit_code, result=tuple(result)))
+        until_s = time.monotonic() + FAREWELL_S
+        for viewer in leaving:
+            viewer.over.wait(max(0.0, until_s - time.monotonic()))
+
+    def handle(self, viewer: Connection, request: Request) -> None:
+        """Carry out a request; slow ones in their own thread."""
+        message = request.message
+        if isinstance(message, Follow):
+            return
+        answer = partial(self._answer, viewer, request.number, message)
+        if message in SLOW or isinstance(message, BeginRace | ProfileLanes):
+            start_thread("tfmon-viewer", answer, log)
+        else:
+            answer()
+
+    def _answer(self, viewer: Connection, number: int, message: ControlMessage) -> None:
+        try:
+            answer = Answer(number=number, text=self._perform(message))
+        except TfmonError as error:
+            answer = Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
+        except ExperimentError as error:
+            answer = Answer(number=number, error=str(error))
+        except Exception as error:  # noqa: BLE001 - the run continues, whatever a request causes
+            answer = Answer(number=number, error=f"{describe(message)} failed: {type(error).__name__}: {error}")
+        if message not in UNANNOUNCED and not isinstance(message, ProfileLanes) and not answer.error:
+            self.tell(f"{viewer.name}: {describe(message)}", except_to=viewer)
+        viewer.send(answer)
+
+    def _end(self, signal_name: str) -> None:
+        if not (self._began.is_set() or self._program.session.snapshot().lanes):
+            # Nothing runs that could be lost; the wait for a host or GPU would continue.
+            code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
+            for viewer in self.viewers:
+                with contextlib.suppress(OSError):
+                    viewer.socket.sendall(codec.encode(Ended(exit_code=code)))
+            os._exit(code)
+        if not self._interrupted.count:  # a second call would not wait
+            self._interrupted.take(signal_name)
+
+    def _perform(self, message: ControlMessage) -> str:
+        if isinstance(message, EndRun):
+            self._end(message.signal)
+            return ""
+        if message == Perform("await_start"):
+            self._began.wait()
+            if isinstance(self._start, TfmonError):
+                raise self._start
+            return self._start
+        return "" if message == Perform("leave") else self._program.perform(message)
+
+
+class Connection:
+    """A viewer and its queue. Thread: `add` with the server's lock; `read` and `_write` in their own."""
+
+    def __init__(self, server: Server, connection: socket.socket, *, ends_run: bool) -> None:
+        self.socket, self.ends_run, self._server = connection, ends_run, server
+        self.follows = self.suspends = self.left = False
+        self.over = threading.Event()
+        """Set when nothing more is sent."""
+        self.name = f"process {peer(connection)[0]}"
+        self._active_s = time.monotonic()
+        self._wake = threading.Event()
+        self._events: list[Event] = []
+        self._messages: list[Answer | Notice | Ended] = []
+        self._behind = True
+        """Whether a snapshot is sent next, without the events before it."""
+
+    def add(self, event: Event) -> None:
+        """Queue an event."""
+        if self._behind or not self.follows:
+            return
+        self._events.append(event)
+        if len(self._events) > MOST_WAITING:
+            self._events, self._behind = [], True
+        if time.monotonic() - self._active_s < AFTER_KEY_S:
+            self._wake.set()
+
+    def send(self, message: Answer | Notice | Ended) -> None:
+        """Queue a message, which is sent after the events so far; a viewer that does not read is dropped."""
+        with self._server.lock:
+            self._messages.append(message)
+        if len(self._messages) > MOST_WAITING:
+            self.drop()
+        self._wake.set()
+
+    def drop(self, reason: str = "") -> None:
+        """End the connection."""
+        if reason:
+            log(reason)
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def read(self) -> None:
+        """Handle the viewer's requests until its connection ends."""
+        try:
+            with self.socket.makefile("rb") as lines, contextlib.suppress(OSError):
+                while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
+                    self._handle(codec.read(codec.parse(line), Request))
+        except codec.CodecError as error:
+            log(f"{self.name} sent an invalid request: {error}")
+        finally:
+            self.over.set()
+            self._wake.set()
+            self._server.disconnect(self)
+            self.socket.close()
+
+    def _handle(self, request: Request) -> None:
+        self._active_s = time.monotonic()
+        match request.message:
+            case Follow(terminal=terminal) if not self.follows:
+                self.name += f" on {codec.clean(terminal, 40)}" if terminal else ""
+                self.follows = True
+                self._wake.set()
+                start_thread("tfmon-viewer", self._write, self.drop)
+            case Perform("leave"):
+                self.left = True
+            case Perform("suspend" | "continue" as action):
+                self.suspends = action == "suspend"
+        self._server.handle(self, request)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while not self.over.is_set():
+                self._wake.wait(CALM_S)
+                self._wake.clear()
+                with self._server.lock:
+                    known = [Known(known=self._server.known)] if self._behind else []
+                    events, self._events = self._events, []
+                    messages, self._messages = self._messages, []
+                    self._behind = False
+                lines = [codec.encode(line) for line in (*known, *events, *messages)]
+                self.socket.sendall(b"".join(lines))
+                if any(isinstance(message, Ended) for message in messages):
+                    self.over.set()
+
+
+def describe(message: ControlMessage) -> str:
+    """Return a message for people, such as "pause cpu" or "change knob cpu, batch_size, 64"."""
+    kind, *values = codec.plain(message).values()
+    title = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
+    if isinstance(message, ChangeLanes | Perform):
+        title, *values = values
+    parts = [", ".join(value) if isinstance(value, list) else str(value) for value in values if value is not None]
+    return f"{title.replace('_', ' ')} {', '.join(parts)}".strip()
+
+
+def log(line: str) -> None:
+    """Write a line to the log of the runners."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,100 @@
+"""Times the callbacks that a script gives to `fit`, at the end of epochs and after each batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfmon.hooks.causes import causes
+from tfmon.hooks.looking import LIBRARIES, line_at
+from tfmon.hooks.patches import FILES, hooks, unseen
+from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.account import account
+
+BATCH_METHODS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+FILES.add(__file__)
+
+
+class TimedMethod:
+    """Takes the place of a method of one callback while `fit` runs, and reports its time.
+
+    It is an attribute of the callback and not of its class, so classes defined inside functions are timed, too.
+    """
+
+    def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
+        self._callback, self._name, self._own, self._call = callback, name, own, call
+        self._place = ""
+        if (code := getattr(own, "__code__", None)) is not None and _is_users(own):
+            self._place = line_at(code.co_filename, code.co_firstlineno)
+        self._before = vars(callback).get(name)
+        setattr(callback, name, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_own"], name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._callback, self._name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._own, memo)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method, and report its time."""
+        call = self._call
+        timed, interrupted = not call.in_callback and call.here, ""
+        with hooks:
+            call.in_callback |= timed
+            if timed and self._name not in BATCH_METHODS:
+                interrupted = call.callback_begins(type(self._callback).__name__)
+        began_ns = lane_clock.now_ns()
+        try:
+            return self._own(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
+        finally:
+            took_ns = lane_clock.now_ns() - began_ns
+            with hooks:
+                if timed:
+                    call.in_callback = False
+                    self._report(took_ns, interrupted)
+
+    def _report(self, took_ns: int, interrupted: str) -> None:
+        kind, call = type(self._callback).__name__, self._call
+        if self._name not in BATCH_METHODS:
+            call.callback_ended(kind, took_ns, interrupted)
+            return
+        subject = f"{kind}.{self._name}"
+        account.batch_callback(kind, self._place or call.place, took_ns)
+        seen = causes.saw("batch_callback", self._place or call.place, subject=subject, cost_ns=took_ns)
+        seen.what = f"{seen.cost_ns / 1e6 / seen.count:.1f} ms each"
+
+    def restore(self) -> None:
+        """Put the callback's own method back, unless the script has replaced it."""
+        if vars(self._callback).get(self._name) is not self:
+            return
+        if self._before is None:
+            delattr(self._callback, self._name)
+        else:
+            setattr(self._callback, self._name, self._before)
+
+
+def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]:
+    """Replace the methods of a callback that work at the end of an epoch, or in each batch."""
+    names = ["on_epoch_end", *(BATCH_METHODS if sees_batches(callback) else ())]
+    for name in names if hasattr(callback, "__dict__") else ():
+        own, base = getattr(callback, name, None), getattr(keras.callbacks.Callback, name, None)
+        if callable(own) and getattr(own, "__func__", own) is not base and not isinstance(own, TimedMethod):
+            yield TimedMethod(callback, name, own, call)
+
+
+def sees_batches(callback: Any) -> bool:
+    """Return whether a callback works in each batch."""
+    methods = (getattr(callback, name, None) for name in BATCH_METHODS)
+    own = any(_is_users(one) for one in methods if one)
+    return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))
+
+
+def _is_users(method: Any) -> bool:
+    return str(getattr(method, "__module__", "")).partition(".")[0] not in LIBRARIES

@@ -1,0 +1,120 @@
+"""Adds up what slows the script down, and reports it to the lane at intervals.
+
+Hooks call `causes.saw` with an id of `analysis.causes`. Nothing here is called in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tfmon.hooks.reporting import ScriptReporter
+from tfmon.model.script_events import MOST_CAUSES, CauseSeen
+from tfmon.system.lane_clock import lane_clock
+
+EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
+"""A cause is reported again after a second, or after this share of the time of the run."""
+STALE_SHARE = 0.25
+"""An unchanged cause is reported again after this share of the time, which keeps its own share correct."""
+MOST_TEXT = 200
+
+
+@dataclass(slots=True)
+class Observation:
+    """The observations of one cause at one place. Code that modifies it sets `changed`."""
+
+    cause: str
+    place: str
+    subject: str = ""
+    what: str = ""
+    count: int = 0
+    cost_ns: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    changed: bool = True
+    kept: bool = False
+    """Whether its cost before the first step counts."""
+    next_ns: int = 0
+    told_ns: int = 0
+
+
+class Causes:
+    """The causes seen in this process. Thread: any; concurrent writes may lose a count."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all causes. Times count from now on."""
+        self._began_ns = lane_clock.now_ns()
+        self.named_ns = 0
+        self._seen: dict[tuple[str, str, str], Observation] = {}
+        self._first_ns = 0
+
+    def training_begins(self, at_ns: int) -> None:
+        """Record when the first step began. Counts and times are reported from then on."""
+        if self._first_ns:
+            return
+        self._first_ns = at_ns
+        for seen in self._seen.values():
+            if not seen.kept:
+                seen.count = seen.cost_ns = 0
+
+    @property
+    def unnamed_ns(self) -> int:
+        """The time of the run, without pauses and without the time of causes."""
+        return self.passed_ns - self.named_ns
+
+    @property
+    def passed_ns(self) -> int:
+        """The time since tfmon was loaded, or a watched block began, without pauses and suspension."""
+        return lane_clock.now_ns() - self._began_ns
+
+    def saw(
+        self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
+    ) -> Observation:
+        """Add an observation of a cause at the user's instruction `place`, and return its sums."""
+        seen = self._seen.get((cause, place, subject))
+        if seen is None:
+            seen = Observation(cause, place, subject)
+            if len(self._seen) < MOST_CAUSES:
+                self._seen[cause, place, subject] = seen
+        seen.what = what or seen.what
+        seen.count += count
+        self.add(seen, cost_ns)
+        return seen
+
+    def add(self, seen: Observation, cost_ns: int) -> None:
+        """Add to the time of a cause."""
+        seen.cost_ns += cost_ns
+        self.named_ns += cost_ns
+        seen.changed = True
+
+    def news(self, *, all_of_them: bool = False) -> Iterator[CauseSeen]:
+        """Return the causes that are due."""
+        now_ns = lane_clock.now_ns()
+        passed_ns = now_ns - self._first_ns if self._first_ns else 0
+        for seen in list(self._seen.values()):
+            changed = seen.changed and now_ns >= seen.next_ns
+            if not (changed or all_of_them or passed_ns > (1 + STALE_SHARE) * seen.told_ns):
+                continue
+            seen.changed, seen.told_ns = False, passed_ns
+            seen.next_ns = now_ns + max(EVERY_NS, round(EVERY_SHARE * passed_ns))
+            yield CauseSeen(
+                at_ns=lane_clock.stamp(now_ns),
+                cause=seen.cause,
+                place=seen.place[:MOST_TEXT],
+                subject=seen.subject[:MOST_TEXT],
+                what=seen.what[:MOST_TEXT],
+                count=seen.count,
+                cost_ns=seen.cost_ns,
+                of_ns=passed_ns,
+                figures=dict(seen.figures),
+            )
+
+    def tell(self, reporter: ScriptReporter, *, all_of_them: bool = False) -> None:
+        """Send the causes that are due."""
+        for event in self.news(all_of_them=all_of_them) if self._seen else ():
+            reporter.send(event)
+
+
+causes = Causes()

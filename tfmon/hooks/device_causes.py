@@ -1,0 +1,68 @@
+"""Finds why a model that Keras trains on a GPU uses it badly.
+
+Source: the cuDNN conditions of LSTM and GRU in Keras 3 (`backend.tensorflow.rnn.cudnn_ok`, `inner_loop`) and
+legacy Keras (`_could_use_gpu_kernel`), and `Trainer.jit_compile`, which determinism turns off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.hooks.causes import Causes
+from tfmon.hooks.levers import compiled_by_xla, is_deterministic
+from tfmon.model.knobs import show
+
+_NEEDS = (("activation", "tanh"), ("recurrent_activation", "sigmoid"))
+_VALUES = (("use_bias", True), ("unroll", False), ("recurrent_dropout", 0), ("reset_after", True))
+_CELLS = ("LSTMCell", "GRUCell")
+
+
+def see(causes: Causes, model: Any, place: str) -> None:
+    """Report why the model trained at `place` uses its GPU badly."""
+    for name, reason in without_cudnn(model):
+        causes.saw("gpu_no_cudnn", place, subject=name, what=reason)
+    if is_deterministic() and not compiled_by_xla(model):
+        causes.saw("gpu_deterministic", place, subject="op determinism")
+    on_cpu = [weight for weight in model.trainable_weights if is_on_cpu(weight)]
+    if on_cpu:
+        causes.saw(
+            "gpu_weights_on_cpu",
+            place,
+            subject=str(getattr(on_cpu[0], "path", on_cpu[0].name)),
+            what=f"{len(on_cpu)} of {len(model.trainable_weights)}",
+        )
+
+
+def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
+    """Yield the recurrent layers that cannot use cuDNN, with the arguments that prevent it."""
+    flatten = getattr(model, "_flatten_layers", None)
+    for layer in flatten() if flatten is not None else ():
+        kind = next((one.__name__ for one in type(layer).__mro__ if one.__name__ in ("LSTM", "GRU")), "")
+        cell = type(getattr(layer, "cell", None)).__name__
+        if not kind:
+            if cell in _CELLS:
+                yield layer.name, f"it is an RNN around an {cell}: only LSTM and GRU use cuDNN"
+            continue
+        reasons = []
+        for name, needed in _NEEDS:
+            own = getattr(getattr(layer, name, None), "__name__", needed)
+            if own != needed:
+                reasons.append(f"{name}={own}")
+        for name, value in _VALUES:
+            own = getattr(layer, name, value)
+            if name in ("use_bias", "unroll", "reset_after"):
+                own = bool(own)
+            if own != value and not (name == "reset_after" and kind == "LSTM"):
+                reasons.append(f"{name}={own if isinstance(own, bool) else show(own)}")
+        if getattr(layer, "use_cudnn", "auto") is False:
+            reasons.append("use_cudnn=False")
+        if reasons:
+            yield layer.name, ", ".join(reasons)
+
+
+def is_on_cpu(weight: Any) -> bool:
+    """Return whether a weight is in CPU memory."""
+    inner = getattr(weight, "value", weight)
+    device = str(getattr(inner() if callable(inner) else inner, "device", ""))
+    return "CPU" in device.rpartition("/")[2].upper()

@@ -1,0 +1,35 @@
+"""Finds validation data that shares examples with training: `take` and `skip` of data shuffled in each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.hooks.causes import causes
+from tfmon.hooks.dataset_chain import place_of
+from tfmon.hooks.patches import FILES
+
+_KINDS = {"_TakeDataset": "take", "_SkipDataset": "skip"}
+_PARTS = "_tfmon_parts"
+FILES.add(__file__)
+
+
+def read(dataset: Any, *, trains: bool) -> None:
+    """Record that the script begins to read a dataset, and whether it trains from it."""
+    for shuffled, kind in _shuffled_below(dataset):
+        parts = vars(shuffled).setdefault(_PARTS, {})
+        parts[kind] = trains or parts.get(kind, False)
+        if len(parts) == len(_KINDS) and any(parts.values()):
+            what = "`take` and `skip` divide what this line shuffles anew for each iteration"
+            causes.saw("validation_shared", place_of(shuffled), what=what, count=0).count = 1
+
+
+def _shuffled_below(dataset: Any, kind: str = "") -> Iterator[tuple[Any, str]]:
+    """Yield the shuffled datasets of which a pipeline reads a part. A cache keeps the first order."""
+    name = type(dataset).__name__
+    if name == "CacheDataset":
+        return
+    if name == "_ShuffleDataset" and kind and getattr(dataset, "_reshuffle_each_iteration", True) is not False:
+        yield dataset, kind
+    for one in dataset._inputs():
+        yield from _shuffled_below(one, _KINDS.get(name, kind))

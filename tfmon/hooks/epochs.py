@@ -1,0 +1,146 @@
+"""Measures epochs and the time between them, and reports a cause if epochs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfmon.hooks.causes import Observation, causes
+from tfmon.model.script_events import SHORT, SPARE
+
+FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
+VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
+SLOW_FIRST = 1.5
+"""The first epoch is slow if it takes this many times as long as its steps take in later epochs."""
+SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
+"""Factor, number of epochs and number of steps from which later epochs are slower than the first."""
+LEAST_WAIT, OUTGROWS = 0.5, 1.5
+"""Input is the cause from this share of the slowdown and this growth relative to the rest of a step."""
+ALL_EPOCHS, LONG_NS = 20, 200_000_000
+"""After this many epochs, waits are read only if their mean is longer. Reading takes 0.1 ms."""
+SMALL_NS = 10_000_000
+"""Below this step time, the Python code around a step counts."""
+SHORT_NS = 200_000_000
+"""A shorter wait for the first batch may be the start of an iterator."""
+_places: set[str] = set()
+"""Places of earlier trainings. Their first epochs are not reported again."""
+
+
+def _s(time_ns: float) -> str:
+    return f"{time_ns / 1e9:.1f} s"
+
+
+class Epochs:
+    """The epochs of one training. Thread: the training thread. Units: ns without pauses and other causes."""
+
+    def __init__(self, place: str = "") -> None:
+        self.place, self._again = place, place in _places
+        if place:
+            _places.add(place)
+        self._began_ns = self._first_step_ns = self._first_wait_ns = self._waited_ns = 0
+        self._ended_ns = self._own_ns = 0
+        self._first: tuple[float, float] | None = None
+        """Time and wait per step of the first epoch without its first step."""
+        self._first_took_ns = self._first_batch_ns = self._first_steps = 0
+        self._later = self._later_ns = self._later_steps = self._later_waits_ns = 0
+        self._later_firsts_ns = self._later_batches_ns = 0
+        self._least = 0.0
+        self._told_ns: dict[str, int] = {}
+
+    @property
+    def _now_ns(self) -> int:
+        return causes.unnamed_ns + self._own_ns
+
+    @property
+    def _read(self) -> bool:
+        return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
+
+    def begins(self, waited_ns: Callable[[], int], ago_ns: int = 0) -> None:
+        """Record that an epoch began `ago_ns` ago. `waited_ns` returns the total input wait before it."""
+        self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
+        if self._read:
+            self._waited_ns = waited_ns()
+        if self._ended_ns:
+            self._tell(PAUSE, self._began_ns - self._ended_ns, count=1)
+            self._ended_ns = 0
+
+    def first_step(self, waited_ns: Callable[[], int]) -> None:
+        """Record the end of the first step of an epoch. `waited_ns` returns the total input wait."""
+        self._first_step_ns = max(1, self._now_ns - self._began_ns)
+        if not self._read:
+            return
+        self._first_wait_ns = max(0, waited_ns() - self._waited_ns)
+        if self._first is not None:
+            self._tell(BATCH, self._first_wait_ns, count=1)
+
+    def ends(self, steps: int, waited_ns: Callable[[], int], called_ns: int | None = None) -> None:
+        """Record the end of the last of an epoch's steps.
+
+        Args:
+            steps: number of steps.
+            waited_ns: returns the total input wait.
+            called_ns: time of all calls but the first, if each call is a step of Keras.
+        """
+        self._ended_ns = self._now_ns
+        took_ns = self._ended_ns - self._began_ns
+        if steps < LEAST_STEPS or not self._first_step_ns:
+            return
+        step_ns = max(0, took_ns - self._first_step_ns) / (steps - 1)
+        if called_ns is not None and step_ns < SMALL_NS:
+            outside_ns = took_ns - self._first_step_ns - called_ns
+            self._tell(SMALL, outside_ns, what=f"{step_ns / 1e6:.2f} ms a step", count=steps - 1)
+        if not self._read:
+            return
+        waits_ns = max(0, waited_ns() - self._waited_ns)
+        wait_ns = (waits_ns - self._first_wait_ns) / (steps - 1)
+        if self._first is None:
+            self._first = step_ns, wait_ns
+            self._first_took_ns, self._first_steps, self._first_batch_ns = took_ns, steps, self._first_wait_ns
+            return
+        self._later += 1
+        self._later_ns += took_ns
+        self._later_steps += steps
+        self._later_waits_ns += waits_ns
+        self._later_firsts_ns += self._first_step_ns
+        self._later_batches_ns += self._first_wait_ns
+        self._least = min(self._least or step_ns, step_ns)
+        self._compare()
+
+    def _compare(self) -> None:
+        assert self._first is not None
+        first_ns, first_wait_ns = self._first
+        each_ns, wait_ns = self._later_ns / self._later_steps, self._later_waits_ns / self._later_steps
+        more_ns = self._first_took_ns - each_ns * self._first_steps
+        if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps and not self._again:
+            # Every graph is traced once: the account has that time.
+            parts = {
+                "first batch": self._first_batch_ns - wait_ns,
+                "other batches": (first_wait_ns - wait_ns) * (self._first_steps - 1),
+            }
+            parts = {name: min(part_ns, more_ns) for name, part_ns in parts.items() if part_ns > 0.1 * more_ns}
+            told = ", ".join(f"{_s(part_ns)} more for its {name}" for name, part_ns in parts.items())
+            self._tell(FIRST, round(min(more_ns, sum(parts.values()))), what=told, total=True)
+        batches = self._tell(BATCH, 0)
+        spare_ns = self._later_ns - self._later_waits_ns
+        batches.figures = {
+            SHORT: float(self._later_batches_ns < SHORT_NS * self._later),
+            SPARE: float(spare_ns > self._later_batches_ns),
+        }
+        steps = self._later_steps - self._later
+        each_ns = (self._later_ns - self._later_firsts_ns) / steps
+        wait_ns = (self._later_waits_ns - self._later_batches_ns) / steps
+        slower_ns = each_ns - first_ns
+        if self._later >= LEAST_LATER and self._least > SLOW_LATER * first_ns:
+            waits = (wait_ns - first_wait_ns) / slower_ns
+            alike = wait_ns * (first_ns - first_wait_ns) < OUTGROWS * first_wait_ns * (each_ns - wait_ns)
+            if waits >= LEAST_WAIT and not alike:
+                what = f"{each_ns / first_ns:.1f} times as long, {100 * min(1.0, waits):.0f} % of it for input"
+                self._tell(LATER, round(slower_ns * steps), what=what, total=True)
+
+    def _tell(
+        self, cause: str, cost_ns: int, *, what: str = "", count: int = 0, total: bool = False
+    ) -> Observation:
+        told_ns = self._told_ns.get(cause, 0) if total else 0
+        self._told_ns[cause] = cost_ns = max(0, cost_ns)
+        self._own_ns += cost_ns - told_ns
+        count = count or int(total and not told_ns)
+        return causes.saw(cause, self.place, what=what, count=count, cost_ns=cost_ns - told_ns)

@@ -1,0 +1,240 @@
+"""Finds the lines of a script that make its input slow, from its datasets and from tf.data's own model.
+
+The model is read between two steps; tfmon counts no element. A stage is reported only if the stages of the model
+match the script's datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from tfmon.hooks.causes import Observation
+from tfmon.hooks.dataset_chain import (
+    BATCHES,
+    BETWEEN,
+    CHEAP_NS,
+    GENERATOR,
+    MAPS,
+    PYTHON,
+    STAGES_OF_MAPS,
+    PipelineStage,
+    chain_of,
+    filled_caches,
+    has_state,
+    is_generator,
+    name_of_function,
+    operations,
+    place_of,
+    stages_by_dataset,
+    stages_of,
+)
+from tfmon.hooks.input_waste import waste_of
+from tfmon.hooks.looking import LIBRARIES, line_at
+from tfmon.hooks.padding import padding_of
+from tfmon.hooks.patches import FILES
+from tfmon.model.script_events import (
+    BATCH,
+    CACHE,
+    DATASET,
+    ENDLESS,
+    FILE_CACHE,
+    RANDOM,
+    SEQUENTIAL,
+    SHUFFLE,
+    UNCACHED,
+)
+
+LEAST_ELEMENTS = 16
+"""Elements that a stage has made before the stages are compared."""
+_WORK = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
+_BY_ELEMENT = frozenset((
+    "Placeholder", "Const", "Identity", "NoOp", "Cast", "AddV2", "Add", "Sub", "Mul", "RealDiv", "Div", "Neg",
+    "Abs", "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Tanh", "Sigmoid", "Relu", "Maximum", "Minimum",
+    "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
+    "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
+))  # fmt: skip
+"""Operations with the same result for a batch as for each of its examples."""
+FILES.add(__file__)
+
+
+def causes_of(
+    iterator: Any,
+    dataset: Any,
+    prefetch: object,
+    early: tuple[PipelineStage, ...] = (),
+) -> list[Observation] | None:
+    """Return the causes of slow input of an iterator over `dataset`. None if it is too early or too late.
+
+    `early` are the stages during the first wait, which `shuffle` closes when it has read all elements.
+    """
+    stages = stages_of(iterator)
+    generators = sum(is_generator(one) for one in chain_of(dataset, filled_caches(dataset, stages)))
+    ended = bool(stages) and sum(one.kind == "Generator" for one in stages) < generators
+    if ended or (stages and max(one.elements for one in stages) < LEAST_ELEMENTS):
+        return None
+    total_ns = sum(one.busy_ns for one in stages) or 1.0
+    by_dataset = stages_by_dataset(dataset, stages)
+    if early and not any(stage.kind in STAGES_OF_MAPS for stage in stages):
+        by_dataset = stages_by_dataset(dataset, early)
+        total_ns = sum(one.busy_ns for one in early) or 1.0
+    batched = frozenset(_better_batched(dataset, by_dataset))
+    waste = waste_of(dataset, by_dataset, total_ns, batched) if stages else []
+    explained = frozenset(key for one in waste for key in one.explained)
+    result = [
+        *(one.seen for one in waste),
+        *padding_of(dataset, by_dataset),
+        *_of_generators(dataset, stages, total_ns),
+        *_of_maps(dataset, by_dataset, total_ns, explained, batched),
+    ]
+    if prefetch == "off" and not _has_own_workers(dataset):
+        before = [one for one in _users(dataset) if type(one).__name__ == "_PrefetchDataset"]
+        last = before[0] if before else next(_users(dataset), None)
+        what = "prefetch stands before other work" if before else "the pipeline does not end with prefetch"
+        result.append(
+            Observation("input_no_prefetch", place_of(last), "the pipeline", what, figures={"of_overlap": 1.0})
+        )
+    return result
+
+
+def traits_of(dataset: Any) -> Iterator[str]:
+    """Yield traits of a dataset, which select the advice that applies to it."""
+    yield DATASET
+    every = list(chain_of(dataset))
+    kinds = [type(one).__name__ for one in every]
+    caches = [one for one in every if type(one).__name__ == "CacheDataset"]
+    cached = {id(one) for cache in caches for one in chain_of(cache)}
+    maps = [one for one in every if type(one).__name__ in MAPS and not is_generator(one)]
+    random = [one for one in maps if any(map(has_state, operations(one._map_func.function.graph) or ()))]
+    work = {id(one) for one in every if type(one).__name__ in (*MAPS, *_WORK) and id(one) not in cached}
+    found = {
+        BATCH: any(kind in BATCHES for kind in kinds),
+        SHUFFLE: "_ShuffleDataset" in kinds,
+        CACHE: bool(caches),
+        FILE_CACHE: any(one._filename.numpy() for one in caches),
+        SEQUENTIAL: any(type(one).__name__ == "_MapDataset" for one in random),
+        UNCACHED: bool(work),
+        RANDOM: bool(random),
+        ENDLESS: int(dataset.cardinality()) == -1,
+    }
+    yield from (trait for trait, is_so in found.items() if is_so)
+
+
+def _users(dataset: Any) -> Iterator[Any]:
+    """Yield the datasets made by the script and not by a library."""
+    for one in chain_of(dataset):
+        function = getattr(getattr(one, "_map_func", None), "_func", None)
+        module = str(getattr(function, "__module__", ""))
+        if module == GENERATOR or module.partition(".")[0] not in LIBRARIES:
+            yield one
+
+
+def _of_generators(dataset: Any, stages: Collection[PipelineStage], total_ns: float) -> Iterator[Observation]:
+    every = list(chain_of(dataset))
+    sources = [one for one in every if is_generator(one)]
+    counted = [one for one in stages if one.kind == "Generator"]
+    if len(sources) != len(counted):
+        return
+    for source, stage in zip(sources, counted, strict=True):
+        share = {"of_input": stage.busy_ns / total_ns}
+        generator = _generator_of(source)
+        adapter = getattr(generator, "__self__", None)
+        data = getattr(adapter, "py_dataset", None)
+        if data is not None:
+            kind, what = type(data), f"workers={data.workers}"
+            yield Observation("input_py_dataset", _place_of_code(kind), kind.__name__, what, figures=share)
+            continue
+        name = str(getattr(generator, "__name__", ""))
+        own = str(getattr(generator, "__module__", "")).partition(".")[0] not in LIBRARIES
+        cut = any(type(one).__name__ in BATCHES for one in every[: every.index(source)])
+        what = f"from_generator({name})" if own and name.isidentifier() else "a generator given to fit"
+        yield Observation(
+            "input_generator" if cut else "input_generator_batches", place_of(source), what, figures=share
+        )
+
+
+def _of_maps(
+    dataset: Any,
+    stages: dict[int, PipelineStage],
+    total_ns: float,
+    explained: Collection[int],
+    batched: Collection[int],
+) -> Iterator[Observation]:
+    """Yield the slow maps that are not explained yet, each with the reason whose remedy helps most."""
+    every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
+    for each in every:
+        stage = stages.get(id(each)) if type(each).__name__ in MAPS else None
+        operations_ = operations(each._map_func.function.graph) if stage is not None else None
+        if stage is None or operations_ is None or id(each) in explained or id(each) not in own:
+            continue
+        kinds = {operation.type for operation in operations_}
+        kept = any(type(one).__name__ == "CacheDataset" for one in chain_of(each))
+        more = ""
+        if kinds & set(PYTHON):
+            why = "input_python_function"
+            more = "tf.py_function" if "EagerPyFunc" in kinds else "tf.numpy_function"
+        elif id(each) in batched:
+            size = _batch_after(every[: every.index(each)])
+            why, more = "input_map_before_batch", f"in batches of {size}"
+        elif kept and not any(has_state(one) for one in operations_):
+            why = "input_map_after_cache"
+        elif not stage.parallel and type(each).__name__ == "_MapDataset":
+            why = "input_sequential_map"
+        else:
+            continue
+        share = {"of_input": stage.busy_ns / total_ns}
+        yield Observation(why, place_of(each), f"map({name_of_function(each)})", more, figures=share)
+
+
+def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[int]:
+    """Yield the ids of cheap maps that do the same for a batch as for each example."""
+    every = list(chain_of(dataset))
+    for number, each in enumerate(every):
+        stage = stages.get(id(each)) if type(each).__name__ in MAPS else None
+        size = _batch_after(every[:number])
+        if stage is None or size < 2:
+            continue
+        examples = stage.elements * (size if stage.kind == "MapAndBatch" else 1)
+        found = operations(each._map_func.function.graph)
+        cheap = stage.busy_ns / max(1, examples) < CHEAP_NS
+        if cheap and found is not None and {one.type for one in found} <= _BY_ELEMENT:
+            yield id(each)
+
+
+def _batch_after(later: list[Any]) -> int:
+    """Return the size of the batches of unchanged map elements, or 0."""
+    for one in reversed(later):
+        if type(one).__name__ in BATCHES:
+            return int(one._batch_size)
+        if type(one).__name__ not in BETWEEN:
+            break
+    return 0
+
+
+def _generator_of(dataset: Any) -> Any:
+    """Return the function passed to `from_generator`, or None."""
+    ahead, seen = [dataset._map_func._func], set()
+    while ahead:
+        function = ahead.pop()
+        seen.add(id(function))
+        for cell in getattr(function, "__closure__", None) or ():
+            value = cell.cell_contents
+            if hasattr(value, "_generator"):
+                return value._generator
+            if callable(value) and id(value) not in seen and getattr(value, "__module__", "") == GENERATOR:
+                ahead.append(value)
+    return None
+
+
+def _place_of_code(kind: type) -> str:
+    code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
+    return line_at(code.co_filename, code.co_firstlineno) if code is not None else ""
+
+
+def _has_own_workers(dataset: Any) -> bool:
+    """Return whether Keras prefetches with its own workers, in which case tf.data does not."""
+    return any(
+        getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
+        for one in chain_of(dataset)
+        if is_generator(one)
+    )

@@ -1,0 +1,218 @@
+"""Finds work of a pipeline that is done in vain.
+
+Elements that are dropped after a `map`, a deterministic `map` that runs in each epoch, a cache that is discarded,
+and a dataset for each window.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tfmon.hooks.causes import Observation
+from tfmon.hooks.dataset_chain import (
+    BATCHES,
+    BETWEEN,
+    CHEAP_NS,
+    MAPS,
+    PYTHON,
+    PipelineStage,
+    batch_size_of,
+    chain_of,
+    has_state,
+    is_generator,
+    name_of_function,
+    operations,
+    place_of,
+)
+from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
+
+PASSES = "_tfmon_passes"
+LEAST_DROPPED, LEAST_SHARE = 0.2, 0.05
+"""Least share of the elements that is dropped, and least share of the pipeline's work of a cause."""
+MEMORY_SHARE = 0.5
+"""A cache is advised in memory if it takes at most this share of the available memory."""
+_DROPS = ("_SkipDataset", "_FilterDataset", "_ShardDataset")
+_FLAT = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """A cause of wasted work, and the datasets whose work it explains."""
+
+    seen: Observation
+    explained: frozenset[int]
+
+
+def begin_pass(dataset: Any) -> None:
+    """Count that the script begins to train from a dataset and its inputs."""
+    for each in chain_of(dataset):
+        setattr(each, PASSES, getattr(each, PASSES, 0) + 1)
+
+
+def waste_of(
+    dataset: Any,
+    stages: dict[int, PipelineStage],
+    total_ns: float,
+    batched: Collection[int],
+) -> list[Waste]:
+    """Return the wasted work of a pipeline.
+
+    Args:
+        dataset: the end of the pipeline.
+        stages: the stages of its datasets, by id.
+        total_ns: the work of all stages.
+        batched: ids of the maps that had better follow `batch`.
+    """
+    windows = list(_windows(dataset, stages))
+    result: list[Waste] = []
+    explained = {key for one in windows for key in one.explained}
+    found = (*_dropped(dataset, stages), *_discarded(dataset, stages), *_repeated(dataset, stages, batched))
+    for one in found:
+        share = one.seen.figures["of_input"] = one.seen.figures["of_input"] / total_ns
+        if share >= LEAST_SHARE and not explained & one.explained:
+            explained |= one.explained
+            result.append(one)
+    for one in windows:
+        # tf.data does not count the work of the datasets that are made for windows.
+        others = sum(each.seen.figures["of_input"] for each in result)
+        one.seen.figures["of_input"] = max(0.0, 1.0 - others) / len(windows)
+    return [*result, *windows]
+
+
+def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
+    for each in chain_of(dataset):
+        stage, kind = stages.get(id(each)), type(each).__name__
+        if stage is None or kind not in _DROPS or not stage.below or not stage.below[0].elements:
+            continue
+        below = list(chain_of(each))[1:]
+        maps = [one for one in below if type(one).__name__ in MAPS and id(one) in stages and not is_generator(one)]
+        dropped = _dropped_share(each, stage)
+        if not maps or dropped < LEAST_DROPPED:
+            continue
+        work = sum(stages[id(one)].busy_ns for one in maps)
+        figures = {"of_input": work * dropped, "wasted": dropped}
+        if kind != "_FilterDataset" or _reads_unchanged(each, maps[0]):
+            figures |= {MOVABLE: 1.0, "gain": 1.0}
+        what = f"{100 * dropped:.0f} % of what map({name_of_function(maps[0])}) makes is dropped"
+        seen = Observation("input_dropped", place_of(each), _call_of(each), what, figures=figures)
+        yield Waste(seen, frozenset(map(id, maps)))
+
+
+def _dropped_share(dataset: Any, stage: PipelineStage) -> float:
+    kind, length = type(dataset).__name__, int(dataset._input_dataset.cardinality())
+    if kind == "_SkipDataset":
+        # They are dropped first, so their share of the examples so far is larger than their share of an epoch.
+        skipped = int(dataset._count)
+        return min(1.0, skipped / length) if length > 0 else skipped / max(1, stage.below[0].elements)
+    if kind == "_ShardDataset":
+        return 1.0 - 1.0 / int(dataset._num_shards)
+    return 1.0 - stage.elements / stage.below[0].elements
+
+
+def _call_of(dataset: Any) -> str:
+    kind = type(dataset).__name__
+    if kind == "_SkipDataset":
+        return f"skip({int(dataset._count)})"
+    return "shard" if kind == "_ShardDataset" else f"filter({name_of_function(dataset)})"
+
+
+def _reads_unchanged(filtered: Any, mapped: Any) -> bool:
+    """Return whether a filter after a map reads only values that the map passes on unchanged."""
+    before = filtered._input_dataset
+    while type(before).__name__ in BETWEEN:
+        before = before._input_dataset
+    if before is not mapped:
+        return False
+    predicate, made = filtered._predicate.function.graph, mapped._map_func.function.graph
+    for read, output in zip(predicate.inputs, made.outputs, strict=False):
+        if not read.consumers():
+            continue
+        while output.op.type == "Identity":
+            output = output.op.inputs[0]
+        if output.op.type != "Placeholder":
+            return False
+    return True
+
+
+def _discarded(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
+    for each in chain_of(dataset):
+        stage = stages.get(id(each))
+        if type(each).__name__ != "CacheDataset" or stage is None or not stage.filling:
+            continue
+        passes = getattr(each, PASSES, 1)
+        if passes < 2:
+            continue
+        work = sum(one.busy_ns for one in stage.below)
+        figures = {"of_input": work, "gain": 1.0 - 1.0 / passes, "wasted": 1.0}
+        seen = Observation("input_cache_discarded", place_of(each), "", f"in {passes} epochs", figures=figures)
+        yield Waste(seen, frozenset(map(id, chain_of(each))))
+
+
+def _repeated(
+    dataset: Any,
+    stages: dict[int, PipelineStage],
+    batched: Collection[int],
+) -> Iterator[Waste]:
+    """Yield the last map up to which all work is the same in each epoch, if no cache keeps its results."""
+    every = list(chain_of(dataset))
+    if any(type(one).__name__ == "CacheDataset" for one in every) or any(map(is_generator, every)):
+        return
+    last, explained = None, set()
+    for each in reversed(every):
+        kind = type(each).__name__
+        if kind in MAPS:
+            found = operations(each._map_func.function.graph)
+            if found is None or any(one.type in PYTHON or has_state(one) or "Random" in one.type for one in found):
+                break
+            if id(each) not in batched:
+                last = each
+                explained.add(id(each))
+        elif kind in _FLAT:
+            explained.add(id(each))
+    stage = None if last is None else stages.get(id(last))
+    if last is None or stage is None:
+        return
+    length = int(last.cardinality())
+    if stage.kind == "MapAndBatch" and length > 0:  # its elements are batches
+        stage = replace(stage, elements=min(length, stage.elements * batch_size_of(dataset)))
+    passes = getattr(last, PASSES, 1) - 1 + (stage.elements / length if length > 0 else 1.0)
+    if passes <= 1.0:
+        return
+    work = stage.busy_ns + sum(one.busy_ns for one in stage.below)
+    count = max(length, stage.elements)
+    bytes_ = stage.bytes / max(1, stage.elements) * count
+    figures = {"of_input": work, "gain": 1.0 - 1.0 / passes, "wasted": 1.0 - 1.0 / passes}
+    figures[FITS] = float(bytes_ < MEMORY_SHARE * _available_bytes())
+    before = list(chain_of(last))
+    figures[SHUFFLED] = float(any(type(one).__name__ == "_ShuffleDataset" for one in before))
+    what = f"its {count} results take {bytes_ / 2**20:.0f} MiB" if stage.bytes else ""
+    seen = Observation("input_no_cache", place_of(last), f"map({name_of_function(last)})", what, figures=figures)
+    yield Waste(seen, frozenset(explained))
+
+
+def _windows(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
+    every = list(chain_of(dataset))
+    for number, each in enumerate(every):
+        inner = getattr(each, "_input_dataset", None)
+        if type(each).__name__ not in _FLAT or type(inner).__name__ != "_WindowDataset":
+            continue
+        if any(type(one).__name__ in BATCHES for one in every[number:]) or not stages:
+            continue
+        maps = [
+            (one, stages[id(one)]) for one in every[:number] if type(one).__name__ in MAPS and id(one) in stages
+        ]
+        later = [one for one, stage in maps if stage.busy_ns < CHEAP_NS * stage.elements]
+        seen = Observation("input_windows", place_of(each), "", figures={"of_input": 0.0, "gain": 0.9})
+        yield Waste(seen, frozenset(map(id, (*later, *chain_of(each)))))
+
+
+def _available_bytes() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -1,0 +1,193 @@
+"""Patches the libraries that a script loads.
+
+Steps of PyTorch, JAX and TensorFlow 1 sessions are seen only through `tfmon.report`. Source: PyTorch's hook after
+an optimizer step. JAX has no such hook: a hint follows a call of `jax.grad` or `jax.value_and_grad`,
+or a while without reports.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import time
+from typing import Any
+
+from tfmon.hooks.account import begin_block, begin_process
+from tfmon.hooks.causes import causes
+from tfmon.hooks.patches import hooks, wanted
+from tfmon.hooks.process import process, report_unmeasured
+from tfmon.hooks.retracing import retracing
+from tfmon.hooks.step_causes import step_causes
+from tfmon.system.lane_pipes import is_open, read_pipes
+from tfmon.system.threads import start_hidden
+
+REPORT = "Tell tfmon what a step is: report.step"
+KERAS = ("keras", "tf_keras")
+
+
+def loaded(module: Any) -> None:
+    """Patch a library that the script has just loaded."""
+    if module.__name__ == "tensorflow":
+        from tfmon.trainer.runtime import split_cpu
+
+        pipes = read_pipes(os.environ)
+        if pipes is not None and pipes.kind == "cpu" and pipes.devices > 1 and is_open(pipes):
+            with contextlib.suppress(RuntimeError, ValueError):  # TensorFlow is in use already
+                split_cpu(pipes.devices)
+    if not wanted():
+        return
+    begin_process()
+    if module.__name__ == "tensorflow":
+        from tfmon.hooks.levers import levers
+        from tfmon.hooks.pipeline import Pipeline
+        from tfmon.hooks.tf_functions import TensorFlowHooks
+        from tfmon.hooks.tf_iterators import IteratorHooks
+
+        levers.loaded_tensorflow(module)
+        step_causes.install(module)
+        process.tensorflow = TensorFlowHooks(process.steps, hooks)
+        process.steps.all_seen = _all_seen
+        process.steps.variables = process.tensorflow.variables
+        process.tensorflow.install()
+        IteratorHooks(process.steps, hooks).install()
+        for name in KERAS:  # TensorFlow may have loaded it while it was loaded itself
+            if hasattr(sys.modules.get(name), "optimizers"):
+                process.tensorflow.patch_optimizers(sys.modules[name])
+        process.pipeline = pipeline = Pipeline(hooks, process.joined, process.steps)
+        process.steps.trains = pipeline.reads.trains
+        atexit.register(_unseen)
+        pipeline.install()
+        _follow_forks()
+    if module.__name__ in ("tensorflow", "torch", "jax"):
+        patch_other(module)
+        return
+    from tfmon.hooks import keras_calls
+    from tfmon.hooks.levers import levers
+
+    keras_calls.patch(module)
+    step_causes.patch(module)
+    levers.loaded_keras(module, hooks)
+    if process.tensorflow is not None:
+        process.tensorflow.patch_optimizers(module)
+
+
+@functools.cache
+def _follow_forks() -> None:
+    os.register_at_fork(after_in_child=hooks.guard(_forked))
+
+
+def _forked() -> None:
+    process.steps.forked()
+    begin_process()
+
+
+def begin(finder: Any) -> None:
+    """Watch this process, which may have loaded libraries. `finder` finds later imports; see `site`."""
+    causes.begin()
+    retracing.begin()
+    step_causes.begin()
+    hooks.begin()
+    process.begin()
+    _told.clear()
+    hooks.undo.append(begin_block().stop)
+    sys.meta_path.insert(0, finder)
+    hooks.undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    for name in ("tensorflow", *KERAS, "torch", "jax"):
+        if name in sys.modules:
+            loaded(sys.modules[name])
+
+
+def end() -> None:
+    """Report the rest, and undo `begin`."""
+    _unseen()
+    atexit.unregister(_unseen)
+    process.leave()
+    hooks.restore()
+    process.begin()
+
+
+def let_report() -> None:
+    """Stop watching loops. The script reports its steps itself."""
+    lane = process.joined()
+    process.steps.retire(reported=True)
+    if lane is not None and process.steps.lane is not None:
+        lane.meter.forget_start()
+
+
+def _all_seen() -> None:
+    lane = process.joined()
+    if lane is not None and process.tensorflow is not None:
+        process.tensorflow.optimizers.offer(lane)
+
+
+def _not_reported(reason: str) -> None:
+    pipes = read_pipes(os.environ)
+    if process.joined() is not None or pipes is None or not is_open(pipes):
+        return
+    report_unmeasured(pipes, "steps", reason)
+
+
+@hooks.guard
+def _unseen() -> None:
+    process.report_untrained()
+    if process.tensorflow is None or process.steps.off or process.joined() is not None or SESSION in _told:
+        return
+    if process.tensorflow.optimizers.count:
+        _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
+    elif given := process.steps.step.given:
+        calls = f"gradients were computed in {given.total()} calls, and no update was seen that uses them"
+        _not_reported(f"{calls}: updates by hand in a loop or branch of a graph are not seen. {REPORT}")
+
+
+def _hooks_failed(reason: str) -> None:
+    process.steps.retire()
+    lane = process.joined()
+    if lane is not None:
+        lane.cannot_know("steps", f"tfmon's hooks failed and were removed ({reason}); tfmon.report still works")
+
+
+hooks.failed, hooks.reset = _hooks_failed, lambda: process.steps.forget()
+
+
+ENOUGH_S = 5.0
+"""Delay after the first update before a script without reports gets a hint."""
+LOADED_S = 30.0
+"""Delay after JAX was loaded. Its updates may not be seen."""
+LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
+SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
+_told: set[str] = set()
+
+
+def patch_other(module: Any) -> None:
+    """Report the first update of PyTorch, JAX or a TensorFlow 1 session. Call it after the import."""
+    if module.__name__ == "torch":
+        register = module.optim.optimizer.register_optimizer_step_post_hook
+        handle = register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+        hooks.undo.append(handle.remove)
+    elif module.__name__ == "tensorflow":
+        from tensorflow.python.client.session import BaseSession
+
+        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: tell_later(0, SESSION)))
+    else:
+        trains = f"JAX trains here. Add: {LINES}"
+        for name in ("grad", "value_and_grad"):
+            hooks.replace(module, name, hooks.around(lambda *_args, **_more: tell_later(ENOUGH_S, trains)))
+        tell_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
+
+
+def tell_later(seconds: float, reason: str) -> None:
+    """Report after a delay why no step is seen, unless a step is seen before."""
+
+    def say() -> None:
+        time.sleep(seconds)
+        _not_reported(reason)
+
+    if reason not in _told:
+        _told.add(reason)
+        if seconds:
+            start_hidden("tfmon-others", say, lambda _failure: None)
+        else:
+            say()

@@ -1,0 +1,222 @@
+"""Patches on Keras: `fit`, `train_on_batch`, `evaluate` and `predict`.
+
+Each call gets a `FitCall` (`keras_fit`) and a callback that marks epochs. The callback must not have batch
+methods: Keras would read the loss after every step.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tfmon.hooks.callbacks import sees_batches, timed_methods
+from tfmon.hooks.causes import causes
+from tfmon.hooks.dataset_chain import batch_size_of
+from tfmon.hooks.keras_fit import FitCall, loss_of
+from tfmon.hooks.levers import traits_of
+from tfmon.hooks.looking import leaves_of, line_of, rows_of, rows_of_part, users_frame
+from tfmon.hooks.padding import padding_in_arrays
+from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks, unseen
+from tfmon.hooks.process import process
+from tfmon.hooks.sources import nothing
+from tfmon.hooks.step_causes import step_causes
+from tfmon.model.script_events import ON_BATCH
+from tfmon.system.lane_clock import lane_clock
+from tfmon.system.lane_pipes import USES
+
+FILES.add(__file__)
+ADAPTED = ("TextVectorization", "Normalization", "Discretization", "StringLookup", "IntegerLookup")
+LARGE_BATCH = 1_024
+"""Batch size that is advised for `adapt`."""
+LEAST_NOTED = 2
+"""Minimum batch size from which `train_on_batch` steps are noted in the bundle. A batch of one is a cause."""
+WRITES = ("backup_dir", "filepath", "filename")
+"""Attributes of Keras callbacks that contain output paths."""
+
+
+def patch(keras: Any) -> None:
+    """Patch the models of this Keras or legacy Keras."""
+    for name in ("fit", "evaluate", "predict"):
+        _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
+    _replace(keras, "train_on_batch", _train_on_batch)
+    for name in ("test_on_batch", "predict_on_batch"):
+        _replace(keras, name, hooks.around(_in_no_step))
+    for name in ADAPTED:
+        if (kind := getattr(keras.layers, name, None)) is not None:
+            hooks.replace(kind, "adapt", hooks.around(_adapts))
+
+
+def _adapts(layer: Any, data: Any = None, *_args: object, **_more: object) -> Around:
+    began_ns = lane_clock.now_ns()
+    yield None
+    is_dataset = hasattr(data, "_inputs") and hasattr(data, "element_spec")
+    size = batch_size_of(data) if is_dataset else 0
+    name, took_ns = type(layer).__name__, lane_clock.now_ns() - began_ns
+    what = f"in batches of {size}" if size else ""
+    seen = causes.saw("adapt_slow", line_of(users_frame()), subject=name, what=what, cost_ns=took_ns)
+    seen.kept = True
+    if size:
+        seen.figures["gain"] = max(0.0, 1.0 - size / LARGE_BATCH)
+
+
+def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:
+    owner = next(kind for kind in keras.Model.__mro__ if name in kind.__dict__)
+    hooks.replace(owner, name, make)
+
+
+def _aside(*_args: object, **_more: object) -> Around:
+    steps = process.steps
+    aside = steps.step_aside()
+    try:
+        yield hidden()
+    finally:
+        if aside:
+            steps.come_back()
+
+
+def _in_no_step(*_args: object, **_more: object) -> Around:
+    lane = process.joined()
+    traces = lane.control.traces if lane is not None and lane.measures_this_thread else None
+    with traces.ignored() if traces is not None else NO_SCOPE:
+        yield from _aside()
+
+
+def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:
+    signature = inspect.signature(own)
+
+    def with_callback(*args: Any, **kwargs: Any) -> Any:
+        callback, pipeline = None, process.pipeline if doing == "fit" else None
+        began_ns = causes.unnamed_ns
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return own(*args, **kwargs)
+        with hooks:
+            callback = _callback_for(keras, bound.arguments, args[0], doing)
+        if callback is None:
+            return own(*args, **kwargs)
+        bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
+        if pipeline is not None:
+            given = hasattr(bound.arguments.get("x"), "element_spec")
+            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None, own=given)
+        try:
+            return own(*bound.args, **bound.kwargs)
+        finally:
+            with hooks:
+                callback.call.close()
+                if doing == "predict" and rows_of(bound.arguments.get("x")) == {1}:
+                    _saw("one_sample", doing, began_ns)
+                elif doing != "fit" and process.fit is None:
+                    _saw("between_call", doing, began_ns)
+                if pipeline is not None:
+                    pipeline.fits(one_iterator=False)
+
+    hook: Callable[..., Any] = hooks.around(_aside if doing == "fit" else _in_no_step)(with_callback)
+    return hook
+
+
+def _saw(cause: str, method: str, began_ns: int) -> None:
+    causes.saw(cause, line_of(users_frame()), subject=method, cost_ns=causes.unnamed_ns - began_ns)
+
+
+def _train_on_batch(own: Any) -> Any:
+    seen = hooks.around(_trains_on_batch)(own)
+
+    def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
+        steps = process.steps
+        bundle = steps.bundle
+        try:
+            if not args or not bundle.calls(model):
+                return seen(model, *args, **kwargs)
+            dims: list[int | None] = [None]
+            with hooks:
+                dims = [rows_of_part(part) for part in args[:2]]
+            rows = dims[0] or 0
+            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(dims)):
+                return seen(model, *args, **kwargs)
+            bundle.next_function, bundle.busy = nothing, True
+            try:
+                result = own(model, *args, **kwargs)
+            except BaseException:
+                with hooks:
+                    steps.update_fails()
+                raise
+            bundle.given.append(rows)
+            bundle.update(loss_of(result))
+            return result
+        except BaseException as error:
+            unseen(error)
+            raise
+
+    return train_on_batch
+
+
+def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
+    updater, steps = process.updater_of(model.optimizer), process.steps
+    if hooks.off or not steps.update_begins():
+        yield from _aside()
+        return
+    began_ns = causes.unnamed_ns
+    try:
+        result = yield hidden()
+    except GeneratorExit:
+        steps.update_fails()
+        raise
+    rows = rows_of((args or tuple(kwargs.values()))[:2])
+    if rows == {1}:
+        _saw("one_sample", "train_on_batch", began_ns)
+    steps.gradient(tuple(rows))
+    steps.report.of_keras = (ON_BATCH, *traits_of(model))
+    steps.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
+    steps.report.of_keras = ()
+    if process.tensorflow is not None:
+        process.tensorflow.optimizer_trains(updater)
+
+
+def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:
+    """Return the callback for a call. None if the call is not the lane's, or accepts no other callback."""
+    lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
+    if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
+        return None
+    if isinstance(given, keras.callbacks.CallbackList):
+        return None
+    callbacks = leaves_of(given or [])
+    shown = any(getattr(each, "write_graph", False) for each in callbacks)
+    call = FitCall(keras, lane, model, doing, shown=shown)
+    if doing == "fit" and _is_array(arguments.get("x")):
+        call.arrays_since_ns = lane_clock.now_ns()
+        for one in padding_in_arrays(arguments.get("x"), line_of(users_frame())):
+            step_causes.takes(one)
+    call.sees_batches = any(map(sees_batches, callbacks))
+    if doing == "fit":
+        call.methods = [method for each in callbacks for method in timed_methods(keras, each, call)]
+    call.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
+    if (uses := sys.modules.get(USES)) is not None:
+        for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
+            if isinstance(path, str):
+                uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
+    return _callback(keras, call)
+
+
+def _callback(keras: Any, call: FitCall) -> Any:
+
+    # Keras is loaded by the script, so its types are not known here.
+    class FitEvents(keras.callbacks.Callback):  # type: ignore[misc]
+        on_train_begin = hooks.guard(lambda self, logs=None: call.begin(self.params or {}))
+        on_epoch_begin = hooks.guard(lambda self, epoch, logs=None: call.begin_epoch(epoch))
+        on_epoch_end = hooks.guard(lambda self, epoch, logs=None: call.end_epoch(logs or {}))
+        on_test_begin = on_predict_begin = hooks.guard(lambda self, logs=None: call.begin_test())
+        on_test_end = hooks.guard(lambda self, logs=None: call.end_test())
+
+    callback = FitEvents()
+    callback.call = call
+    return callback
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether Keras makes a dataset of this value in each call of `fit`."""
+    leaves = leaves_of(value)
+    return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)

@@ -1,0 +1,402 @@
+"""Follows one call of `fit`, `evaluate` or `predict` of Keras: its steps, epochs and validation.
+
+`keras_calls` makes a `FitCall` for each call. It times the calls of the train function as steps.
+
+Source: `keras.Model.fit` calls `train_function(iterator)` once per `steps_per_execution` steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfmon.hooks import device_causes, epochs
+from tfmon.hooks.callbacks import TimedMethod
+from tfmon.hooks.causes import causes
+from tfmon.hooks.counts import NO_ROWS, is_batched
+from tfmon.hooks.epochs import CALLBACK, Epochs
+from tfmon.hooks.lane import Lane
+from tfmon.hooks.levers import levers, resolved, steps_in_call, traits_of
+from tfmon.hooks.looking import line_of, users_frame
+from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
+from tfmon.hooks.optimizers import offer_rate
+from tfmon.hooks.patches import FILES, hooks, unseen
+from tfmon.hooks.process import process
+from tfmon.hooks.retracing import retracing
+from tfmon.hooks.sources import nothing
+from tfmon.hooks.step_causes import step_causes
+from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed
+from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
+from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
+from tfmon.system.lane_clock import lane_clock
+
+if TYPE_CHECKING:
+    from tfmon.hooks.optimizers import Updater
+
+FILES.add(__file__)
+SHOWN = "a callback of TensorBoard writes the graph"
+MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
+NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
+_fitted: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that `fit` has trained. The next call builds only its input."""
+STOP = Knob(
+    "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
+)  # fmt: skip
+
+
+class Timed:
+    """A train function whose calls are a lane's steps. It takes other attributes from the function."""
+
+    def __init__(self, own: Callable[..., Any], call: FitCall) -> None:
+        self._own, self._call = own, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_own"], name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._own, memo)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function and time it as one or several steps."""
+        call = self._call
+        with hooks:
+            call.begin_call(args[0])
+        try:
+            result = self._own(*args)
+        except BaseException as error:
+            with hooks:
+                call.end_call(failed=True)
+            unseen(error)
+            raise
+        with hooks:
+            call.end_call(loss_of(result))
+        return result
+
+
+class FitCall:
+    """Follows one call of `fit`, `evaluate` or `predict`. Thread: the training thread."""
+
+    def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:
+        self._keras, self._lane, self._doing = keras, lane, doing
+        self._model: Callable[[], Any] = weakref.ref(model)
+        self._shown, self._per_call, self._own_per_call = shown, 1, 1
+        self._by_steps: dict[int, Any] = {}
+        self._iterator: Any = None
+        """The batch iterator of `fit`, if the steps per call can be changed."""
+        self._feed: TensorFlowFeed | None = None
+        self._own_function: Any = None
+        self._timed: Any = None
+        self._updater: Updater | None = None
+        self._epoch = self._epochs = self._batch = self._epochs_done = 0
+        self._batches: int | None = None
+        self._sized = True
+        """Whether Keras knows the number of batches before the first epoch."""
+        self._counted = self._examples = 0
+        self._read: Callable[[], object] = nothing
+        self._metrics: dict[str, float] = {}
+        self._now = doing
+        self.backup = ""
+        """Folder of the script's BackupAndRestore callback."""
+        self.methods: list[TimedMethod] = []
+        """The replaced methods of the script's callbacks."""
+        self.sees_batches = False
+        """Whether a callback of the script has code for each batch."""
+        self.arrays_since_ns = 0
+        """When `fit` was called with arrays. 0 for other data."""
+        self._epochs_seen = Epochs()
+        self._called_ns, self._in_epoch = 0, False
+        self.in_callback = False
+        self._suspended_ns = self._test_began_ns = self._validation_ns = self._between_ns = 0
+        self._this_validation_ns = 0
+        self._before = OUTSIDE
+
+    def begin(self, params: dict[str, Any]) -> None:
+        """Time the train function, and offer the knobs of Keras."""
+        lane, model = self._lane, self._model()
+        if self.arrays_since_ns and model in _fitted:
+            took_ns = lane_clock.now_ns() - self.arrays_since_ns
+            causes.saw("input_arrays", line_of(users_frame()), subject="fit", cost_ns=took_ns)
+        _fitted.add(model)
+        process.fit, step_causes.fitted = self, self._model
+        self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
+        self._sized = self._batches is not None
+        self._own_function = own = model.train_function
+        if isinstance(own, Timed):  # a callback of a `fit` fits the same model
+            own = own._own
+        if self._keras.backend.backend() == "tensorflow":
+            lane.meter.feed = self._feed = the_feed()
+            self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
+            self._feed.recall(_traced(own))
+            self._examples = (self._feed.totals() or (0, 0))[1]
+            lane.meter.samples_steps = True
+            lane.knobs.made_of_defaults(resolved(self._keras, model))
+        place = line_of(users_frame())
+        self._epochs_seen = Epochs(place)
+        traits = traits_of(model) if self._feed is not None else []
+        lane.tell_step(f"{place}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
+        offer_rate(lane, model.optimizer)
+        lane.offer(STOP, lambda value: None)
+        levers.offer(lane, lane.device)
+        self._per_call = self._own_per_call = steps_in_call(model)
+        self._by_steps = {self._per_call: own}
+        self._iterator = iterator_of_fit(model)
+        if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
+            lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
+        self._timed = model.train_function = Timed(own, self)
+        self._updater = process.updater_of(model.optimizer)
+
+    def _see_model(self) -> None:
+        """Report the model after a step has built it. A part that is never used is never built."""
+        model = self._model()
+        with contextlib.suppress(ValueError):
+            if self._lane.device == "gpu" and self._feed is not None:
+                device_causes.see(causes, model, self._epochs_seen.place)
+            if self._feed is not None:
+                step_causes.rows = ((self._feed.totals() or (0, 0))[1] - self._examples) // max(1, self._per_call)
+                if model.run_eagerly:
+                    step_causes.runs_eagerly(self._epochs_seen.place, model.trainable_weights, model)
+            weights = [weight.shape for weight in model.trainable_weights]
+            self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
+
+    def _time_calls(self) -> None:
+        """Time a train function, including a new one made by a callback."""
+        model = self._model()
+        if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
+            self._own_function = model.train_function
+            if self._own_function not in self._by_steps.values():
+                self._by_steps = {self._per_call: self._own_function}
+            self._timed = model.train_function = Timed(self._own_function, self)
+        updater = self._updater
+        missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
+        if updater is not None and missed > 0 and self._epoch:  # before the first epoch a backup was restored
+            updates = missed // updater.every
+            counted = f"{updates} update{'s' if updates > 1 else ''}"
+            self._lane.cannot_know("steps", MADE_ANEW.format(counted))
+
+    def begin_call(self, iterator: object) -> None:
+        """Record a call of the train function. The next pull belongs to the step."""
+        if process.pipeline is not None:
+            process.pipeline.keras_reads(iterator)
+        if iterator is not self._read() and self._feed is not None:
+            self._read, self._counted = weakref.ref(iterator), self._feed.batches()
+            if is_batched(getattr(iterator, "_dataset", None)) is None:
+                self._feed.cannot_know(examples=NO_ROWS)
+        self._lane.begin_step()
+        if self._feed is not None:
+            self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
+
+    def end_call(self, loss: object = None, *, failed: bool = False) -> None:
+        """Record the end of the call of one or several steps."""
+        if self._feed is not None:
+            self._feed.follows = 0
+            self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
+        steps = self._steps(failed=failed)
+        if not steps:
+            self._lane.meter.cancel_step()
+            if self._updater is not None:
+                self._updater.missed()  # at the end of the data, the graph counts an update that it does not make
+            return
+        if self._updater is not None:
+            self._updater.made += steps
+        if not self._epochs_done and not self._batch:
+            self._see_model()
+        self._batch += steps
+        self._lane.meter.end_step(steps=steps, loss=loss)
+        if self._batch == steps:
+            self._epochs_seen.first_step(self._lane.meter.all_waits_ns)
+            self._lane.look()
+            self._called_ns = self._lane.control.clock.called_ns
+
+    def _steps(self, *, failed: bool) -> int:
+        """Return the number of steps in the call that has ended. The data may end within the call."""
+        most, left = self._per_call, None if self._batches is None else self._batches - self._batch
+        if failed or most == 1:
+            return int(not failed)
+        if self._sized and left is not None and left >= most:
+            steps = most
+        else:
+            steps = 0 if self._feed is None else self._feed.batches() - self._counted
+            if not 0 < steps <= most:
+                steps = most if left is None else max(1, min(most, left))
+                if not self._sized and not self._batch:
+                    self._lane.cannot_know("steps", NO_LENGTH)
+        self._counted += steps
+        return steps
+
+    def _takes_steps(self, steps: KnobValue) -> bool:
+        return steps != self._per_call
+
+    def _set_steps(self) -> None:
+        """Change the steps per call from the next epoch on. An evaluation keeps the script's number."""
+        name, model = STEPS_PER_EXECUTION.name, self._model()
+        iterator = self._iterator
+        if iterator is None or self._batches is None:
+            return
+        requested = self._lane.begin_pending([name]).get(name)
+        process.steps_in_call = steps = int(requested) if requested is not None else process.steps_in_call
+        if steps is None:
+            return
+        if steps != self._per_call:
+            model.steps_per_execution = steps
+            if steps not in self._by_steps:
+                retracing.expected = True
+                model.make_train_function(force=True)
+                self._by_steps[steps] = model.train_function
+            model.train_function = self._by_steps[steps]
+        model.steps_per_execution = iterator.steps_per_execution = self._per_call = steps
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Record that an epoch begins."""
+        self._set_steps()
+        gap_ns = self._lane.meter.start_clock()
+        self._epochs_seen.begins(self._lane.meter.all_waits_ns)
+        self._in_epoch = True
+        if self._epochs_done:
+            self._between_ns += max(0, gap_ns - self._this_validation_ns)
+        self._this_validation_ns = 0
+        self._begins_at(epoch)
+        self._time_calls()
+        self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
+        self._lane.report_progress(self._progress)
+
+    def _begins_at(self, epoch: int) -> None:
+        if process.restored is None and self._doing == "fit":
+            process.restored = epoch, self.backup
+
+    def end_epoch(self, logs: dict[str, Any]) -> None:
+        """Record that an epoch ended; its callbacks run now."""
+        self._end_steps()
+        if self._batches is None:
+            self._batches = self._batch
+        self._epochs_done += 1
+        self._metrics = _numbers(logs)
+        self._lane.report_progress(self._progress)
+        if self._lane.knobs.settings.get(STOP.name):
+            self._model().stop_training = True
+
+    def _end_steps(self) -> None:
+        """Stop the clock after the last step of an epoch."""
+        self._lane.meter.stop_clock(BETWEEN)
+        if self._per_call != self._own_per_call:
+            self._model().steps_per_execution = self._own_per_call
+        if self._in_epoch:
+            of_keras = self._per_call == 1 and not self.sees_batches  # else it is the Python of callbacks, too
+            called_ns = self._lane.control.clock.called_ns - self._called_ns if of_keras else None
+            self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
+        self._in_epoch = False
+
+    @property
+    def place(self) -> str:
+        """The line that called `fit`."""
+        return self._epochs_seen.place
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is the training thread."""
+        return self._lane.measures_this_thread
+
+    def callback_begins(self, name: str) -> str:
+        """Record the start of a script's callback at the end of an epoch. Return the interrupted part."""
+        return self._lane.meter.passes(f"callback {name}")
+
+    def callback_ended(self, name: str, took_ns: int, interrupted: str) -> None:
+        """Record the time of the callback."""
+        self._lane.meter.passes(interrupted)
+        causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
+
+    def begin_test(self) -> None:
+        """Record the start of `evaluate` or `predict`, whose steps do not train."""
+        self._end_steps()
+        self._test_began_ns = lane_clock.now_ns()
+        self._now = VALIDATION if self._doing == "fit" else self._doing
+        self._before = self._lane.meter.passes(self._now)
+        self._lane.report_progress(self._progress)
+
+    def end_test(self) -> None:
+        """Record the end of an evaluation or prediction."""
+        took_ns = lane_clock.now_ns() - self._test_began_ns
+        self._lane.meter.passes(self._before)
+        if self._now == VALIDATION:
+            causes.saw(epochs.VALIDATION, self._epochs_seen.place, cost_ns=took_ns)
+        self._validation_ns += took_ns
+        self._this_validation_ns += took_ns
+
+    def close(self) -> None:
+        """Restore the model."""
+        process.fit = None if process.fit is self else process.fit
+        for method in self.methods:
+            method.restore()
+        model = self._model()
+        if self._timed is not None and model.train_function is self._timed:
+            model.train_function = self._by_steps.get(self._own_per_call)
+        if self._per_call != self._own_per_call:
+            model.steps_per_execution = self._own_per_call
+        self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
+        self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
+        self._lane.meter.stop_clock()
+        self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)
+        self._now = ""
+        self._lane.report_progress(self._progress)
+
+    def _progress(self) -> Progressed:
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self._now,
+            epoch=self._epoch,
+            epochs=self._epochs,
+            batch=self._batch,
+            batches=self._batches,
+            metrics=self._metrics,
+            epochs_done=self._epochs_done,
+            validation_ns=self._validation_ns,
+            between_ns=self._between_ns,
+            restored=process.restored[0] if process.restored else 0,
+            backup=process.restored[1] if process.restored else "",
+        )
+
+
+def iterator_of_fit(model: Any) -> Any:
+    """Return the batch iterator of the calling `fit`, or None if the steps per call cannot be changed.
+
+    Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables:
+    they would keep the iterator of the last epoch alive, and freeing it late takes 50 ms.
+    """
+    made_by = str(getattr(type(model).make_train_function, "__module__", ""))
+    can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
+    frame = sys._getframe(1) if can else None
+    while frame is not None and not (frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_locals):
+        frame = frame.f_back
+    iterator = frame.f_locals["epoch_iterator"] if frame is not None else None
+    return iterator if hasattr(iterator, "steps_per_execution") else None
+
+
+def _traced(own: Any) -> Iterator[Any]:
+    """Yield the traced functions of a train function. Keras 3 keeps its tf.function in a closure."""
+    for one in (own, *(cell.cell_contents for cell in getattr(own, "__closure__", None) or ())):
+        yield from getattr(one, "_list_all_concrete_functions", tuple)()
+
+
+def loss_of(result: Any) -> Any:
+    """Return the unread loss in a train function's result, or None."""
+    if isinstance(result, dict):
+        named = (value for name, value in result.items() if str(name).endswith("loss"))
+        return result.get("loss", next(named, None))
+    return next(iter(result), None) if isinstance(result, tuple | list) else result
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    result = {}
+    for name, value in logs.items():
+        try:
+            result[str(name)] = float(value)
+        except (TypeError, ValueError):
+            continue
+    return result

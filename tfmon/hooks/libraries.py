@@ -1,0 +1,105 @@
+"""Finds the libraries that a script has loaded, and the device that they use."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.model.lane_events import LibrariesLoaded
+from tfmon.model.script_events import EAGER, FUNCTIONS_EAGERLY
+from tfmon.system.lane_pipes import ANY
+
+
+def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
+    """Return the device (`cpu` or `gpu`), why it is not `kind`, and the loaded libraries. Imports nothing."""
+    modules = sys.modules
+    tensorflow = modules.get("tensorflow")
+    name, missing = "", ""
+    if kind == ANY:
+        kind = "gpu" if _sees_gpu() else "cpu"
+    if tensorflow is not None and _is_in_use():
+        name, missing = _of_tensorflow(tensorflow, kind)
+    elif "torch" in modules:
+        name, missing = _of_torch(modules["torch"], kind)
+    from tfmon.trainer import runtime
+
+    uuids: tuple[str, ...] = ()
+    if kind == "gpu" and not missing:
+        uuids = runtime.gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
+    loaded = LibrariesLoaded(
+        at_ns=time.monotonic_ns(),
+        tensorflow=str(getattr(tensorflow, "__version__", "")),
+        keras=str(getattr(modules.get("keras"), "__version__", "")),
+        numpy=str(getattr(modules.get("numpy"), "__version__", "")),
+        device_name=name,
+        gpu_uuid=next(iter(uuids), None),
+        gpu_uuids=uuids,
+        bfloat16=runtime.has_bfloat16(),
+    )
+    return kind, missing, loaded
+
+
+def traits() -> Iterator[str]:
+    """Yield the traits of every step in this process."""
+    if _is_in_use() and sys.modules["tensorflow"].config.functions_run_eagerly():
+        yield from (EAGER, FUNCTIONS_EAGERLY)
+
+
+def gpu_memory(kind: str) -> tuple[int | None, int | None]:
+    """Return the bytes allocated by the framework now and at its peak. None if unknown.
+
+    Source: `tf.config.experimental.get_memory_info`, `torch.cuda.memory_allocated`.
+    """
+    if kind != "gpu":
+        return None, None
+    if _is_in_use():
+        from tfmon.trainer import runtime
+
+        return runtime.gpu_memory(kind, _visible(sys.modules["tensorflow"]))
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None, None
+    return int(torch.cuda.memory_allocated()), int(torch.cuda.max_memory_allocated())
+
+
+def _sees_gpu() -> bool:
+    if _is_in_use():
+        return _visible(sys.modules["tensorflow"]) > 0
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
+def _is_in_use() -> bool:
+    """Return whether TensorFlow has looked for devices, which starts CUDA. Keras may only load it."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    result = getattr(getattr(context, "_context", None), "_physical_devices", None)
+    return result is not None
+
+
+def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:
+    gpus = tensorflow.config.get_visible_devices("GPU")
+    if kind == "cpu":
+        if gpus:
+            return "", "TensorFlow still sees a GPU here: tf.config.set_visible_devices([], 'GPU') hides it"
+        return "", ""
+    if not gpus:
+        from tfmon.trainer.runtime import missing_gpu_reason
+
+        return "", missing_gpu_reason()
+    from tfmon.trainer.runtime import gpu_names
+
+    return gpu_names(gpus), ""
+
+
+def _visible(tensorflow: Any) -> int:
+    return 0 if tensorflow is None else len(tensorflow.config.get_visible_devices("GPU"))
+
+
+def _of_torch(torch: Any, kind: str) -> tuple[str, str]:
+    if kind == "cpu":
+        return "", ""
+    if not torch.cuda.is_available():
+        return "", f"PyTorch {torch.__version__} sees no GPU"
+    return str(torch.cuda.get_device_name(0)), ""

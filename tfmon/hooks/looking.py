@@ -1,0 +1,122 @@
+"""Reads batches, outputs, variables and optimizers for the hooks, without waiting for the device."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
+CELLS = "ipykernel_"
+"""Part of the path of IPython's kernel, which calls the cells of a notebook."""
+LIBRARYS_THREAD = "a thread of TensorFlow"
+MOST_TEXT = 60
+
+
+def logs_operations() -> bool:
+    """Return whether TensorFlow logs the placement of each operation, which would show tfmon's operations."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
+
+
+def may_compute() -> bool:
+    """Return whether tfmon may measure this CPU with operations of TensorFlow.
+
+    Not while a timer of the script sends signals: TensorFlow 2.21 on a virtual machine then corrupted its memory
+    in one of four processes that multiplied 256 x 256 matrices, with and without tfmon.
+    """
+    timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
+    return not logs_operations() and not any(signal.getitimer(one)[0] for one in timers if one is not None)
+
+
+def users_frame() -> FrameType:
+    """Return the frame of the script's current instruction."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
+        frame = frame.f_back
+    return frame
+
+
+def line_of(frame: FrameType) -> str:
+    """Return the file, line and text of a frame's instruction."""
+    if frame.f_globals.get("__name__") == "threading":
+        return LIBRARYS_THREAD  # no frame of the script is on the stack
+    return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
+    """Return the file, number and text of a line. `loaded` contains the globals of its module."""
+    text = linecache.getline(name, number, loaded).strip()
+    folder, file = os.path.split(name)
+    place = "cell" if CELLS in folder else file
+    return f"{place}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the values in a nested structure. A value per replica counts once."""
+    leaves, nested = [], [value]
+    while nested:
+        one = nested.pop()
+        if isinstance(one, dict):
+            nested += reversed(one.values())
+        elif isinstance(one, tuple | list):
+            nested += reversed(one)
+        else:
+            leaves.append(one)
+    return leaves
+
+
+def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
+    """Return the possible numbers of examples in a batch: the first dimensions of its parts.
+
+    Scalars are ignored, and one part beside a scalar may be a single example. Empty if unknown.
+    """
+    result = [rows for leaf in leaves_of(batch) if (rows := rows_of_part(leaf)) is not None]
+    if not batched:
+        return frozenset(() if batched is None else (1,))
+    parts = [rows for rows in result if rows]
+    return frozenset(parts if len(parts) > 1 or len(parts) == len(result) else ())
+
+
+def rows_of_part(leaf: Any) -> int | None:
+    """Return the first dimension of a tensor over all replicas. 0 for a scalar, None if unknown."""
+    parts = getattr(leaf, "values", None)
+    if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
+        return sum(next(iter(rows_of(part)), 0) for part in parts)
+    quick = getattr(leaf, "_shape_tuple", None)
+    shape = quick() if quick is not None else getattr(leaf, "shape", None)
+    if shape is None:
+        return None
+    if not len(shape):
+        return 0
+    if shape[0] is not None:
+        return int(shape[0])
+    return int(leaf.nrows()) if hasattr(leaf, "nrows") else int(leaf.dense_shape[0])
+
+
+def rows_in(tensors: Any) -> tuple[int, ...]:
+    """Return the first dimensions of the tensors that have one."""
+    shapes = [quick() for tensor in tensors if (quick := getattr(tensor, "_shape_tuple", None)) is not None]
+    return tuple(shape[0] for shape in shapes if shape)
+
+
+def first_of(target: Any) -> Any:
+    """Return the target that was differentiated, or the first of several."""
+    while isinstance(target, tuple | list) and target:
+        target = target[0]
+    return target
+
+
+def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:
+    """Return the path of the first wanted part in a nested structure, or None."""
+    if not isinstance(value, dict | tuple | list):
+        return () if wanted(value) else None
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        path = path_to(inner, wanted)
+        if path is not None:
+            return (key, *path)
+    return None

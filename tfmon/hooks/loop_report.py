@@ -1,0 +1,148 @@
+"""Reports a loop to the lane: its steps with examples and loss, epochs, progress, and unknown values."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfmon.hooks.causes import causes
+from tfmon.hooks.counts import LOOP_IN_GRAPH
+from tfmon.hooks.epochs import Epochs
+from tfmon.hooks.looking import line_of, users_frame
+from tfmon.hooks.marks import Mark
+from tfmon.hooks.rounds import NO_ROUNDS, SETTLED, Rounds
+from tfmon.hooks.sources import BatchSource, Past, SeenStep, Sources
+from tfmon.hooks.step_causes import step_causes
+from tfmon.model.script_events import EAGER, Progressed
+from tfmon.system.lane_clock import lane_clock
+
+if TYPE_CHECKING:
+    from tfmon.hooks.lane import Lane
+
+TRAINING, VALIDATION = "training", "validation"
+VALIDATION_PULLS = 3
+"""This many pulls in a row from an iterator that never fed an update are validation."""
+NO_LOSS = "the training step returns none of what was differentiated"
+
+
+class LoopReport:
+    """Progress of a loop, and the values reported so far. Thread: the loop's."""
+
+    def __init__(self) -> None:
+        self.doing = ""
+        self._epoch = 1
+        self._batches: int | None = None
+        self._told: set[str] = set()
+        self.doubts: dict[str, str] = {}
+        """Reasons for unknown values. An empty reason means that the value is known again."""
+        self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        self.epochs = Epochs()
+        self.of_keras: Sequence[str] = ()
+
+    def say(self, lane: Lane, doing: str, sources: Sources) -> None:
+        """Report the loop's progress from now on."""
+        self.doing = doing
+        lane.report_progress(lambda: self.progress(sources.main))
+
+    def updated(
+        self,
+        lane: Lane,
+        step: SeenStep,
+        number: int,
+        name: str,
+        *,
+        read: bool,
+        variables: Callable[[], list[Any]],
+    ) -> None:
+        """Report once for each kind of update what counts as a step."""
+        if step.mark in self._kinds:
+            return
+        begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[step.mark] = number
+        if begins:
+            given = "the first dimension of what it is given"
+            examples = given if any(step.given) else "what is read for it" if read else "n/a"
+            self.epochs.place = line_of(users_frame())
+            eager = not isinstance(step.mark, Mark) and not self.of_keras
+            if eager:
+                step_causes.rows = max((rows for given in step.given for rows in given), default=0)
+                step_causes.runs_eagerly(self.epochs.place, variables())
+            lane.tell_step(
+                f"{self.epochs.place}: an update by {name}; examples: {examples}",
+                self.of_keras or [EAGER] * eager,
+            )
+
+    def step_begins(self, lane: Lane, step: SeenStep, main: BatchSource | None) -> None:
+        """Report a step whose first update begins."""
+        if main is not None and not main.steps and main in step.fed:
+            self.epochs.begins(lane.meter.all_waits_ns, lane_clock.now_ns() - step.began_ns)
+
+    def step_over(
+        self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None
+    ) -> None:
+        """Report a step that has ended, now or at `ended_ns`."""
+        steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
+        examples = self.examples(step.examples(pulled))
+        loss = step.loss if steps == 1 else None
+        if not self.doubts.get("steps"):
+            self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
+        if not sure:
+            rounds.past.add(pulled, step.given, examples)
+        elif rounds.past.steps:
+            rounds.take_past()
+        input_ns = sum(source.wait_ns for source in step.fed if source.first_ns >= step.began_ns)
+        for source in step.fed:
+            if source.anew:
+                causes.saw("iterator_anew", source.anew, cost_ns=source.wait_ns)
+        lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
+        self.tell(lane, rounds, sure=sure)
+        if main is not None and main.steps == 1 and main in step.fed:
+            self.epochs.first_step(lane.meter.all_waits_ns)
+            lane.look()
+
+    def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
+        """Replace the updates that were reported as steps by one step."""
+        examples = past.examples if in_graph else past.of_one_step
+        self.doubts["examples"] = ""
+        self.examples(examples)
+        lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
+
+    def epoch_over(self, lane: Lane | None, batches: int) -> None:
+        """Record that an epoch of so many batches has ended."""
+        self._batches = batches
+        self._epoch += 1
+        if lane is not None:
+            self.epochs.ends(batches, lane.meter.all_waits_ns)
+
+    def progress(self, main: BatchSource | None) -> Progressed:
+        """Return the progress in the dataset that the loop reads."""
+        begun = self._epoch - int(main is not None and main.over)
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self.doing,
+            epoch=begun if self._batches is not None or main is not None else 0,
+            batch=main.steps if main is not None else 0,
+            batches=self._batches,
+            epochs_done=self._epoch - 1,
+        )
+
+    def examples(self, counted: int | str) -> int:
+        """Return the examples of a step. If unknown, return 0 and keep the reason."""
+        if isinstance(counted, str):
+            self.doubts["examples"] = self.doubts.get("examples") or counted
+        return 0 if isinstance(counted, str) or "examples" in self._told else counted
+
+    def doubt(self, reason: str, *parts: str) -> None:
+        """Mark all values of the steps, or only `parts`, as unknown."""
+        self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
+
+    def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
+        """Report unknown values once, as soon as the loop's steps are recognized."""
+        if rounds.unsteady:
+            self.doubt(NO_ROUNDS)
+        for what, reason in self.doubts.items() if sure or rounds.unsteady else ():
+            if reason and what not in self._told:
+                lane.cannot_know(what, reason)
+                self._told.add(what)

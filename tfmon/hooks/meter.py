@@ -1,0 +1,358 @@
+"""Measures the steps of a user's script, which reports where each begins and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Sequence, Sized
+from operator import sub
+from pathlib import Path
+from typing import Any
+
+from tfmon.hooks.account import part_of
+from tfmon.hooks.causes import causes
+from tfmon.hooks.reporting import ScriptReporter
+from tfmon.hooks.tf_feed import TensorFlowFeed
+from tfmon.model.requests import TakeProfile
+from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.account import account
+from tfmon.trainer.capture import Capture, CaptureError
+from tfmon.trainer.control import SAMPLED, WARM_UP, LaneControl
+from tfmon.trainer.slices import WINDOW_NS
+from tfmon.trainer.step_clock import CAPACITY, Samples
+
+WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
+"""A lane is warm after this time and number of steps, or after one such long step without a trace.
+Earlier windows are marked `WARM_UP`.
+"""
+LEAST_WINDOW_NS = WINDOW_NS // 4
+"""Minimum length of a window that the end of an epoch closes. A shorter window continues."""
+BEHIND = 0.25
+"""If reading the loss takes more than this share of a stretch, its steps were only started, as by JAX."""
+MOST = 1_024
+"""Maximum number of steps that are noted before a report."""
+END = "end"
+"""Mark of a last window without steps, which reports remaining examples."""
+OUTSIDE, BETWEEN, VALIDATION = "outside the steps", "between epochs", "validation"
+NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
+
+
+class Meter:
+    """Times steps and makes windows. Thread: training; any for `clock.last_end_ns`. Units: ns of `lane_clock`."""
+
+    def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
+        self.control, self.reporter, self.clock = control, reporter, control.clock
+        control.before_window = self.take_feed
+        control.new_marks = lambda: () if self.warm else (WARM_UP,)
+        self.ready: Callable[[], object] = list
+        """Called after the warm-up. Sets `warm`."""
+        self.stopped_ns = 0
+        self._resumed = False
+        """Whether this is the first step since a stop. It must not be sampled: that would hide its wait."""
+        self._passing: list[tuple[int, str]] = []
+        """Reasons of the time since the last step, each with its start."""
+        self.feed: TensorFlowFeed | None = None
+        """Counts the input that functions read inside of their graphs."""
+        self.warm = False
+        self.steady_step = False
+        """Whether the last stretch has a step as long as a warm-up that traced nothing."""
+        self.samples_steps = False
+        """Whether steps may be sampled. Reading their loss waits for the device."""
+        self.waiting = waiting
+        self._warm_up_began_ns = self._began_ns = self._call_ns = 0
+        self._seen_traces, self._feed_totals = 0, (0, 0)
+        self._waits: deque[tuple[int, int]] = deque(maxlen=8)
+        """Waits that were counted before their step: end and length."""
+        self._loss: Any = None
+        self._behind_ns = 0
+        """Time of a step if steps are only started. Otherwise 0."""
+        self._sampling = False
+        self.confirm: Callable[[], int] = int
+        """Returns the steps that the optimizers counted and nobody reported since the last call."""
+        self._capture: tuple[Capture, TakeProfile] | None = None
+        self._marker = contextlib.ExitStack()
+
+    def start_step(self, at_ns: int | None = None) -> None:
+        """Begin a step, sampled or profiled if due."""
+        clock, control = self.clock, self.control
+        in_window = clock.added or self._sampling or self._capture is not None
+        # A step's wait must not decide on whether it is sampled.
+        due = not self._resumed and control.sampler.due(clock.began_ns)
+        if not in_window and clock.last_end_ns and control.steady:
+            if control.profile_request is not None:
+                request, control.profile_request = control.profile_request, None
+                self._begin_capture(request)
+            elif self.samples_steps and self.warm and due:
+                self._sampling = True
+                self.take_feed()
+        if self._capture is not None:
+            self._marker.enter_context(self._capture[0].step())
+        self._began_ns = at_ns or lane_clock.now_ns()
+        if not clock.last_end_ns:
+            self.skip_feed()
+            causes.training_begins(self._began_ns)
+            account.steps_begin(self._began_ns)
+            self._warm_up_began_ns = self._warm_up_began_ns or self._began_ns
+            control.begin_window(self._began_ns)
+
+    def cancel_step(self) -> None:
+        """Discard the current step after the end of the data."""
+        self._marker.close()
+
+    def end_step(
+        self,
+        *,
+        steps: int = 1,
+        loss: object = None,
+        examples: int = 0,
+        input_ns: int = 0,
+        call_ns: int | None = None,
+        ended_ns: int | None = None,
+    ) -> None:
+        """End a step, or several that ran as one. Close the window if it is due, which reads the loss.
+
+        Args:
+            examples: examples that the feed does not count; `input_ns` likewise.
+            call_ns: duration of the step without its input. None if it began with `start_step`.
+            ended_ns: end time, if it was before now. The time since then is in no step.
+        """
+        now_ns = ended_ns or lane_clock.now_ns()
+        if self._capture is not None:
+            self.cancel_step()
+        clock, control = self.clock, self.control
+        if call_ns is None:
+            others_ns = sum(wait_ns for ended_ns, wait_ns in self._waits if self._began_ns < ended_ns <= now_ns)
+            call_ns = now_ns - self._began_ns - input_ns - others_ns
+        self._call_ns = call_ns
+        took_ns = now_ns - clock.last_end_ns
+        if control.traces is not None:
+            self._seen_traces = control.traces.count
+            if control.traces.latest_ns > self._began_ns:
+                clock.traced_steps += 1
+                clock.traced_ns += call_ns
+        clock.add([took_ns // steps] * steps, now_ns, examples, input_ns, call_ns)
+        self._loss = loss
+        if ended_ns is not None:
+            account.steps_end(*part_of(OUTSIDE), at_ns=ended_ns)
+            now_ns = self._skip_to(lane_clock.now_ns())
+        if self._sampling:
+            self._finish_sample()
+        elif self._capture is not None:
+            if self._capture[0].steps >= self._capture[1].steps:
+                self.finish_capture()
+        elif control.unconfirmed:
+            control.confirm_knobs(now_ns, took_ns)
+        full = clock.kept + clock.added >= CAPACITY
+        due_ns = control.slices.due_ns(control.stretch_began_ns)
+        # No more is started than the device can do in the stretch: the read at its end waits for all of it.
+        due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
+        sample_next = self._resumed and self.warm and self.samples_steps and control.sampler.due(now_ns)
+        self._resumed = False
+        if due or full or self.waiting or clock.done == steps or sample_next:
+            self.end_stretch()
+
+    def alike_until(self) -> int:
+        """Return until when steps like the last one may be reported together, or 0."""
+        control = self.control
+        traced = control.traces is None or control.traces.count != self._seen_traces
+        alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
+        if alone or self.clock.room <= MOST:
+            return 0
+        return control.slices.due_ns(control.stretch_began_ns)
+
+    def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
+        """End the current step and the following steps. `loss` is the last step's, other arguments are sums."""
+        times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
+        call_ns = ends_ns[-1] - self._began_ns - input_ns
+        self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
+        self._began_ns, self._loss = ends_ns[-1], loss
+
+    def _skip_to(self, at_ns: int) -> int:
+        """Move the end of the last step to `at_ns`, and the start of the window by as much. Return `at_ns`."""
+        reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
+        self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
+        self._waits.clear()
+        for moment_ns, later in (*self._passing, (at_ns, "")):
+            until_ns = min(max(moment_ns, since_ns), at_ns)
+            reasons[reason] += until_ns - since_ns
+            since_ns, reason = until_ns, later
+        by_ns = self.clock.skip(at_ns, reasons)
+        self.control.stretch_began_ns += by_ns
+        self._began_ns += by_ns
+        self._passing = []
+        return at_ns
+
+    def count_untimed(self, examples: int, loss: object) -> None:
+        """Count a step that ended before the first measurement."""
+        self.clock.done += 1
+        self.control.sampler.sums.examples += examples
+        self.clock.marks.add(WARM_UP)
+        self._loss = loss
+        with self.reporter.lock:
+            # It has the steps that no window has yet. The time before it is reported once.
+            self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
+            self.control.sampler.sums = Samples()
+            self.clock.reset(self.clock.last_end_ns, self.clock.marks)
+
+    def read_loss(self) -> float | None:
+        """Return the last step's loss, or None if it is not a number. Waits for the device."""
+        loss: Any = self._loss() if callable(self._loss) else self._loss
+        if loss is None:
+            return None
+        try:
+            return float(loss if getattr(loss, "ndim", 0) == 0 else loss.mean())
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            return None
+
+    def end_stretch(self) -> None:
+        """Wait for the device, close the window if it is due, and become ready after the warm-up."""
+        if self._capture is None:
+            self._close_stretch()
+        if not self.warm and self._warmed_up:
+            self.ready()
+
+    def _close_stretch(self) -> None:
+        missed, trained = self.confirm(), self.clock.added + self.clock.steps
+        loss = self.read_loss() if trained else None
+        synced_ns = lane_clock.now_ns()
+        if self.clock.added and not self.samples_steps:
+            self._count_wait(synced_ns)
+        self.clock.count_added(missed)
+        if not trained:
+            return
+        if not self.warm:
+            self.steady_step = self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps
+        self.take_feed()
+        with self.reporter.lock:
+            self.control.finish_stretch(synced_ns, loss)
+            # The next step does not include the wait for the device and the report.
+            self.clock.last_end_ns = lane_clock.now_ns()
+
+    def _count_wait(self, synced_ns: int) -> None:
+        """Count a long wait for the device as time of the steps before it."""
+        began_ns = self.control.stretch_began_ns
+        waited_ns = synced_ns - self.clock.last_end_ns
+        behind = waited_ns > BEHIND * (synced_ns - began_ns)
+        self._behind_ns = self.clock.count_wait(began_ns, synced_ns) if behind else 0
+
+    @property
+    def _warmed_up(self) -> bool:
+        warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
+        return warm_ns > WARM_UP_NS and (self.steady_step or self.clock.done >= WARM_UP_STEPS)
+
+    def send_rest(self) -> None:
+        """Send the last window. Without steps, it reports the remaining examples."""
+        if self.clock.steps:
+            self.take_feed()
+        elif self.control.sampler.sums.examples or self.control.sampler.sums.steps:
+            self.clock.marks.add(END)
+        else:
+            return
+        window = self.control.window(self.clock.last_end_ns, self.read_loss())
+        self.reporter.send(window)
+        account.split(window)
+
+    def skip_feed(self) -> None:
+        """Discard everything that the feed counted since the last call."""
+        self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
+
+    def all_waits_ns(self) -> int:
+        """Return the total input wait in nanoseconds."""
+        return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
+
+    def waited(self, time_ns: int) -> None:
+        """Count input wait of the current step. Outside a step, it is a wait for tf.data as well."""
+        if self.clock.last_end_ns and not self.stopped_ns:
+            self.clock.input_ns += time_ns
+            self._waits.append((lane_clock.now_ns(), time_ns))
+
+    def take_feed(self) -> None:
+        """Add the feed's counts since the last call to the window."""
+        before = self._feed_totals
+        self.skip_feed()
+        input_ns, examples = map(sub, self._feed_totals, before)
+        # The clock of a graph goes on while the lane's stands still: until tfmon notices that the lane continues.
+        input_ns = min(input_ns, self.clock.call_ns)
+        self.clock.input_ns += input_ns
+        self.clock.call_ns -= input_ns
+        self.clock.examples += examples
+
+    def forget_start(self) -> None:
+        """Measure from the next step on. The current step is reported in another way."""
+        self.cancel_step()
+        if self.clock.done:
+            self.stop_clock()
+        else:
+            self.clock.last_end_ns = 0
+
+    def stop_clock(self, reason: str = OUTSIDE) -> None:
+        """Stop measuring until the next step. The time until then counts for `reason`."""
+        if self.stopped_ns or not self.clock.last_end_ns:
+            return
+        self.finish_capture()
+        if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
+            self.end_stretch()
+        else:
+            self.clock.count_added(self.confirm())
+        self.clock.stop()
+        account.steps_end(*part_of(reason), at_ns=self.clock.last_end_ns)
+        self.stopped_ns = lane_clock.now_ns()
+        self._passing = [(self.clock.last_end_ns, reason)]
+
+    def passes(self, reason: str) -> str:
+        """Change the reason of the time outside steps, and return the old reason."""
+        before = self._passing[-1][1] if self._passing else OUTSIDE
+        if self.stopped_ns and reason != before:
+            self._passing.append((lane_clock.now_ns(), reason))
+            account.switch(*part_of(reason))
+        return before
+
+    def start_clock(self, at_ns: int | None = None) -> int:
+        """Restart the clock. Return the nanoseconds since `stop_clock`, or 0 if it was running."""
+        if not self.stopped_ns:
+            return 0
+        now_ns = at_ns or lane_clock.now_ns()
+        gap_ns, self.stopped_ns, self._resumed = now_ns - self.stopped_ns, 0, True
+        account.steps_begin(max(now_ns, self.clock.last_end_ns))
+        self._skip_to(max(now_ns, self.clock.last_end_ns))
+        return gap_ns
+
+    def _finish_sample(self) -> None:
+        self._sampling = False
+        clock, control = self.clock, self.control
+        called_ns = clock.last_end_ns
+        self.read_loss()
+        done_ns = lane_clock.now_ns()
+        self.take_feed()
+        sample = Samples(
+            steps=1,
+            examples=clock.examples,
+            input_ns=clock.input_ns,
+            call_ns=max(0, self._call_ns - clock.input_ns),
+            tail_ns=done_ns - called_ns,
+        )
+        control.sampler.add(sample, done_ns, done_ns - self._began_ns - control.step_ns)
+        clock.examples = 0
+        control.begin_window(done_ns, SAMPLED)
+
+    def _begin_capture(self, request: TakeProfile) -> None:
+        if "tensorflow" not in sys.modules:
+            self.control.report_profile_failure(request, NO_TENSORFLOW)
+            return
+        capture = Capture(Path(request.folder))
+        try:
+            capture.start()
+        except CaptureError as error:
+            self.control.report_profile_failure(request, str(error))
+        else:
+            self._capture = capture, request
+
+    def finish_capture(self) -> None:
+        """End the profile with the steps that it has. Do nothing without a profile."""
+        if self._capture is None:
+            return
+        (capture, request), self._capture = self._capture, None
+        self.read_loss()
+        self.control.report_profile(request, capture.stop)
+        self.control.discard_steps()

@@ -1,0 +1,87 @@
+"""Finds batches that are mostly padding, from tf.data's own count of bytes and from a sample of the arrays."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.hooks.causes import Observation
+from tfmon.hooks.dataset_chain import PipelineStage, chain_of, place_of
+from tfmon.hooks.looking import leaves_of, logs_operations
+from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.script_lines import line_now, namespaces
+
+LEAST_PADDING = 0.4
+"""Share of a batch that is padding from which it is a cause."""
+LEAST_WIDTH, SAMPLED_ROWS, SAMPLED_VALUES = 16, 64, 100_000
+_PADDING = "_tfmon_padding"
+_pads: set[str] = set()
+"""The lines that pad sequences."""
+FILES.add(__file__)
+
+
+def patch(keras: Any) -> None:
+    """Note the lines that pad sequences."""
+    for each in namespaces(keras):
+        for module in (each.utils, getattr(each.preprocessing, "sequence", None)):
+            if module is not None:
+                hooks.replace(module, "pad_sequences", hooks.around(_note))
+
+
+def _note(*_args: object, **_more: object) -> Around:
+    yield None
+    _pads.add(line_now())
+
+
+def padding_of(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Observation]:
+    """Yield the padding in the batches of a pipeline."""
+    for each in chain_of(dataset):
+        stage, kind = stages.get(id(each)), type(each).__name__
+        if kind == "_PaddedBatchDataset" and stage is not None and stage.bytes:
+            yield from _observed(1.0 - stage.consumed / stage.bytes, place_of(each))
+        elif kind == "_TensorSliceDataset":
+            if not hasattr(each, _PADDING):
+                setattr(each, _PADDING, max(map(_padding_in, each._tensors), default=0.0))
+            yield from _observed(getattr(each, _PADDING), _line() or place_of(each))
+
+
+def padding_in_arrays(arrays: Any, place: str) -> Iterator[Observation]:
+    """Yield the padding in arrays that are given to `fit` at this place."""
+    yield from _observed(max(map(_padding_in, leaves_of(arrays)), default=0.0), _line() or place)
+
+
+def _line() -> str:
+    return next(iter(_pads)) if len(_pads) == 1 else ""
+
+
+def _observed(share: float, place: str) -> Iterator[Observation]:
+    if share >= LEAST_PADDING:
+        what = f"{100 * share:.0f} % of it"
+        figures = {"of_step": share, "wasted": share, "gain": 1.0}
+        yield Observation("step_padding", place, what=what, figures=figures)
+
+
+def _padding_in(array: Any) -> float:
+    """Return the share of an array of integers that repeats one value at the same end of its rows, by a sample."""
+    numpy: Any = sys.modules.get("numpy")
+    shape = tuple(getattr(array, "shape", ()))
+    if numpy is None or len(shape) != 2 or not shape[0] or (shape[1] or 0) < LEAST_WIDTH:
+        return 0.0
+    read = isinstance(array, numpy.ndarray) or (hasattr(array, "numpy") and not logs_operations())
+    if not read or "int" not in str(array.dtype):
+        return 0.0
+    sampled = max(2, min(SAMPLED_ROWS, SAMPLED_VALUES // int(shape[1])))
+    rows = numpy.asarray(array[:: -(-int(shape[0]) // sampled)])
+    if rows.max() - rows.min() < 2:  # classes, not sequences
+        return 0.0
+    return max(map(_leading, (rows.tolist(), rows[:, ::-1].tolist())))
+
+
+def _leading(rows: list[list[int]]) -> float:
+    """Return the share of the values with which rows begin alike."""
+    value = Counter(row[0] for row in rows).most_common(1)[0][0]
+    runs = (sum(1 for _ in itertools.takewhile(value.__eq__, row)) for row in rows)
+    return sum(runs) / (len(rows) * len(rows[0]))

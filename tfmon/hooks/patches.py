@@ -1,0 +1,187 @@
+"""Hooks on a library's methods that fail without effect on the script and leave no frame in a traceback.
+
+A hook calls the original outside of its guarded parts (`Hooks.around`). Errors of the script pass through
+`unseen`. All other code of tfmon in a script's thread must be in `with hooks:` or `hooks.guard`: its errors are
+counted, and after `MOST_FAILURES` of them the originals are restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Collection, Generator
+from typing import Any
+
+VARIABLE = "TFMON_HOOKS"
+"""Environment variable. `off` disables all hooks; only `tfmon.report` works."""
+MOST_FAILURES = 3
+FILES: set[str] = {__file__}
+"""Files whose frames no error message shows."""
+_OWN = __name__.partition(".")[0] + "."
+NO_SCOPE = contextlib.nullcontext()
+Around = Generator[contextlib.AbstractContextManager[Any] | None, Any, None]
+
+
+def wanted() -> bool:
+    """Return whether hooks may be installed in this process."""
+    return os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "no", "false")
+
+
+def unseen(error: BaseException) -> None:
+    """Remove tfmon's frames from the top of a traceback. Call it before a bare `raise`, which adds no frame."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+
+
+def from_signal(error: BaseException) -> bool:
+    """Return whether a signal handler of the script raised the error in code of tfmon."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        interrupted, trace = trace.tb_frame, trace.tb_next
+        if any(value is interrupted for value in trace.tb_frame.f_locals.values()):
+            return True
+    return False
+
+
+@functools.cache
+def _filter() -> type:
+    from tensorflow.python.util import tf_stack
+
+    # TensorFlow's types are not known here.
+    class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            return frozenset({*self.parent.get_filtered_filenames(), *FILES})
+
+    return Filter
+
+
+def hidden() -> contextlib.AbstractContextManager[Any]:
+    """Return a scope in which operations of a graph are stored without the frames of `FILES` in their stacks."""
+    scope: contextlib.AbstractContextManager[Any] = _filter()() if "tensorflow" in sys.modules else NO_SCOPE
+    return scope
+
+
+class Hooks:
+    """The replaced methods, and as a context the guard of tfmon's code. Thread: any."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.off = False
+        """True once the originals are restored. Hooks wrapped by another library then do nothing."""
+        self.failed: Callable[[str], None] = lambda reason: None
+        """Called with the reason when the originals are restored."""
+        self.reset: Callable[[], None] = lambda: None
+        """Called after each failure to discard partial state."""
+        self.undo: list[Callable[[], object]] = []
+        self._replaced: list[tuple[type, str, Any, Any, str]] = []
+        """Class, method, original, hook and the module of its maker."""
+
+    def begin(self) -> None:
+        """Replace methods again after a restore."""
+        self.failures, self.off = 0, False
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace a method that `owner` itself defines by `make(original)`. Do nothing if it defines none.
+
+        Several modules can replace the same method, each of them once.
+        """
+        own, module = owner.__dict__.get(name), getattr(make, "body", make).__module__
+        known = (owner is one and name == its and module == by for one, its, _, _, by in self._replaced)
+        if not callable(own) or any(known):
+            return
+        hook = functools.wraps(own)(make(own))
+        setattr(owner, name, hook)
+        self._replaced.append((owner, name, own, hook, module))
+
+    def around(self, body: Callable[..., Around | None]) -> Callable[[Any], Any]:
+        """Return a maker of hooks. The hook calls its method in the middle of the generator that `body` returns.
+
+        It yields a scope for the call, or None, and receives the result. An error of the call closes it.
+        """
+
+        def make(own: Any) -> Any:
+            def hook(*args: Any, **kwargs: Any) -> Any:
+                part = scope = None
+                try:
+                    try:
+                        part = body(*args, **kwargs)
+                        scope = None if part is None else next(part, None)
+                    except Exception as error:
+                        if not self.__exit__(None, error, None):
+                            raise
+                    if scope is None:
+                        result = own(*args, **kwargs)
+                    else:
+                        with scope:
+                            result = own(*args, **kwargs)
+                    if part is not None:
+                        with self, contextlib.suppress(StopIteration):
+                            part.send(result)
+                    return result
+                except BaseException as error:
+                    if part is not None:
+                        with self:
+                            part.close()
+                    unseen(error)
+                    raise
+
+            return hook
+
+        make.body = body  # type: ignore[attr-defined]
+        return make
+
+    def __enter__(self) -> None:
+        """Begin code of tfmon in a thread of the script."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, Exception) or from_signal(error):
+            return False
+        self.failure(error)
+        return True
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that catches errors of tfmon and then returns None."""
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return guarded
+
+    def failure(self, error: Exception) -> None:
+        """Count an error of a hook, and restore the originals after `MOST_FAILURES`."""
+        self.failures += 1
+        try:
+            self.reset()
+            if self.failures >= MOST_FAILURES and not self.off:
+                self.restore()
+                self.failed(f"{type(error).__name__}: {error}")
+        except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+            self.off = True
+
+    def switch(self, names: Collection[str], *, on: bool) -> None:
+        """Enable or disable the hooks on methods of these names until the next switch."""
+        for owner, name, own, hook, _ in self._replaced:
+            if name in names and owner.__dict__.get(name) is (own if on else hook):
+                setattr(owner, name, hook if on else own)
+
+    def restore(self) -> None:
+        """Put the originals back."""
+        self.off = True
+        replaced, undo = self._replaced, self.undo
+        self._replaced, self.undo = [], []
+        for owner, name, own, hook, module in reversed(replaced):
+            if owner.__dict__.get(name) is hook:
+                setattr(owner, name, own)
+            else:  # another library has wrapped the hook, which stays and does nothing until the next `begin`
+                self._replaced.insert(0, (owner, name, own, hook, module))
+        for each in reversed(undo):
+            each()
+
+
+hooks = Hooks()

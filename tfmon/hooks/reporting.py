@@ -1,0 +1,72 @@
+"""Sends a lane's events from any thread, and reports stacks on request."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from tfmon.model.lane_events import FromLane
+from tfmon.model.script_events import StackReported
+from tfmon.system.threads import is_ours
+from tfmon.trainer.channel import Reporter
+
+MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
+"""Limits of a stack report, which is one line on the pipe."""
+
+
+class ScriptReporter:
+    """Sends a lane's events until the monitor ends. Thread: any; holding `lock` keeps other events out."""
+
+    def __init__(self, fd: int, ended: Callable[[], object]) -> None:
+        self.lock = threading.RLock()
+        self.closed = False
+        self._reporter, self._ended = Reporter(fd, end=self.end), ended
+
+    def send(self, event: FromLane) -> None:
+        """Send an event that must arrive."""
+        if not self.closed:
+            with self.lock:
+                self._reporter.send(event)
+
+    def offer(self, *events: FromLane, later: bool = False) -> bool:
+        """Send events together if the pipe has room, or later. Return whether they were sent."""
+        if self.closed:
+            return False
+        with self.lock:
+            return self._reporter.offer(*events, later=later)
+
+    def close(self) -> None:
+        """Wait at most a second until everything is sent, then send nothing more."""
+        with self.lock:
+            if not self.closed:
+                self._reporter.drain(timeout_s=1.0)
+            self.closed = True
+
+    def abandon(self) -> None:
+        """Stop sending in a forked child: the lock's thread does not exist there."""
+        self.lock, self.closed = threading.RLock(), True
+
+    def end(self, _code: int = 0) -> None:
+        """Stop sending."""
+        self.closed = True
+        self._ended()
+
+
+def stacks(first: int) -> StackReported:
+    """Return the stacks of all threads in the format of `faulthandler`, starting with thread `first`."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
+    lines: list[str] = []
+    for ident in sorted(frames, key=lambda ident: ident != first)[:MOST_THREADS]:
+        lines.append(f"Thread 0x{ident:016x} [{names.get(ident, 'without a name')}] (most recent call first):")
+        calls = itertools.islice(traceback.walk_stack(frames[ident]), MOST_FRAMES)
+        lines += [
+            f'  File "{frame.f_code.co_filename}", line {at} in {frame.f_code.co_name}' for frame, at in calls
+        ]
+    return StackReported(
+        at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
+    )

@@ -1,0 +1,257 @@
+"""Finds functions that TensorFlow traces again, the changed argument, and the time that it takes.
+
+Source: `tracing_compilation._create_concrete_function(type, context, graph, options)`, which runs once per trace
+in TensorFlow 2.18 and 2.21. The function's own cache contains the earlier types.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from tfmon.hooks.causes import Observation, causes
+from tfmon.hooks.looking import LIBRARIES, line_at, line_of, users_frame
+from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
+from tfmon.hooks.step_causes import step_causes
+from tfmon.model.account import TRACING
+from tfmon.model.script_events import DIFFERS, MADE
+from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.account import account
+from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
+
+XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
+FILES.add(__file__)
+MADE_OFTEN = 5
+"""A function made and traced this often by the same line is made in a loop."""
+MOST_FUNCTIONS = 512
+MOST_COMPARED = 64
+"""Maximum number of earlier traces that are compared with a new one."""
+DEF_LINES = 20
+KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
+"""Prefixes of the names of Keras' own steps. Keras traces functions of its input, too."""
+LAST_BATCH = ", the last batch of an epoch"
+
+
+class Retraces:
+    """The traces of this process. Nested traces count as parts. Thread: any."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all traces."""
+        self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
+        """Number and time of traces, by the function's place and the caller's line."""
+        self._fresh: Callable[[], Any] = lambda: None
+        self._seen: Observation | None = None
+        self._took_ns = 0
+        self.smaller: Observation | None = None
+        """A trace for a smaller batch, until the next batch or the end of the epoch."""
+        self.expected = False
+        """Whether tfmon caused the next trace by making Keras' step again."""
+
+    def install(self, hooks: Hooks) -> None:
+        """Replace TensorFlow's tracing method, if it exists."""
+        from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+        hooks.replace(tracing_compilation, "_create_concrete_function", hooks.around(self._traces))
+
+    def _traces(self, now: Any, _context: Any, graph: Any, options: Any) -> Around:
+        if graph.outer_graph is not None and hasattr(graph.outer_graph, "outer_graph"):
+            return  # a part of another trace
+        began_ns = lane_clock.now_ns()
+        with account.mark(TRACING, line_of(users_frame())):
+            function = yield hidden()
+        with hooks:
+            self._took_ns = lane_clock.now_ns() - began_ns
+            self._fresh, self._seen = weakref.ref(function), self._saw(now, options, self._took_ns)
+            if (options.attributes or {}).get("_XlaMustCompile") and _is_users(options.python_function):
+                _compare_shapes(function, code_of(options.python_function))
+
+    def _saw(self, now: Any, options: Any, took_ns: int) -> Observation | None:
+        code = code_of(options.python_function)
+        before = _types_in(options.function_cache)
+        scope = getattr(options.scope_type, "name", "")
+        if code is None or (scope == "NO_VARIABLE_CREATION" and not before):
+            return None
+        if not _is_users(options.python_function):
+            return self._of_keras(before, now, code, took_ns)
+        name, place = _name_of(code), place_of(code)
+        if not before:
+            return self._made_again(NEW_FUNCTION, code, place, name, took_ns, "called at {}")
+        kind, what, smaller = difference(before, now)
+        if not kind:
+            return None
+        if kind == SHAPE and (options.attributes or {}).get("_XlaMustCompile"):
+            kind = XLA
+        seen = causes.saw(kind, place, subject=name, what=what, cost_ns=took_ns)
+        self.smaller = seen if smaller else self.smaller
+        return seen
+
+    def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Observation | None:
+        method, place = keras_call()
+        if not method or not code.co_name.startswith(KERAS_STEPS) or self.expected:
+            self.expected = False
+            return None
+        if not before:
+            made = step_causes.made_in_loop() if method == "fit" else ""
+            what = "the model was made or compiled again"
+            return self._made_again(KERAS, code, made or place, method, took_ns, what)
+        kind, what, _ = difference(before, now)
+        if not kind:
+            return None
+        seen = causes.saw(KERAS, place, subject=method, what=what, cost_ns=took_ns)
+        seen.figures[DIFFERS] = 1.0
+        return seen
+
+    def _made_again(
+        self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
+    ) -> Observation | None:
+        """Count the first trace of a function whose code may have been traced before."""
+        caller = line_of(users_frame())
+        key = (code.co_filename, code.co_firstlineno, caller)
+        if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
+            return None
+        times, cost_ns = self._made.get(key, (0, -took_ns))  # the first one is needed
+        self._made[key] = times + 1, cost_ns + took_ns
+        if times + 1 < MADE_OFTEN:
+            return None
+        first = times + 1 == MADE_OFTEN
+        again, took_ns = (times, cost_ns + took_ns) if first else (1, took_ns)
+        seen = causes.saw(cause, place, subject=name, what=what.format(caller), count=again, cost_ns=took_ns)
+        seen.figures[MADE] = 1.0
+        return seen
+
+    def has_run(self, function: Any, took_ns: int, step_ns: int) -> int:
+        """Add the extra time of a traced function's first run. Return the time of its trace with the first run.
+
+        With XLA, `step_ns` may include compilation.
+        """
+        traced_ns = self._took_ns + max(0, took_ns - step_ns) if self._fresh() is function else 0
+        if self._seen is not None and self._fresh() is function:
+            causes.add(self._seen, took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns))
+        self._fresh, self._seen = lambda: None, None
+        return traced_ns
+
+    def epoch_over(self) -> None:
+        """Record that the last batch was the last of an epoch."""
+        seen, self.smaller = self.smaller, None
+        if seen is not None and not seen.what.endswith(LAST_BATCH):
+            seen.what += LAST_BATCH
+            seen.changed = True
+
+
+def _is_users(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
+
+
+def _name_of(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
+
+
+def _compare_shapes(function: Any, code: CodeType | None) -> None:
+    """Watch a graph that XLA compiles for each shape. Nested calls are not seen."""
+    if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
+        return
+    known: list[Any] = []
+    kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), place_of(code)
+
+    def call(tensor_inputs: Any, captured_inputs: Any) -> Any:
+        try:
+            began_ns = lane_clock.now_ns()
+            result = kind._call_flat(kept(), tensor_inputs, captured_inputs)
+            with hooks:
+                shapes = [one._shape_tuple() for one in tensor_inputs]
+                if shapes not in known and sys.modules["tensorflow"].executing_eagerly():
+                    if known:
+                        was, now = next(pair for pair in zip(known[-1], shapes, strict=True) if pair[0] != pair[1])
+                        what = f"{written(was)} → {written(now)}, without a trace"
+                        causes.saw(XLA, place, subject=name, what=what, cost_ns=lane_clock.now_ns() - began_ns)
+                    known[:] = [*known[-MOST_COMPARED:], shapes]
+        except BaseException as error:
+            unseen(error)
+            raise
+        return result
+
+    function._call_flat = call
+    hooks.undo.append(lambda: vars(kept() or hooks).pop("_call_flat", None))
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Return the code of the user's function below its decorators."""
+    function = inspect.unwrap(function)
+    function = getattr(function, "__original_python_function__", function)
+    while hasattr(function, "func"):
+        function = function.func
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def place_of(code: CodeType) -> str:
+    """Return the file, line and text of a function's `def`, below its decorators."""
+    first = code.co_firstlineno
+    for number in range(first, first + DEF_LINES):
+        if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
+            return line_at(code.co_filename, number)
+    return line_at(code.co_filename, first)
+
+
+def keras_call() -> tuple[str, str]:
+    """Return the Keras model method that the script called, and its place. Empty if it is another."""
+    frame, method = users_frame(), ""
+    inner = sys._getframe(1)
+    while inner is not frame and inner.f_back is not None:
+        if inner.f_code.co_name in KERAS_METHODS:
+            method = inner.f_code.co_name
+        inner = inner.f_back
+    return method, line_of(frame)
+
+
+def _types_in(cache: Any) -> list[Any]:
+    return [] if cache is None else [one.function_type for one in cache.values()]
+
+
+def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:
+    """Return the cause of a trace, the changed argument, and whether it is only a smaller batch.
+
+    The types are compared with the last trace. An argument with a type that no trace had comes first.
+    """
+    old = before[-1]
+    earlier = [one.parameters for one in before[-MOST_COMPARED:]]
+    changes = []
+    for name, parameter in now.parameters.items():
+        if name not in old.parameters:
+            return OBJECT, f"`{name}` was not given before", False
+        was, is_now = old.parameters[name].type_constraint, parameter.type_constraint
+        new = all(name not in one or one[name].type_constraint != is_now for one in earlier)
+        changes += [(not new, describe(*change)) for change in _changed(name, was, is_now)]
+    changes = [change for change in changes if change[1][0]]
+    return min(changes, key=lambda change: change[0])[1] if changes else ("", "", False)
+
+
+def _changed(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    if old == new:
+        return
+    inner = _parts(old), _parts(new)
+    if type(old) is type(new) and inner[0] is not None and inner[1] is not None and [*inner[0]] == [*inner[1]]:
+        for key in inner[0]:
+            yield from _changed(f"{path}[{key!r}]", inner[0][key], inner[1][key])
+        return
+    yield path, old, new
+
+
+def _parts(kind: Any) -> dict[Any, Any] | None:
+    mapping = getattr(kind, "mapping", None)
+    if isinstance(mapping, dict):
+        return mapping
+    components = getattr(getattr(kind, "components_tuple", kind), "components", None)
+    return dict(enumerate(components)) if isinstance(components, tuple) else None
+
+
+retracing = Retraces()

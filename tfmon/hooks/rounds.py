@@ -1,0 +1,101 @@
+"""Finds which updates make a step, and compares with the optimizers' counts.
+
+A step is one update, as `optimizer.iterations` counts. If several optimizers alternate, a step is one round.
+The optimizer that updates once per round counts the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.hooks.optimizers import Updater
+from tfmon.hooks.sources import Past
+
+SETTLED = 16
+"""After this many consecutive updates, an optimizer trains alone and not in rounds."""
+NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
+
+
+class Rounds:
+    """Returns how many steps each update completes. Thread: the loop's.
+
+    The order of optimizers is known after the first update of round two. If it changes, no step is known.
+    """
+
+    def __init__(self) -> None:
+        self.leader: Updater | None = None
+        """The updater that updates once per round. None if each update is a step."""
+        self.unsteady = False
+        """Whether no step can be reported."""
+        self.runs: list[list[Any]] = []
+        """Updaters of a round, each with its number of consecutive updates."""
+        self.updaters: list[Updater] = []
+        self.cut = False
+        """Whether an update was interrupted. The optimizer may have counted it."""
+        self.past = Past()
+        """Steps that may be parts of a round."""
+        self._run = self._made = 0
+        self._between: set[Updater] = set()
+
+    @property
+    def sure(self) -> bool:
+        """Whether the loop's steps are recognized."""
+        return self.settled or self.leader is not None
+
+    def missed(self) -> Iterator[tuple[Updater, int]]:
+        """Yield the updaters with missed or extra updates, and their number."""
+        for updater in self.updaters:
+            more = updater.missed()
+            if more == 1 and self.cut:
+                self.cut = False
+            elif more:
+                yield updater, more
+
+    def take_past(self) -> Past:
+        """Return and forget the steps that were one round."""
+        past, self.past = self.past, Past()
+        return past
+
+    @property
+    def settled(self) -> bool:
+        """Whether one updater trains alone."""
+        return len(self.runs) == 1 and self.runs[0][1] >= SETTLED
+
+    def plus(self, updater: Updater, updates: int) -> int:
+        """Return how many steps an update completes. If it sets `leader`, all updates before were one step."""
+        if self.leader is not None:
+            return self._in_round(updater, updates)
+        runs = self.runs
+        if runs and runs[-1][0] is updater:
+            runs[-1][1] += updates
+            if len(runs) > 1 and runs[-1][1] >= SETTLED:
+                self._between.update(one for one, _ in runs[:-1])
+                del runs[:-1]
+            return updates
+        if not any(one is updater for one, _ in runs):
+            if self.settled:
+                self._between.add(runs.pop()[0])
+            runs.append([updater, updates])
+            return updates
+        once = [one for one, count in runs if count == 1]
+        long = any(count >= SETTLED for _, count in runs)
+        if runs[0][0] is not updater or not once or long or any(one in self._between for one, _ in runs):
+            self.unsteady = True
+            return updates
+        self.leader = once[-1]
+        self._between.update(one for one, _ in runs)
+        self._run = self._made = 0
+        return self._in_round(updater, updates)
+
+    def _in_round(self, updater: Updater, updates: int) -> int:
+        expected, count = self.runs[self._run]
+        if updater is not expected:
+            self.unsteady |= self._run > 0 or self._made > 0 or updater in self._between
+            self.leader, self.runs = None, [[updater, updates]]
+            return updates
+        self._made += updates
+        self.unsteady |= self._made > count
+        if self._made >= count:
+            self._run, self._made = (self._run + 1) % len(self.runs), 0
+        return int(updater is self.leader)

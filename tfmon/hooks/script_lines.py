@@ -1,0 +1,122 @@
+"""Reads the script's source for the loops around a line, and keeps the lines that make layers."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import linecache
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from tfmon.hooks.looking import LIBRARIES, line_at, users_frame
+from tfmon.hooks.patches import FILES, Around, hooks
+
+FILES.add(__file__)
+_layers: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+
+
+def patch_layers(keras: Any) -> None:
+    """Note the lines that make layers of this Keras."""
+    hooks.replace(keras.layers.Layer, "__new__", hooks.around(_makes))
+
+
+def namespaces(keras: Any) -> list[Any]:
+    """Return the modules with the names of Keras: itself, and what `tf.keras` is."""
+    return [keras, *filter(None, [getattr(getattr(keras, "_tf_keras", None), "keras", None)])]
+
+
+def _makes(*_args: object, **_more: object) -> Around:
+    layer = yield None
+    frame = users_frame()
+    with contextlib.suppress(Exception):  # a layer of the script may define its own hash
+        _layers[layer] = frame.f_code.co_filename, frame.f_lineno
+
+
+def made_layers() -> list[Any]:
+    """Return the layers that the script has made and still uses."""
+    return list(_layers)
+
+
+def layer_of(variable: Any) -> Any:
+    """Return the layer of a variable, or None."""
+    variables = ((one, getattr(one, "_trainable_variables", ())) for one in _layers)
+    return next((one for one, its in variables if any(w is variable or _inner(w) is variable for w in its)), None)
+
+
+def _inner(variable: Any) -> Any:
+    return getattr(variable, "_value", variable)
+
+
+def line_of_layer(layer: Any) -> str:
+    """Return the line that made a layer, or ""."""
+    path, number = _layers.get(layer, ("", 0))
+    return line_at(path, number) if path else ""
+
+
+def line_now() -> str:
+    """Return the script's current line."""
+    frame = users_frame()
+    return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def line_in_loop() -> str:
+    """Return the innermost current line of the script that is in a loop of its function or file, or ""."""
+    frame: Any = users_frame()
+    while frame is not None:
+        path, number = frame.f_code.co_filename, frame.f_lineno
+        if not is_library(path) and loop_at(path, number):
+            return line_at(path, number, frame.f_globals)
+        frame = frame.f_back
+    return ""
+
+
+def line_of_stack(stack: list[Any]) -> str:
+    """Return the innermost line of the script in the stack of an operation of a graph, or ""."""
+    frame = next((one for one in reversed(stack) if not is_library(one.filename)), None)
+    return line_at(frame.filename, frame.lineno) if frame is not None else ""
+
+
+def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
+    """Return the file and line of the Python loop around an operation in the traced function, or None."""
+    for frame in reversed(stack):
+        if frame.filename.endswith("/func_graph.py") and frame.name == "func_graph_from_py_func":
+            return None  # the frames before it called the function
+        if not is_library(frame.filename) and (number := loop_at(frame.filename, frame.lineno)):
+            return frame.filename, number
+    return None
+
+
+def is_library(path: str) -> bool:
+    """Return whether a file is of a package, and not of the script."""
+    return any(f"/{name}/" in path for name in (*LIBRARIES, "site-packages")) or path.startswith("<")
+
+
+@functools.lru_cache(maxsize=1_000)
+def loop_at(path: str, line: int) -> int:
+    """Return the line of the innermost loop around a line, or 0."""
+    loops = [loop for loop in _loops(path) if loop[0] < line <= loop[1]]
+    return max(loops, default=(0, 0))[0]
+
+
+@functools.lru_cache(maxsize=32)
+def _loops(path: str) -> list[tuple[int, int]]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return []
+    scopes = (node for node in ast.walk(tree) if node is tree or _is_function(node))
+    return [loop for scope in scopes for loop in _loops_in(scope)]
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _loops_in(node: ast.AST) -> Iterator[tuple[int, int]]:
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.For | ast.While):
+            yield inner.lineno, inner.end_lineno or inner.lineno
+        elif not _is_function(inner):
+            yield from _loops_in(inner)

@@ -1,0 +1,177 @@
+"""The iterators that a script pulls batches from, and the examples of a step if two observations agree."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from tfmon.hooks.counts import LOOP_IN_GRAPH, Given, examples_of, is_batched
+from tfmon.hooks.dataset_chain import chain_of
+from tfmon.hooks.looking import line_of, users_frame
+from tfmon.system.lane_clock import lane_clock
+
+Pull = tuple["BatchSource", frozenset[int]]
+"""An iterator, and the possible numbers of examples of a batch from it."""
+
+
+def nothing(*_: object) -> None:
+    """Do nothing, and return nothing."""
+
+
+class BatchSource:
+    """An iterator that the script pulls batches from."""
+
+    __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "over", "pulls", "ref",
+                 "steps", "strange", "trained", "wait_ns")  # fmt: skip
+
+    def __init__(self, iterator: object) -> None:
+        self.ref = weakref.ref(iterator)
+        self.dataset: Callable[[], Any] = nothing
+        self.batched = is_batched(getattr(iterator, "_dataset", None))
+        self.over = self.trained = False
+        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
+        self.anew = ""
+        """Line that makes a new one in each step. Otherwise empty."""
+        self.last_step = -2
+
+    @property
+    def open(self) -> bool:
+        """Whether it may still be pulled from."""
+        return not self.over and self.ref() is not None
+
+
+class SeenStep:
+    """Observations of a step. Units: nanoseconds of `lane_clock`."""
+
+    __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
+                 "updates")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.begun = self.in_graph = False
+        self.began_ns = self.updated_ns = 0
+        self.fed: list[BatchSource] = []
+        self.given: Counter[Given] = Counter()
+        self.updates = self.due = 0
+        self.loss: Any = None
+        self.mark: object = None
+        self.alike: object = None
+        """What made the update of the step before, if it may be noted in the bundle."""
+
+    def examples(self, pulled: Counter[Pull]) -> int | str:
+        """Return the examples that no graph has counted, or why they are unknown."""
+        if self.in_graph:
+            return 0
+        return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
+
+    def of_one_batch(self, pulled: Counter[Pull]) -> object:
+        """Return what made the update of a step with one update and at most one batch of equal size, or None."""
+        read, given = [*pulled.elements()], [*self.given.elements()]
+        if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
+            return None
+        sizes = read[0][1] if len(read) == 1 else frozenset() if read else frozenset(given[0])
+        return self.mark if len(sizes) == 1 and given[0] and sizes == {given[0][0]} else None
+
+
+class Past:
+    """Data of steps that may be parts of a round."""
+
+    def __init__(self) -> None:
+        self.steps = self.examples = 0
+        self.pulled: Counter[Pull] = Counter()
+        self.given: Counter[Given] = Counter()
+
+    def add(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
+        """Add a step."""
+        self.pulled.update(pulled)
+        self.given.update(given)
+        self.steps += 1
+        self.examples += examples
+
+    @property
+    def of_one_step(self) -> int | str:
+        """The examples if all were one step, or why they are unknown."""
+        return examples_of(self.pulled, self.given, self.steps)
+
+
+class Sources:
+    """The iterators of a loop. Thread: the loop's."""
+
+    def __init__(self) -> None:
+        self.pulled: Counter[Pull] = Counter()
+        self.making: dict[BatchSource, int] = {}
+        """Time to make the iterators that each step makes."""
+        self.main: BatchSource | None = None
+        """The iterator whose end is the end of an epoch. None if unknown."""
+        self._known: dict[int, BatchSource] = {}
+        self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
+        """Latest iterator of each dataset, by the place where it was made."""
+
+    @property
+    def reads(self) -> object:
+        """The open iterator that the loop reads, or None."""
+        return self.main.ref() if self.main is not None and self.main.open else None
+
+    @property
+    def feeds(self) -> tuple[tuple[object, int], ...]:
+        """Iterators that the current step has read, each with its examples (0 if unknown)."""
+        rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
+        return tuple((source.ref(), count) for source, count in rows.items())
+
+    def of(self, iterator: object) -> BatchSource:
+        """Return an iterator's source. The first pull removes sources that have ended."""
+        source = self._known.get(id(iterator))
+        if source is not None and source.ref() is iterator:
+            return source
+        for key in [key for key, one in self._known.items() if not one.open]:
+            del self._known[key]
+        source = self._known[id(iterator)] = BatchSource(iterator)
+        return source
+
+    def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:
+        """Return the last one-batch iterator made at a place, as by `take(1)`, whose dataset must be freed."""
+        for depth, one in enumerate(chain_of(dataset)):
+            if (source := self._made.get(one, {}).get((place, depth))) is not None:
+                alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
+                return source if alike else None
+        return None
+
+    def made(self, iterator: object, dataset: Any, place: Hashable, began_ns: int) -> None:
+        """Record an iterator made at a place since `began_ns`."""
+        earlier, source = self.earlier(dataset, place), self.of(iterator)
+        source.dataset = weakref.ref(dataset)
+        if earlier is not None:
+            source.trained, source.last_step = earlier.trained, earlier.last_step
+            self.making[source] = lane_clock.now_ns() - began_ns
+            source.anew = earlier.anew or line_of(users_frame())
+        for depth, one in enumerate(chain_of(dataset)):
+            self._made.setdefault(one, {})[place, depth] = source
+
+    def received(self, source: BatchSource, rows: frozenset[int]) -> None:
+        """Record a received batch with the possible numbers of examples."""
+        if all(one is not source for one, _ in self.pulled):
+            source.wait_ns = self.making.pop(source, 0)
+            source.first_ns = source.began_ns - source.wait_ns
+        self.pulled[source, rows] += 1
+        source.wait_ns += lane_clock.now_ns() - source.began_ns
+
+    def feed(self, step: int) -> list[BatchSource]:
+        """Return the sources of a step's first update, and drop sources that were only inspected before it.
+
+        If one is known, others count after two consecutive steps, as do iterators that each step makes and frees.
+        """
+        for source, rows in list(self.pulled):
+            if not (source.open or source.trained or source.last_step == step - 1):
+                source.last_step = step
+                del self.pulled[source, rows]
+        sources = list(dict.fromkeys(source for source, _ in self.pulled))
+        known = any(source.trained for source in sources) or (step > 0 and self.main is None)
+        fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]
+        for source in sources:
+            source.last_step = step
+        if not fed:
+            self.pulled.clear()  # a loop that reads nothing has validated
+        elif self.main is None or not self.main.open:
+            self.main = fed[0]
+        return fed

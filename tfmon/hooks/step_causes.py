@@ -1,0 +1,324 @@
+"""Finds why the training step itself is slow, and estimates its share of the step without a profile.
+
+`graph_causes` searches the graph of a step. The update of an embedding is compared with the time of one addition
+of its size, and an eager step with the time of its multiplications.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tfmon.hooks import padding
+from tfmon.hooks.causes import Observation, causes
+from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
+from tfmon.hooks.looking import line_of, logs_operations, may_compute, users_frame
+from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
+
+IN_GRAPH = 3.5
+"""How much longer a step takes if its loop is in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
+LEAST_ROWS, MOST_TOUCHED = 10_000, 0.5
+"""Rows of a table whose update is searched, and the share of them that a batch may use."""
+MOST_SHARE = 0.95
+"""The most that causes within a step take of it."""
+MOST_DENSE = 0.85
+"""The most that the update of a table takes of a step, whose other operations are started, too."""
+CALIBRATION = 4_000_000
+_PASSES = {"Adam": 12, "AdamW": 13, "Nadam": 14, "Adamax": 10, "RMSprop": 9, "Adagrad": 7, "Lion": 8, "SGD": 4}
+"""Operations on all rows in an optimizer's update of a variable. Source: Keras 3.15, `update_step`."""
+FLOPS_OF_WEIGHT, FLOPS_PER_NS, POSITIONS = 6, 10.0, 400
+"""Operations for each weight and example in a step, the speed of a slow core with large matrices, and the number
+of filter positions in an image, if they are unknown."""
+LEAST_SLOWDOWN = 1.2
+"""Ratio of the times in 16 and in 32 bits from which it is a cause."""
+FILES.add(__file__)
+
+
+class StepCauses:
+    """The causes within the steps. Thread: the training thread."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all causes."""
+        self._shares: list[tuple[Observation, Callable[[float], float]]] = []
+        self._settled = 0, 0, time.monotonic_ns(), _cpu_ns()
+        self._steps, self._wall_ns, self._idle = 0, 0.0, 0.0
+        self._traced_ns = 0
+        """Time of traces, with the first runs, in the steps that are not settled."""
+        self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._in_loop: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._eagerly = self._policy = ""
+        self.rows = 0
+        """Examples of a batch. 0 if unknown."""
+        self.fitted: Callable[[], Any] = _nothing
+        """Returns the model that `fit` trains or has trained last, or None."""
+
+    def made_in_loop(self) -> str:
+        """Return the line in a loop that made the model which `fit` trains now, or ""."""
+        model = self.fitted()
+        return "" if model is None else self._in_loop.get(model, "")
+
+    def install(self, tensorflow: Any) -> None:
+        """Note the line that makes functions run eagerly."""
+        hooks.replace(tensorflow.config, "run_functions_eagerly", hooks.around(self._note_eagerly))
+
+    def patch(self, keras: Any) -> None:
+        """Note the lines that compile a model, make a layer, and set the policy of types."""
+        owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
+        hooks.replace(owner, "compile", hooks.around(self._note))
+        for each in namespaces(keras):
+            hooks.replace(each.mixed_precision, "set_global_policy", hooks.around(self._note_policy))
+            if hasattr(each, "config"):
+                hooks.replace(each.config, "set_dtype_policy", hooks.around(self._note_policy))
+        patch_layers(keras)
+        padding.patch(keras)
+
+    def _note(self, made: Any, *_args: object, **_more: object) -> Around:
+        yield None
+        self._made[made], self._in_loop[made] = line_now(), line_in_loop()
+
+    def _note_eagerly(self, *_args: object, **_more: object) -> Around:
+        yield None
+        self._eagerly = line_now()
+
+    def _note_policy(self, *_args: object, **_more: object) -> Around:
+        yield None
+        self._policy = line_now()
+
+    def add(self, seen: Observation, share: Callable[[float], float]) -> None:
+        """Add a cause. `share` returns its share of a step of the given nanoseconds of processor time."""
+        self._shares = [(one, other) for one, other in self._shares if one is not seen]
+        self._shares.append((seen, share))
+
+    def takes(self, one: Observation) -> None:
+        """Report a cause whose share of each step is its figure `of_step`."""
+        seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
+        seen.figures = one.figures
+        self.add(seen, lambda _step_ns: one.figures["of_step"])
+
+    def settle(self, called_ns: int, steps: int) -> None:
+        """Add the time of the steps since the last call to the causes.
+
+        The share of a cause is one of the processor time, which other processes do not lengthen.
+
+        Args:
+            called_ns: the time of all steps without their input.
+            steps: the number of all steps.
+        """
+        before, now = self._settled, (called_ns, steps, time.monotonic_ns(), _cpu_ns())
+        self._settled, self._steps = now, steps
+        time_ns, more, passed_ns = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+        # The call of `fit` contains the trace. In a loop of the script, the trace may come before the call.
+        time_ns -= self._traced_ns if self._traced_ns < time_ns else 0
+        self._traced_ns = 0
+        if more <= 0 or time_ns <= 0 or passed_ns <= 0:
+            return
+        self._wall_ns = time_ns / more
+        self._idle = max(0.0, 1.0 - (now[3][1] - before[3][1]) / passed_ns / (os.cpu_count() or 1))
+        step_ns = _normal(before[3], now[3]) * min(1.0, time_ns / passed_ns) / more
+        parts = [(seen, share(step_ns)) for seen, share in self._shares]
+        scale = min(1.0, MOST_SHARE / max(MOST_SHARE, sum(part for _, part in parts)))
+        for seen, part in parts:
+            seen.cost_ns += round(scale * part * time_ns)
+            seen.count = max(seen.count, 1)
+            seen.changed = True
+
+    def runs_eagerly(self, place: str, variables: Iterable[Any], model: Any = None) -> None:
+        """Report that each step runs its operations one by one.
+
+        Args:
+            place: the line of the step.
+            variables: the trained variables.
+            model: the Keras model, if it trains.
+        """
+        if logs_operations():
+            return
+        keras = model is not None and model.run_eagerly
+        line = (self._made.get(model) if keras and not self._eagerly else self._eagerly) or place
+        seen = causes.saw("step_eager", line, subject="the step", count=0)
+        flops = FLOPS_OF_WEIGHT * sum(map(_multiplications, variables))
+
+        def share(step_ns: float) -> float:
+            computing_ns = flops * max(1, self.rows) / FLOPS_PER_NS / (os.cpu_count() or 1)
+            seen.figures["gain"] = max(0.0, MOST_SHARE - computing_ns / step_ns)
+            return MOST_SHARE
+
+        self.add(seen, share)
+
+    def traced(self, function: Any, took_ns: int, rows: int = 0) -> None:
+        """Search the graph of a function that trains, after a trace of `took_ns`."""
+        self.rows = rows or self.rows
+        self._traced_ns += took_ns
+        model = self.fitted()
+        compiled = self._made.get(model, "") if model is not None else ""
+        for part in parts_of(function.graph, rows):
+            place = part.place or line_now()
+            if part.cause == "step_metrics" and model is not None and place.startswith(line_of(users_frame())):
+                place = compiled or place
+            if part.cause == "step_16_bits":
+                self._of_16_bits(part, place)
+                continue
+            seen = causes.saw(part.cause, place, subject=part.subject, what=part.what, count=0)
+            seen.figures |= part.figures
+            if part.traced:
+                self._starts(seen, round(part.traced * took_ns))
+            if part.cause == "trace_unrolled":
+                self.add(seen, functools.partial(self._unrolled, seen, part, self._steps))
+            elif part.cause == "step_augmentation":
+                self.add(seen, functools.partial(self._augments, seen, part.share))
+            else:
+                self.add(seen, functools.partial(_bounded, MOST_NS * part.started, part.share))
+
+    def _unrolled(self, seen: Observation, part: GraphPart, first: int, _step_ns: float) -> float:
+        pays = seen.figures["of_start"] / ((IN_GRAPH - 1) * self._wall_ns)
+        seen.figures["gain"] = max(0.0, 1.0 - (self._steps - first) / pays)
+        seen.what = f"{part.what}; in the graph, it pays below {pays:.0f} steps"
+        return 0.0
+
+    def _augments(self, seen: Observation, share: float, _step_ns: float) -> float:
+        # Beside the step, it takes the processors that the step leaves idle. A GPU does none of it then.
+        seen.figures["gain"] = 1.0 if _has_gpu() else min(1.0, self._idle / share)
+        return share
+
+    def _of_16_bits(self, part: GraphPart, place: str) -> None:
+        if not may_compute():
+            return
+        slower = 1.0 if _has_gpu() else slowdown_in(part.subject, convolves=bool(part.figures["convolves"]))
+        if slower >= LEAST_SLOWDOWN:
+            what = f"{slower:.1f} times slower than float32 on this CPU"
+            seen = causes.saw(part.cause, self._policy or place, subject=part.subject, what=what, count=0)
+            seen.figures["gain"] = 1.0 - 1.0 / slower
+            self.add(seen, lambda _step_ns: part.share)
+
+    @staticmethod
+    def _starts(seen: Observation, cost_ns: int) -> None:
+        """Add the time of a trace to a cause, which is reported even if no step has begun."""
+        seen.count, seen.kept = 1, True
+        seen.figures["of_start"] = seen.figures.get("of_start", 0.0) + cost_ns
+        causes.add(seen, cost_ns)
+
+    def applies(self, optimizer: Any, gradients: Any, variables: Any = None) -> None:
+        """Report tables whose rows are all updated, though their gradients are sparse, in a trace.
+
+        Args:
+            optimizer: one of Keras 3, whose update was traced.
+            gradients: its gradients.
+            variables: the variables of the gradients. By default the variables of the optimizer.
+        """
+        if not may_compute():
+            return
+        inner = getattr(optimizer, "inner_optimizer", None) or optimizer
+        passes = _PASSES.get(type(inner).__name__, 0)
+        shapes = {tuple(one.shape) for one in getattr(inner, "variables", ())}
+        for gradient, table in zip(gradients, variables or inner._trainable_variables, strict=False):
+            sparse = hasattr(gradient, "dense_shape") and hasattr(gradient, "indices")
+            shape = tuple(table.shape) if sparse and passes else ()
+            if shape not in shapes or not shape or shape[0] < LEAST_ROWS:
+                continue
+            size, rows = math.prod(shape), shape[0]
+            used = _rows_of(gradient)
+            layer = layer_of(table)
+            line = line_of_layer(layer) if layer is not None else ""
+            name = str(getattr(layer, "name", "") or getattr(table, "name", "a table"))
+            seen = causes.saw("update_dense", line or line_now(), subject=name, count=0)
+            dense_ns = passes * _pass_ns() * size / CALIBRATION
+            self.add(seen, functools.partial(self._dense, seen, used, rows, type(inner).__name__, dense_ns))
+
+    def _dense(
+        self, seen: Observation, used: tuple[int, int], rows: int, name: str, dense_ns: float, step_ns: float
+    ) -> float:
+        times, more = used
+        touched = min(1.0, times * (max(1, self.rows) if more else 1) / rows)
+        seen.what = f"{name} updates all {rows} rows, of which a batch uses at most {100 * touched:.2g} %"
+        seen.figures |= {"gain": 1.0 - touched, "wasted": 1.0 - touched}
+        return _bounded(dense_ns, MOST_DENSE, step_ns) if touched <= MOST_TOUCHED else 0.0
+
+
+def _nothing() -> None:
+    return None
+
+
+def _bounded(time_ns: float, most: float, step_ns: float) -> float:
+    return min(most, time_ns / step_ns)
+
+
+def _multiplications(variable: Any) -> float:
+    """Return the multiplications of an example with a variable, if it is the matrix of a layer."""
+    shape = tuple(variable.shape)
+    if len(shape) < 2 or "embedding" in str(variable.name):
+        return 0.0
+    layer, times = layer_of(variable), [POSITIONS if len(shape) > 2 else 1]
+    with contextlib.suppress(AttributeError, ValueError):  # a layer that is called in several places
+        times = [math.prod(one or 1 for one in tensor.shape[1:-1]) for tensor in (layer.input, layer.output)]
+    return float(math.prod(shape) * max(times))
+
+
+def _rows_of(gradient: Any) -> tuple[int, int]:
+    """Return the number of indices of a sparse gradient, and whether it is one for each example of a batch."""
+    if gradient.indices.shape[0]:
+        return int(gradient.indices.shape[0]), 0
+    made_of = next(iter(gradient.indices.op.inputs), gradient.indices)
+    return math.prod(one or 1 for one in (made_of.shape[1:] if made_of.shape.rank else ())), 1
+
+
+def _has_gpu() -> bool:
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+@functools.cache
+def slowdown_in(kind: str, *, convolves: bool) -> float:
+    """Return how many times longer this CPU takes to multiply in a 16-bit type than in float32."""
+    import tensorflow as tf
+
+    def time_in(kind: str) -> float:
+        with tf.init_scope(), tf.device("CPU:0"):
+            if convolves:
+                image, filters = tf.zeros((4, 32, 32, 16), kind), tf.zeros((3, 3, 16, 16), kind)
+                return _time_of(lambda: tf.nn.conv2d(image, filters, 1, "SAME"), 4)
+            matrix = tf.zeros((256, 256), kind)
+            return _time_of(lambda: matrix @ matrix, 4)
+
+    return time_in(kind) / time_in("float32")
+
+
+@functools.cache
+def _pass_ns() -> float:
+    """Return the time of one addition of `CALIBRATION` numbers."""
+    import tensorflow as tf
+
+    with tf.init_scope(), tf.device("CPU:0"):
+        value = tf.zeros((CALIBRATION,))
+        return _time_of(lambda: value + value, 4)
+
+
+def _time_of(operation: Callable[[], object], times: int) -> float:
+    operation()
+    before = _cpu_ns()
+    for _ in range(times):
+        operation()
+    return _normal(before, _cpu_ns()) / times
+
+
+def _cpu_ns() -> tuple[int, int]:
+    """Return the processor time of this thread and of all threads of the process."""
+    return time.thread_time_ns(), time.process_time_ns()
+
+
+def _normal(before: tuple[int, int], now: tuple[int, int]) -> float:
+    """Return the time that this work takes on a machine without other processes, if all processors share it."""
+    thread_ns, process_ns = now[0] - before[0], now[1] - before[1]
+    return max(1.0, thread_ns, process_ns / (os.cpu_count() or 1))
+
+
+step_causes = StepCauses()

@@ -1,0 +1,401 @@
+"""Finds where steps of a training loop begin and end, from pulls of batches and updates.
+
+A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of
+an iterator that the loop trains from, or before the next update, whichever comes first. A pull of another iterator
+(second input, or validation) ends the step with its last update. Updates are compared with the optimizers' counts.
+
+The next state by state and event; `!` means that a step ends and is reported:
+
+    state   | own pull  | other pull | end of data | gradient  | update    | leave
+    outside | outside   | outside    | outside     | outside   | updated   | outside
+    reading | reading   | reading    | outside     | reading   | updated   | outside
+    part    | part      | part       | part        | part      | updated   | outside
+    updated | reading ! | outside !  | outside !   | reading ! | updated ! | outside !
+
+- `outside`: no step is under way. An update begins a step with the pull of the batch that it was given.
+- `reading`: a step has begun, and has no update.
+- `part`: an update of a round was made that does not complete it. The table has the update that does.
+- `updated`: the update of the step was made. The step lasts until an event ends it.
+- `own pull` is a pull of an iterator that fed an update before, `other pull` a pull of any other one. `leave` is
+  the start of a call that another observer follows, such as `fit`, or the end of the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from tfmon.hooks import meter
+from tfmon.hooks.bundle import Bundle
+from tfmon.hooks.counts import BOTH, BY_HAND, Given
+from tfmon.hooks.epochs import Epochs
+from tfmon.hooks.looking import rows_of
+from tfmon.hooks.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, LoopReport
+from tfmon.hooks.marks import Mark
+from tfmon.hooks.optimizers import Updater
+from tfmon.hooks.retracing import retracing
+from tfmon.hooks.rounds import SETTLED, Rounds
+from tfmon.hooks.sources import BatchSource, SeenStep, Sources, nothing
+from tfmon.system.lane_clock import lane_clock
+from tfmon.system.threads import ThreadLife
+
+if TYPE_CHECKING:
+    from tfmon.hooks.lane import Lane
+
+
+class StepMachine:
+    """Follows the loop of the first thread with an update and ignores other threads. Units: ns of `lane_clock`."""
+
+    def __init__(self, join: Callable[[], Lane | None]) -> None:
+        self.off = False
+        """True if this process is not the lane, or the script reports its steps itself."""
+        self.lane: Lane | None = None
+        self._asides: dict[int, int] = {}
+        """How often each thread has stepped aside for another steps."""
+        self.report = LoopReport()
+        self._reported = False
+        self._thread = 0
+        self._claimed = False
+        """Whether the thread has updated weights. Until then, another thread may replace it."""
+        self._life, self._taking = ThreadLife(), threading.Lock()
+        self.trains: Callable[[object], None] = nothing
+        """Called with each iterator that is found to be trained from."""
+        self.all_seen: Callable[[], None] = nothing
+        """Called once the first steps have shown all optimizers."""
+        self.variables: Callable[[], list[Any]] = list
+        """Returns the variables of the last gradient."""
+        self._all_seen = False
+        self._join = join
+        self._steps = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Reset, to follow another thread."""
+        self.sources, self.rounds = Sources(), Rounds()
+        self.report.epochs = Epochs()
+        self._by_hand = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard the current step and the noted steps."""
+        self.bundle, self.step = Bundle(), SeenStep()
+        self.sources.pulled, self.sources.making = Counter(), {}
+        self._pulling = self._updating = False
+
+    def finish(self) -> None:
+        """End the current step with its last update."""
+        if self.lane is None:
+            return
+        self.rounds.cut |= self._updating
+        self.catch_up()
+        if self.step.due:
+            self._end(self.step.updated_ns)
+        else:
+            self._cancel()
+        self.lane.meter.stop_clock()
+        self.report.tell(self.lane, self.rounds, sure=True)
+
+    @property
+    def aside(self) -> int:
+        """More than 0 while another steps object follows the calling thread."""
+        return self._asides.get(threading.get_ident(), 0) if self._asides else 0
+
+    @property
+    def steady(self) -> bool:
+        """Whether many steps have shown the form of a step, and no update is made by hand."""
+        known = self.rounds.sure and self._steps >= SETTLED
+        return known and not any(updater.by_hand for updater in self.rounds.updaters)
+
+    @property
+    def mine(self) -> bool:
+        """Whether the calling thread trains, or no thread is known to train yet."""
+        return self.lane is None or threading.get_ident() == self._thread
+
+    @property
+    def here(self) -> bool:
+        """Whether the calling thread is watched now."""
+        if self.off or self._updating or (self._asides and self.aside):
+            return False
+        return threading.get_ident() == self._thread or self._takes_over()
+
+    def _takes_over(self) -> bool:
+        with self._taking:
+            if self._claimed and not self._life.over:
+                return False
+            if self._claimed:
+                self.finish()
+            self.begin_anew()
+            self._thread, self._claimed = threading.get_ident(), False
+            return True
+
+    def claims(self) -> bool:
+        """Return whether the calling thread, which updates weights, is followed."""
+        with self._taking:
+            if self._claimed or self._thread != threading.get_ident():
+                return self._thread == threading.get_ident()
+            self.lane = self._join()
+            self.off = self.lane is None
+            self._claimed = not self.off
+            self._life.begin()
+            return self._claimed
+
+    def trains_unseen(self) -> None:
+        """Report that the calling thread trains, if another thread is followed."""
+        if self.lane is not None and not (self.off or self.aside) and threading.get_ident() != self._thread:
+            self.lane.claims_thread()
+
+    def step_aside(self) -> bool:
+        """Leave the loop to another steps. Return whether `come_back` must be called."""
+        if self.off and not self._reported:
+            return False
+        if self._claimed and threading.get_ident() != self._thread and not self._takes_over():
+            return False
+        if not self.aside and threading.get_ident() == self._thread:
+            self.finish()
+            self.report.doing = ""
+        self._asides[threading.get_ident()] = self.aside + 1
+        return True
+
+    def come_back(self) -> None:
+        """Watch again, even if the script reported steps before. Optimizers' counts start from here."""
+        self._asides[threading.get_ident()] -= 1
+        if self._reported:
+            self.off = self._reported = False
+        # Another thread that had nothing to do with the loop must not touch its counts while it trains.
+        for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
+            updater.rebase()
+
+    def forked(self) -> None:
+        """Watch a forked child until its first update."""
+        self.lane, self._thread, self._claimed, self._taking = None, 0, False, threading.Lock()
+        self.begin_anew()
+
+    def retire(self, *, reported: bool = False) -> None:
+        """Stop watching. If the script `reported` a step, stop until Keras has trained."""
+        self.off, self._reported = True, reported
+        self.forget()
+
+    def making(self, dataset: object, place: Hashable) -> int:
+        """End the step if each begins with an iterator made here. Return the time, or 0 if unwatched."""
+        if self._pulling or self.bundle.busy or not self.here:
+            return 0
+        earlier = self.sources.earlier(dataset, place)
+        if earlier is not None and earlier.trained:
+            self.catch_up()
+            if self.step.due:
+                self._end(None)
+                self._begin()
+        return lane_clock.now_ns()
+
+    def pull_begins(self, iterator: object) -> BatchSource | None:
+        """Record a pull, and end the step before it. Return None if unwatched."""
+        if self._pulling or self.bundle.busy or not self.here:
+            return None
+        self.catch_up()
+        source = self.sources.of(iterator)
+        if self.step.due:
+            self._pull_after_step(source)
+        elif self.lane is not None and not self.step.begun:
+            if not source.pulls or source is self.sources.main:
+                self.lane.obey()
+            if not source.trained:
+                self.lane.meter.passes(meter.VALIDATION)
+            source.strange += not source.trained
+            if source.strange == VALIDATION_PULLS:
+                self.report.say(self.lane, VALIDATION, self.sources)
+        source.pulls += 1
+        self._pulling = True
+        source.began_ns = lane_clock.now_ns()
+        return source
+
+    def pull_ends(self, source: BatchSource, batch: object) -> None:
+        """Record a received batch."""
+        if self.bundle.busy and source is self.bundle.source:
+            self.bundle.receive(batch)
+            return
+        if threading.get_ident() != self._thread:
+            return  # another thread has begun to train meanwhile
+        self._pulling, retracing.smaller = False, None
+        self.sources.received(source, rows_of(batch, batched=source.batched))
+
+    def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
+        """Record that no batch was received. `ended`: the data has ended."""
+        if threading.get_ident() != self._thread:
+            return
+        if self.bundle.busy:
+            self.catch_up()
+        self._pulling = False
+        if not ended:
+            return
+        source.over = True
+        retracing.epoch_over()
+        if not source.trained:
+            return
+        if not self.step.updates:
+            self._cancel()
+        if source is self.sources.main:
+            self.report.epoch_over(self.lane, source.steps)
+        if self.lane is not None and not self.step.updates:
+            self.lane.meter.stop_clock(meter.BETWEEN)
+
+    def _pull_after_step(self, source: BatchSource) -> None:
+        assert self.lane is not None
+        if source.trained:
+            alike = self.step.of_one_batch(self.sources.pulled)
+            self._end(None)
+            self._begin()
+            self.step.alike = alike
+            return
+        self._end(self.step.updated_ns)
+        self.lane.meter.stop_clock(meter.VALIDATION)
+        self.lane.obey()
+        source.strange += 1
+
+    def update_begins(self, updater: Updater | None = None) -> bool:
+        """Record the start of an update. Return False if unwatched."""
+        if (threading.get_ident() == self._thread and self.bundle.busy) or not self.here or not self.claims():
+            self.trains_unseen()
+            return False
+        if updater is not None and self.bundle.expects(updater):
+            self.bundle.busy = self._updating = True
+            return True
+        self.catch_up()
+        if self.step.due:
+            self._end_in_batch()
+        step = self.step
+        assert self.lane is not None
+        if not step.updates:
+            step.fed = self.sources.feed(self._steps)
+        if not step.begun:
+            # It is known to be a step only now; it began with the pull of its first batch.
+            step.began_ns = min((source.first_ns for source in step.fed), default=lane_clock.now_ns())
+            self.lane.begin_step(step.began_ns)
+            step.begun = True
+            if self.report.doing != TRAINING:
+                self.report.say(self.lane, TRAINING, self.sources)
+        if not step.updates:
+            self.report.step_begins(self.lane, step, self.sources.main)
+        self._updating = True
+        return True
+
+    def update_ends(
+        self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
+    ) -> None:
+        """Record that `updater` has updated weights. The loss is read later.
+
+        Args:
+            calls: number of optimizer calls. 0 if the weights were not updated.
+            function: what made the update, if steps like this may be noted in `bundle`.
+        """
+        assert self.lane is not None
+        self._updating = False
+        if self.bundle.busy:
+            self.bundle.update(loss)
+            return
+        step, pulled, rounds = self.step, self.sources.pulled, self.rounds
+        if updater not in rounds.updaters:
+            rounds.updaters.append(updater)
+        updates = updater.made_more(calls)
+        if not updates:
+            return
+        if self._by_hand:
+            self.report.doubt(BOTH)
+        step.updated_ns = lane_clock.now_ns()
+        step.updates += 1
+        for source in step.fed:
+            if not source.trained:
+                self.trains(source.ref())
+            source.trained, source.strange = True, 0
+        step.loss, step.mark = loss, mark or updater
+        step.in_graph |= mark is not None and mark.pulls
+        step.due += rounds.plus(updater, updates)
+        if rounds.past.steps and rounds.leader is not None:
+            self.report.merge(self.lane, rounds.take_past(), in_graph=step.in_graph)
+        self.report.updated(
+            self.lane,
+            step,
+            self._steps,
+            updater.name,
+            read=step.in_graph or bool(pulled),
+            variables=self.variables,
+        )
+        alike = step.alike if function is not None and rounds.settled else None
+        if alike is not None and alike is step.of_one_batch(pulled):
+            ((rows, *_),) = step.given
+            self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
+
+    def updated_by_hand(self) -> None:
+        """Record an update by hand after one by an optimizer. Earlier steps stay known if no other follows."""
+        if self.lane is not None and not self._by_hand:
+            self.finish()
+            self._by_hand = True
+            self.lane.cannot_know("updates by hand", BY_HAND)
+
+    def update_fails(self) -> None:
+        """Record an update that raised an error. The update may have been made."""
+        self._updating, self.rounds.cut = False, True
+        if self.bundle.busy:
+            self.catch_up()
+
+    def confirm(self) -> int:
+        """Return the steps that the optimizers counted and that were not reported since the last call."""
+        missed = 0
+        for updater, more in self.rounds.missed():
+            missed += more
+            known = updater.varies and updater.every == 1 and self.rounds.leader is None
+            self.report.doubt(updater.differs(more), *(("examples", "loss") if known else ()))
+        return missed
+
+    def catch_up(self) -> None:
+        """Report the noted steps, and continue with the current one."""
+        bundle = self.bundle
+        self.rounds.cut |= bundle.busy
+        if bundle.begun_ns or bundle.next_pull is not None or bundle.next_function is not nothing:
+            self.bundle = Bundle()
+        if not bundle.begun_ns or self.lane is None:
+            return
+        steps = bundle.tell(self.lane, self.rounds, self.report)
+        self._steps += steps
+        self.forget()
+        self._pulling = not bundle.received
+        self.step = bundle.step_under_way(self.sources, self._steps)
+
+    def _begin(self) -> None:
+        assert self.lane is not None
+        self.lane.begin_step()
+        self.step.begun, self.step.began_ns = True, lane_clock.now_ns()
+
+    def _cancel(self) -> None:
+        if self.step.begun and self.lane is not None:
+            self.lane.meter.cancel_step()
+            self.step.begun = False
+            self.step.alike = None  # the first step of the next epoch is not one of many
+
+    def _end_in_batch(self) -> None:
+        """End the step, and begin the next one with the same batch."""
+        alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
+        self._end(None, in_batch=True)
+        self._begin()
+        self.step.alike = alike
+
+    def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
+        assert self.lane is not None
+        for source in self.step.fed:
+            source.steps += 1
+        self._steps += 1
+        if not self._all_seen and (not in_batch or self._steps >= SETTLED):
+            self._all_seen = True
+            self.all_seen()
+        self.report.step_over(self.lane, self.step, self.sources, self.rounds, ended_ns)
+        self.forget()
+
+    def gradient(self, given: Given) -> None:
+        """Record gradients of a function with tensors of these first dimensions."""
+        if self.bundle.note_given(given):
+            return
+        self.catch_up()
+        if self.step.due and not self._updating:
+            self._end_in_batch()
+        self.step.given[given] += 1

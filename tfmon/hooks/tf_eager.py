@@ -1,0 +1,314 @@
+"""Hooks on eager training: a tape that computes gradients, an optimizer, an assignment.
+
+Steps pass these hooks several times. Each is a plain function that does little if the `Bundle` expects the call,
+and otherwise uses a generator. Source: classes at the same paths in TensorFlow 2.18 and 2.21.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from threading import get_ident
+from typing import Any
+
+from tfmon.hooks import patches
+from tfmon.hooks.counts import Given
+from tfmon.hooks.looking import first_of
+from tfmon.hooks.marks import LAYERS, Variables, mark_training, marks_around
+from tfmon.hooks.optimizers import LoopOptimizers, Updater, counting
+from tfmon.hooks.patches import Around, Hooks, hidden, unseen
+from tfmon.hooks.sources import nothing
+from tfmon.hooks.step_causes import step_causes
+from tfmon.hooks.step_machine import StepMachine
+from tfmon.system.lane_clock import lane_clock
+
+patches.FILES.add(__file__)
+OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
+"""What TensorFlow records of a tape's operation. If it differs, examples are unknown."""
+NO_VARIABLES = Variables()
+ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
+
+
+class EagerHooks:
+    """The hooks on eager training in one process. Thread: any; the steps ignores unfollowed threads."""
+
+    def __init__(self, steps: StepMachine, hooks: Hooks) -> None:
+        self.steps, self.hooks = steps, hooks
+        self._sources = self._known = NO_VARIABLES
+        self._target: Any = None
+        self._tape = 0
+        self._rows: list[int] | None = None
+        self._depth = 0
+        self._assigns_hooked: bool | None = None
+        """False if an optimizer updates in all steps. True if gradients were used by none. Otherwise None."""
+        self.optimizers = LoopOptimizers()
+        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
+        self._by_hand: dict[str, Updater] = {}
+        self._counters = Variables()
+
+    def install(self) -> None:
+        """Replace the methods of TensorFlow, which is loaded."""
+        import tensorflow as tf
+        from tensorflow.python.eager import backprop, context
+        from tensorflow.python.framework import ops
+        from tensorflow.python.ops import resource_variable_ops
+
+        self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
+        self._tensor, replace = ops.EagerTensor, self.hooks.replace
+        replace(tf.GradientTape, "gradient", self._gradient)
+        if backprop._MockOp.__init__.__code__.co_names == OPERATION:
+            replace(backprop._MockOp, "__init__", self._goes_back)
+        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
+        for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
+            for name in ASSIGNMENTS:
+                replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
+            replace(kind, "_restore_from_tensors", self._sets)  # a checkpoint is restored
+
+    def variables(self) -> list[Any]:
+        """Return the variables of the last gradient."""
+        return [one for one in (ref() for ref in self._sources.values()) if one is not None]
+
+    def patch_optimizers(self, keras: Any) -> None:
+        """Patch the optimizers of a Keras."""
+        result = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
+        result.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
+        result.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
+        for optimizer in result:
+            for kind in getattr(optimizer, "__mro__", ())[:-1]:
+                name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
+                if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
+                    self.hooks.replace(kind, name, self._apply)
+
+    def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
+        """Return the updater of some optimizers, or of weights that are updated by hand."""
+        known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
+        key = frozenset(map(id, optimizers))
+        updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
+        if updater is None:
+            names = " and ".join(sorted(type(one).__name__ for one in optimizers))
+            updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
+            self._counters.update(Variables([counting(one)[1] for one in optimizers]))
+            if optimizers:
+                known[key] = updater
+            else:
+                self._by_hand[by_hand] = updater
+        return updater
+
+    @property
+    def _optimized(self) -> bool:
+        return any(not updater.by_hand for updater in self.steps.rounds.updaters)
+
+    def _apply(self, own: Any) -> Any:
+        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._applied)(own)
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            bundle = steps.bundle
+            try:
+                if (
+                    not args
+                    or args[0] is not bundle.next_function()
+                    or len(bundle.given) == len(bundle.begun_ns)
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                ):
+                    return hook(*args, **kwargs)
+                bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
+                self._depth += 1
+                try:
+                    result = own(*args, **kwargs)
+                except BaseException:
+                    with hooks:
+                        steps.update_fails()
+                    raise
+                finally:
+                    self._depth -= 1
+                bundle.updated_ns, bundle.loss_before, bundle.loss = lane_clock.now_ns(), bundle.loss, self._target
+                bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, 0
+                return result
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return apply
+
+    def _applied(self, optimizer: Any, *_args: Any, **_more: Any) -> Around:
+        if self._depth or self.hooks.off:
+            return
+        if not self._eager():
+            mark_training(self._graph(), [optimizer])
+            self._saw(optimizer)
+            yield hidden()
+            if hasattr(optimizer, "update_step") and hasattr(optimizer, "_trainable_variables"):  # of Keras 3
+                step_causes.applies(optimizer, *_given(*_args))
+        elif self.steps.here:
+            self._sources = NO_VARIABLES
+            self._saw(optimizer)
+            alike = None if hasattr(optimizer, "inner_optimizer") else optimizer
+            yield from self._update(self.updater_of([optimizer]), alike)
+
+    def _assign(self, own: Any, *, adds: bool) -> Any:
+        """Return an assignment that is followed if a tape differentiated by the variable, or it is a counter."""
+        hook = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
+        sets = self._sets(own)
+
+        def assign(*args: Any, **kwargs: Any) -> Any:
+            try:
+                by_hand = self._sources and args and self._sources.has(args[0])
+                counts = self._counters and args and self._counters.has(args[0])
+                return (hook if by_hand else sets if counts else own)(*args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return assign
+
+    def _sets(self, own: Any) -> Any:
+        """Return a setter that restarts the comparison of updates after it has set a counter."""
+        hook: Any = self.hooks.around(self._set)(own)
+        return hook
+
+    def _set(self, variable: Any, *_args: Any, **_more: Any) -> Around:
+        steps = self.steps
+        counts = self._counters.has(variable) and not self._depth and self._eager()
+        if not counts or steps.bundle.busy or not steps.here:
+            return
+        steps.step_aside()
+        try:
+            yield None
+        finally:
+            steps.come_back()
+
+    def _by_hands(self, *, adds: bool) -> Around:
+        self._sources = NO_VARIABLES
+        if not self._eager() or self._depth:
+            return
+        updater = self.updater_of([], "assign_sub" if adds else "assign")
+        others = any(one is not updater for one in self.steps.rounds.updaters)
+        if not self._optimized if adds else not others:
+            yield from self._update(updater, updater)
+        elif adds and self.steps.here:
+            self.steps.updated_by_hand()
+
+    def _update(self, updater: Updater, alike: object) -> Around:
+        if not self.steps.update_begins(updater):
+            return
+        self._depth += 1
+        try:
+            yield None
+        except GeneratorExit:
+            self.steps.update_fails()
+            raise
+        finally:
+            self._depth -= 1
+        loss, self._target, self._tape = self._target, None, 0
+        self.steps.update_ends(updater, None if alike is None else loss, function=alike)
+        self.optimizer_trains(updater)
+
+    def optimizer_trains(self, updater: Updater) -> None:
+        """Stop following assignments if one optimizer makes all updates: it counts them itself."""
+        if self._assigns_hooked is None and self.steps.rounds.settled and not updater.by_hand:
+            self._assigns_hooked = False
+            self.hooks.switch(ASSIGNMENTS, on=False)
+
+    def gradients_begin(self) -> None:
+        """Follow assignments again if no optimizer used the last gradients."""
+        if self._assigns_hooked is False and (self._sources or not self._optimized):
+            self._assigns_hooked = True
+            self.hooks.switch(ASSIGNMENTS, on=True)
+
+    def _gradient(self, own: Any) -> Any:
+        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._differentiates)(own)
+
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+            bundle = steps.bundle
+            at = len(bundle.given)
+            try:
+                if (
+                    args
+                    or kwargs
+                    or not bundle.eager
+                    or not len(bundle.rows) > len(bundle.begun_ns) == at
+                    or self._rows is not None
+                    or type(target) is not self._tensor
+                    or not self._known.are(sources)
+                    or get_ident() != bundle.thread
+                ):
+                    return hook(tape, target, sources, *args, **kwargs)
+                self._tape, self._target, self._sources, self._rows = id(tape), target, self._known, []
+                try:
+                    result = own(tape, target, sources)
+                finally:
+                    rows, self._rows = self._rows, None
+                if rows and rows[0] == rows[-1] and steps.bundle is bundle and len(bundle.given) == at:
+                    bundle.given.append(rows[0])
+                else:
+                    with hooks:
+                        steps.gradient(both_ends(rows))
+                return result
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return gradient
+
+    def _differentiates(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Around:
+        followed, target = not self.hooks.off and not self._depth, first_of(target)
+        if not self._eager():
+            variables = Variables(sources if followed else ())
+            for number, mark in enumerate(marks_around(self._graph()) if variables else ()):
+                mark.sources.update(variables)
+                if not number:
+                    mark.targets.add(getattr(target, "name", ""))
+            yield hidden()
+        elif followed and not self.steps.bundle.busy and self.steps.here:
+            self.gradients_begin()
+            if not self._known.are(sources):
+                self._known = Variables(sources)
+            self._sources = self._known
+            if not self._known:
+                return
+            again = self._tape == id(tape) and self._target is not target
+            self._target, self._tape, self._rows = (None if again else target), id(tape), []
+            try:
+                yield None
+            finally:
+                rows, self._rows = self._rows or [], None
+            self.steps.gradient(both_ends(rows))
+
+    def _goes_back(self, _own: Any) -> Any:
+        """Record first dimensions along the tape. Reimplements the original, because there are many operations."""
+
+        def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:
+            op.attrs = attrs
+            op.inputs = inputs
+            op.outputs = outputs
+            op.type = kind
+            op.skip_input_indices = skip_input_indices
+            rows = self._rows
+            if rows is None or (rows and kind not in LAYERS) or not inputs:
+                return
+            try:
+                shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
+                if len(shape) > (kind == "Reshape"):
+                    rows.append(shape[0])
+            except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                self.hooks.failure(error)
+
+        return goes_back
+
+    def _saw(self, optimizer: Any) -> None:
+        if not (self.steps.off or self.steps.aside) and self.steps.mine:
+            self.optimizers.saw(optimizer)
+
+
+def _given(gradients: Any, variables: Any = None) -> tuple[list[Any], Any]:
+    """Return the gradients and variables that are given to `apply` or, in pairs, to `apply_gradients`."""
+    gradients = list(gradients)
+    if gradients and isinstance(gradients[0], tuple):
+        return [one[0] for one in gradients], [one[1] for one in gradients]
+    return gradients, variables
+
+
+def both_ends(rows: list[int]) -> Given:
+    """Return the first and last dimensions along a tape."""
+    return tuple(dict.fromkeys((*rows[:1], *rows[-1:])))

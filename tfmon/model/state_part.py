@@ -1,0 +1,20 @@
+"""The base class of the parts of a state."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+Part = TypeVar("Part", bound="StatePart")
+
+
+class StatePart:
+    """A part of the state, changed under the session's lock; snapshots contain copies.
+
+    A container in it is replaced, not changed, so that a copy can share it.
+    """
+
+    def copy(self: Part) -> Part:
+        """Return a shallow copy."""
+        result: Part = object.__new__(type(self))
+        vars(result).update(vars(self))
+        return result

@@ -1,0 +1,461 @@
+"""The windows of a lane: one list, whose old windows are added up, and running sums over it. Pure."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Protocol, TypeVar
+
+from tfmon.model.histogram import add, quantile_ms
+from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
+from tfmon.model.readings import Missing, Reading, SliceLoad
+from tfmon.model.state_part import StatePart
+
+MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
+"""Windows that are kept as they came: five minutes at five a second, and at most ten minutes."""
+OLD_NS = 2_000_000_000
+"""Older ones are added up over this time, or over 1 / `OLD_SHARE` of their age if that is longer."""
+OLD_SHARE, MOST_OLD = 400, 4_096
+"""The list is shortened when it has `MOST_OLD` old items: after a day, it then has about 2,500."""
+SHORTEST_STRETCH_NS = 1_000_000_000
+"""Stretches for comparing concurrent lanes contain about five windows of each."""
+MOST_SLICES = 2_000
+RARE = 0.5
+"""Above this share of disturbed windows, no window is discarded."""
+SETTLED_WINDOWS = 20
+"""From this number of windows on, that share is known."""
+_SUMS = (
+    "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
+    "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
+)  # fmt: skip
+_sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSums:
+    """Sums over windows; `lane_events.Window` describes the fields."""
+
+    windows: int = 0
+    steps: int = 0
+    examples: int = 0
+    span_ns: int = 0
+    input_ns: int = 0
+    call_ns: int = 0
+    sync_ns: int = 0
+    report_ns: int = 0
+    traced_steps: int = 0
+    traced_ns: int = 0
+    sampled: int = 0
+    sampled_input_ns: int = 0
+    sampled_call_ns: int = 0
+    sampled_tail_ns: int = 0
+    sampled_copy_ns: int | None = None
+    histogram: dict[int, int] = field(default_factory=dict)
+
+    def plus(self, more: WindowSums, sign: int = 1) -> WindowSums:
+        """Return the sums with more windows; with sign -1, without them."""
+        copied_ns = self.sampled_copy_ns
+        if more.sampled_copy_ns is not None:
+            copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
+        sums = map(operator.add if sign > 0 else operator.sub, _sums_of(self), _sums_of(more))
+        return WindowSums(
+            **dict(zip(_SUMS, sums, strict=True)),
+            sampled_copy_ns=copied_ns,
+            histogram=add(self.histogram, more.histogram, sign),
+        )
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """Examples over the wall time of the windows. `None` before the first or without examples."""
+        return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Steps over the wall time of the windows. `None` before the first."""
+        return self.steps / self.span_ns * 1e9 if self.span_ns else None
+
+    @property
+    def input_pct(self) -> float | None:
+        """Waiting for the next batch, in percent of the windows' time. `None` before the first."""
+        return 100 * self.input_ns / self.span_ns if self.span_ns else None
+
+    def step_ms(self, fraction: float) -> float | None:
+        """Return a quantile of the time from step end to step end, in milliseconds, to within 0.55 %."""
+        return quantile_ms(self.histogram, fraction)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWindow(WindowSums):
+    """A window of a lane, or several old ones added up. Old ones have no histogram."""
+
+    since_ns: int = 0
+    """Start of the first one."""
+    at_ns: int = 0
+    """End of the last one."""
+    marks: tuple[str, ...] = ()
+    """Why it is discarded."""
+    round: int | None = None
+    process: int = 0
+    """Number of the lane's process, from 1 for the first process of the race."""
+    period: int = 0
+    """Number of changes before it that began a new steady state."""
+    loss: float | None = None
+    p50_ms: float | None = None
+    """Quantiles of the time from step end to step end, to within 0.55 %."""
+    p95_ms: float | None = None
+
+    @classmethod
+    def from_event(cls, window: Window, process: int, period: int) -> LaneWindow:
+        """Return the window of an event."""
+        return cls(
+            **dict(zip(_SUMS, _sums_of(window), strict=True)),
+            sampled_copy_ns=window.sampled_copy_ns,
+            histogram=window.histogram,
+            since_ns=window.at_ns - window.span_ns,
+            at_ns=window.at_ns,
+            marks=window.marks,
+            round=window.round,
+            process=process,
+            period=period,
+            loss=window.loss,
+            p50_ms=quantile_ms(window.histogram, 0.5),
+            p95_ms=quantile_ms(window.histogram, 0.95),
+        )
+
+    @property
+    def steady(self) -> bool:
+        """Whether it counts."""
+        return not self.marks
+
+    @property
+    def reason(self) -> str:
+        """Why it is discarded, as text."""
+        return "; ".join(self.marks)
+
+    @property
+    def in_slice(self) -> bool:
+        """Whether it lies in a slice: another lane trained in the gap before it."""
+        return self.round is not None
+
+    @property
+    def kind(self) -> object:
+        """Old windows of the same kind are added up: the start of a slice, too, is added to the rest."""
+        marks = tuple(mark for mark in self.marks if mark != SLICE_START)
+        return marks, self.in_slice, self.process, self.period
+
+    @classmethod
+    def merged(cls, items: Sequence[LaneWindow]) -> LaneWindow:
+        """Return windows of one kind as one, without a histogram."""
+        last, sums = items[-1], WindowSums()
+        for one in items:
+            sums = sums.plus(one)
+        exact = sum(sums.histogram.values()) >= sums.steps
+        losses = [one.loss for one in items if one.loss is not None]
+        return cls(
+            **dict(zip(_SUMS, _sums_of(sums), strict=True)),
+            sampled_copy_ns=sums.sampled_copy_ns,
+            histogram={},
+            since_ns=items[0].since_ns,
+            at_ns=last.at_ns,
+            marks=min((one.marks for one in items), key=len),
+            round=last.round,
+            process=last.process,
+            period=last.period,
+            loss=losses[-1] if losses else None,
+            p50_ms=last.p50_ms if len(items) == 1 else sums.step_ms(0.5) if exact else None,
+            p95_ms=last.p95_ms if len(items) == 1 else sums.step_ms(0.95) if exact else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of samples taken at even intervals."""
+
+    total: float = 0.0
+    samples: int = 0
+
+    def plus(self, reading: Reading) -> Mean:
+        """Return the mean with one more sample; a missing value changes nothing."""
+        return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
+
+    @property
+    def value(self) -> float | None:
+        """Return the mean. `None` before the first sample."""
+        return self.total / self.samples if self.samples else None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSample:
+    """A sample of the processes or of a GPU of a lane, or the means of several old ones."""
+
+    at_ns: int
+    cpu_pct: Mean = Mean()
+    private_bytes: Mean = Mean()
+    gpu_busy_pct: Mean = Mean()
+
+    @property
+    def since_ns(self) -> int:
+        """Its time."""
+        return self.at_ns
+
+    @property
+    def kind(self) -> object:
+        """All samples can be added up."""
+        return None
+
+    @classmethod
+    def merged(cls, items: Sequence[LaneSample]) -> LaneSample:
+        """Return the means of samples."""
+        return cls(
+            items[-1].at_ns,
+            _mean(one.cpu_pct for one in items),
+            _mean(one.private_bytes for one in items),
+            _mean(one.gpu_busy_pct for one in items),
+        )
+
+
+def _mean(means: Iterable[Mean]) -> Mean:
+    parts = tuple(means)
+    return Mean(sum(one.total for one in parts), sum(one.samples for one in parts))
+
+
+class _Item(Protocol):
+    @property
+    def since_ns(self) -> int: ...
+    @property
+    def at_ns(self) -> int: ...
+    @property
+    def kind(self) -> object: ...
+    @classmethod
+    def merged(cls: type[Item], items: Sequence[Item]) -> Item: ...
+
+
+Item = TypeVar("Item", bound=_Item)
+
+
+def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """Return a list of items with the oldest recent ones added up, if there are too many or they are too old."""
+    first, now_ns = recent[0], recent[-1].at_ns
+    if len(recent) <= MOST_RECENT and first.at_ns >= now_ns - RECENT_NS:
+        return recent, old
+    number = first.at_ns // OLD_NS
+    moved = next((place for place, one in enumerate(recent) if one.at_ns // OLD_NS != number), len(recent) // 2)
+    old = (*old, *_merged(recent[:moved]))
+    if len(old) > MOST_OLD:
+        old = shortened(old, now_ns)
+    return recent[moved:], old
+
+
+def shortened(old: tuple[Item, ...], now_ns: int) -> tuple[Item, ...]:
+    """Return the items with neighbours added up, the more the older they are."""
+    share = OLD_SHARE
+    while share and len(old) > 0.8 * MOST_OLD:
+        old, share = _joined(old, now_ns, share), share // 2
+    return old[-MOST_OLD:]
+
+
+def _joined(old: tuple[Item, ...], now_ns: int, share: int) -> tuple[Item, ...]:
+    result: list[Item] = []
+    together: list[Item] = []
+    for one in old:
+        longest_ns = max(OLD_NS, (now_ns - one.at_ns) // share)
+        if together and one.at_ns - together[0].since_ns > longest_ns:
+            result += _merged(together)
+            together = []
+        together.append(one)
+    return (*result, *_merged(together))
+
+
+def _merged(items: Sequence[Item]) -> list[Item]:
+    """Return the items; items of the same kind are added up."""
+    kinds: dict[object, list[Item]] = {}
+    for one in items:
+        kinds.setdefault(one.kind, []).append(one)
+    return [type(same[0]).merged(same) for same in kinds.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSpeed:
+    """The steady part of one slice, and the CPU use of others in the whole slice."""
+
+    round: int
+    at_ns: int
+    examples: int
+    span_ns: int
+    process: int = 0
+    """Number of the lane's process that ran it, from 1 for the first process of the race."""
+    load: SliceLoad | None = None
+    """`None` before the slice has ended, and for an interrupted slice."""
+
+    @property
+    def examples_per_s(self) -> float:
+        """Examples over wall time."""
+        return self.examples / self.span_ns * 1e9
+
+
+@dataclass
+class Measurements(StatePart):
+    """The measurements of a lane; a change of a knob or of the mode begins a new steady state."""
+
+    recent: tuple[LaneWindow, ...] = ()
+    """The last windows of the present process as they came, oldest first."""
+    old: tuple[LaneWindow, ...] = ()
+    """All windows before them and all windows of earlier processes, added up."""
+    samples: tuple[LaneSample, ...] = ()
+    """Samples since the lane was started, oldest first."""
+    old_samples: tuple[LaneSample, ...] = ()
+    steady: WindowSums = field(default_factory=WindowSums)
+    """Sums over the windows of steady state."""
+    slices: tuple[SliceSpeed, ...] = ()
+    """Slices of steady state, oldest first; only their steady parts."""
+    period: int = 0
+    """Number of steady states before this one."""
+    discarded: dict[str, int] = field(default_factory=dict)
+    """Windows discarded from steady state, by reason; a window with two reasons counts in both."""
+    discarded_ns: dict[str, int] = field(default_factory=dict)
+    """Their time by reason, and time in no window; a window counts under its `main_reason`."""
+    windows: int = 0
+    span_ns: int = 0
+    """All time from the first step to the last: steady windows and `discarded_ns`."""
+    process: int = 0
+    """Number of the last window's process. 0 if another process has become the lane since."""
+    until_ns: int | None = None
+    """End of the last window, also of earlier processes. `None` before the first."""
+    unaccounted_ns: int = 0
+    """Time between windows of one process in no window, or in two: 0 unless tfmon has a bug."""
+    constant: tuple[str, ...] = ()
+    """Disturbances that are present most of the time, so that no window is discarded for them."""
+
+    def add(self, event: Window, process: int = 0) -> None:
+        """Add a window of the lane's process of that number."""
+        window = LaneWindow.from_event(event, process, self.period)
+        if window.marks:
+            self.discarded = _counted(self.discarded, window.marks, window.windows)
+            self.discarded_ns = add(self.discarded_ns, {main_reason(window.marks): window.span_ns})
+        else:
+            self.steady = self.steady.plus(window)
+            self.slices = _with_window(self.slices, window)
+        if self.until_ns is not None and process == self.process:
+            self.unaccounted_ns += abs(event.since_ns - self.until_ns)
+        self.discarded_ns = add(self.discarded_ns, event.left_out_ns)
+        self.windows += window.windows
+        self.span_ns += event.at_ns - event.since_ns
+        self.process = process
+        self.until_ns = window.at_ns
+        self.recent, self.old = aged((*self.recent, window), self.old)
+
+    def sample(self, at_ns: int, **readings: Reading) -> None:
+        """Add a sample, for the charts."""
+        means = {name: Mean().plus(reading) for name, reading in readings.items()}
+        self.samples, self.old_samples = aged((*self.samples, LaneSample(at_ns, **means)), self.old_samples)
+
+    def begin_process(self) -> None:
+        """Count the windows of the present process to the old ones."""
+        self.old = (*self.old, *(replace(one, histogram={}) for one in self.recent))[-MOST_OLD:]
+        self.recent = ()
+
+    def end_slice(self, ended: SliceEnded) -> None:
+        """Store the CPU use in a slice, unless the slice had no steady part."""
+        if ended.load is not None and self.slices and self.slices[-1].round == ended.round:
+            self.slices = (*self.slices[:-1], replace(self.slices[-1], load=ended.load))
+
+    def discard(self, since_ns: int, until_ns: int, reason: str) -> bool:
+        """Discard the windows that overlap a disturbance, known after they ended; return whether there are any.
+
+        If a disturbance is present most of the time, all windows count, and `constant` contains it.
+        """
+
+        def is_hit(window: LaneWindow) -> bool:
+            return window.steady and window.period == self.period and window.since_ns < until_ns
+
+        first = bisect_right(self.recent, since_ns, key=attrgetter("at_ns"))
+        tail = self.recent[first:]
+        hit = [one for one in tail if is_hit(one)]
+        if not hit:
+            return False
+        share = (self.discarded.get(reason, 0) + len(hit)) / self.windows
+        if reason in self.constant or (self.windows >= SETTLED_WINDOWS and share > RARE):
+            self.constant = tuple(sorted({*self.constant, reason}))
+            return True
+        for window in hit:
+            self.steady = self.steady.plus(window, -1)
+            self.slices = _without_window(self.slices, window)
+        marked = (replace(one, marks=(reason,)) if is_hit(one) else one for one in tail)
+        self.recent = (*self.recent[:first], *marked)
+        self.discarded = _counted(self.discarded, [reason], sum(one.windows for one in hit))
+        self.discarded_ns = add(self.discarded_ns, {reason: sum(one.span_ns for one in hit)})
+        return True
+
+    def restart(self) -> None:
+        """Begin a new steady state."""
+        self.steady, self.slices, self.period = WindowSums(), (), self.period + 1
+
+    def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
+        """Return the sums of the recent steady windows by stretch number."""
+        result: dict[int, SliceSpeed] = {}
+        for window in self.steady_points:
+            number = window.at_ns // length_ns
+            before = result.get(number)
+            examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
+            result[number] = SliceSpeed(number, window.at_ns, examples + window.examples, span_ns + window.span_ns)
+        return {number: one for number, one in result.items() if one.examples > 0 and one.span_ns > 0}
+
+    @property
+    def ran_ns(self) -> int:
+        """Time from the first step to the last, without suspensions and pauses."""
+        return self.span_ns - self.discarded_ns.get(STOPPED, 0)
+
+    @property
+    def steady_points(self) -> list[LaneWindow]:
+        """The recent windows of steady state."""
+        return [one for one in self.recent if one.steady and one.period == self.period]
+
+
+def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
+    """Return the length of a stretch in nanoseconds, and each lane's sums in each stretch in which all trained.
+
+    The lanes' shares of the cores change from second to second, so only the same seconds are compared.
+    Stretches are numbered like rounds. A stretch is as long as two of the longest windows, because lanes with
+    long steps report rarely. A lane's first and last stretch count with the time of the lane's windows in them.
+    """
+    longest_ns = max((window.span_ns for one in lanes for window in one.steady_points), default=0)
+    length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
+    sums = [one.stretches(length_ns) for one in lanes]
+    common = sorted(set.intersection(*map(set, sums))) if sums else []
+    return length_ns, [tuple(one[number] for number in common) for one in sums]
+
+
+def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) -> dict[str, int]:
+    return {**discarded, **{reason: discarded.get(reason, 0) + windows for reason in reasons}}
+
+
+def main_reason(marks: Iterable[str]) -> str:
+    """Return the reason that counts for a discarded window: the switch to the lane comes last."""
+    return min(marks, key=lambda mark: (mark == SLICE_START, mark))
+
+
+def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
+    if window.round is None:
+        return slices
+    if slices and slices[-1].round == window.round:
+        before = slices[-1]
+        examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
+        speed = SliceSpeed(before.round, window.at_ns, examples, span_ns, before.process, before.load)
+        return (*slices[:-1], speed)
+    speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, window.process)
+    return (*slices[-(MOST_SLICES - 1) :], speed)
+
+
+def _without_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
+    """Remove a window from its slice; drop the slice if no other window in it was steady."""
+    left = []
+    for one in slices:
+        if one.round != window.round:
+            left.append(one)
+        elif one.span_ns > window.span_ns:
+            examples, span_ns = one.examples - window.examples, one.span_ns - window.span_ns
+            left.append(replace(one, examples=examples, span_ns=span_ns))
+    return tuple(left)

@@ -1,0 +1,177 @@
+"""Files of CUDA: the driver's, the libraries that TensorFlow opens, and what XLA needs to compile a step.
+
+Source: the libraries that TensorFlow opens before it registers GPUs (`TryDlopenCUDALibraries` in
+https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc), with the versions of
+https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.probes.interpreter import NO_CWD, Build, run_script
+from tfmon.system.limits import read_text
+
+DRIVER = "libcuda.so.1"
+_VERSIONS = {
+    "12": {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
+    "13": {"cudart": "13", "cublas": "13", "cublasLt": "13", "cufft": "12", "cusolver": "12", "cusparse": "12"},
+}
+
+_OPEN = (
+    NO_CWD
+    + r"""
+import ctypes, json, os
+def version(handle, name):
+    if "cudnn" not in name:
+        return ""
+    handle.cudnnGetVersion.restype = ctypes.c_size_t
+    number = handle.cudnnGetVersion()
+    scale = 10000 if number >= 90000 else 1000
+    return "%d.%d.%d" % (number // scale, number % scale // 100, number % 100)
+def place(name):
+    try:
+        with open("/proc/self/maps") as maps:
+            lines = [line.split(None, 5)[5].strip() for line in maps if "/" + name.split(".so")[0] + ".so" in line]
+        return lines[0] if lines else ""
+    except OSError:
+        return ""
+found = []
+for name, file in json.loads(sys.argv[1]):
+    entry = {"name": name, "error": "", "path": file if "/" in file else "", "version": ""}
+    try:
+        handle = ctypes.CDLL(file)
+        entry["path"] = place(name) or entry["path"]
+        entry["version"] = version(handle, name)
+    except (OSError, AttributeError) as error:
+        entry["error"] = str(error)
+    found.append(entry)
+print(json.dumps(found))
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A shared library that TensorFlow opens when it looks for GPUs."""
+
+    name: str
+    error: str = ""
+    """Why it could not be opened, or empty if it was."""
+    path: str = ""
+    version: str = ""
+    """Read for cuDNN only."""
+    wheel: bool = False
+    """It is a file of the interpreter's packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class XlaFiles:
+    """Files that XLA needs to compile a step for a GPU."""
+
+    libdevice: str = ""
+    """Path of `libdevice.10.bc`, or empty if it was not found."""
+    ptxas: str = ""
+    """Path of the assembler `ptxas`, or empty if it was not found."""
+    searched: tuple[str, ...] = ()
+    """Folders in which XLA searches for CUDA."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFiles:
+    """The files of the NVIDIA driver."""
+
+    module_version: str = ""
+    """Version of its kernel module."""
+    nodes: tuple[str, ...] = ()
+    """Its files in /dev."""
+    denied: tuple[str, ...] = ()
+    """Files in /dev that this user may not open."""
+
+
+def wanted_libraries(build: Build) -> tuple[str, ...]:
+    """Return the names of the libraries that a TensorFlow opens, or empty for an unknown CUDA version."""
+    cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
+    names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
+    return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
+
+
+def open_libraries(
+    python: str | Path, home: str | Path, build: Build, *, environ: Mapping[str, str], timeout_s: float = 20.0
+) -> tuple[Library, ...]:
+    """Open libcuda and the libraries of a TensorFlow, in a process of its interpreter.
+
+    The search order is that of the dynamic linker: LD_LIBRARY_PATH, the packages beside TensorFlow, the folders of
+    the system. Errors have the text of the linker. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html;
+    TensorFlow's libraries name `../nvidia/*/lib`.
+    """
+    first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
+    folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
+
+    def file(name: str) -> str:
+        return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
+
+    names = (DRIVER, *wanted_libraries(build))
+    files = [(name, name if name == DRIVER else file(name)) for name in names]
+    try:
+        answer = run_script(python, _OPEN, json.dumps(files), environ=environ, timeout_s=timeout_s)
+        opened = json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)
+    except (OSError, ValueError, LookupError):
+        return (Library(DRIVER, error="the process that opened the libraries failed"),)
+    return tuple(_library(entry, Path(home)) for entry in opened)
+
+
+def _library(entry: Mapping[str, str], home: Path) -> Library:
+    path, inside = entry["path"], (f"{home}/nvidia/", f"{home.resolve()}/nvidia/")
+    return Library(entry["name"], entry["error"], path, entry["version"], path.startswith(inside))
+
+
+def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Path) -> XlaFiles:
+    """Return the files of CUDA that XLA finds when it compiles a step.
+
+    Args:
+        home: Folder that contains the package `tensorflow`.
+        folder: Working folder of the training.
+        environ: Environment of the training.
+        root: Root folder of the machine.
+
+    Source: `GetLibdeviceDir` in xla/service/gpu/llvm_gpu_backend, `FindCudaExecutable` in
+    xla/stream_executor/cuda/subprocess_compilation.cc, and `CandidateCudaRoots` in tsl/platform/cuda_root_path.h.
+    """
+    site = Path(home)
+    chosen = re.findall(r"--xla_gpu_cuda_data_dir=(\S+)", environ.get("XLA_FLAGS", ""))
+    folders = [
+        *(folder / path for path in chosen),
+        folder / "cuda_sdk_lib",
+        root / "usr/local/cuda",
+        site / "nvidia/cuda_nvcc",
+        site / "tensorflow/cuda",
+        folder,
+    ]
+    libraries = [path / "nvvm/libdevice/libdevice.10.bc" for path in folders]
+    libdevice = next((path for path in (*libraries, folder / "libdevice.10.bc") if path.is_file()), None)
+    programs = [os.fspath(path / "bin") for path in folders]
+    search_path = os.pathsep.join([*programs[: len(chosen)], environ.get("PATH", ""), *programs])
+    ptxas = shutil.which("ptxas", path=search_path)
+    return XlaFiles(str(libdevice or ""), ptxas or "", tuple(map(str, folders)))
+
+
+def read_driver_files(root: Path) -> DriverFiles:
+    """Return the NVIDIA driver's files. Source: /proc/driver/nvidia/version, /dev."""
+    match = re.search(
+        r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", read_text(root / "proc/driver/nvidia/version")
+    )
+    entries = (entry.name for entry in (root / "dev").glob("*"))
+    names = sorted(name for name in entries if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", name))
+    denied = [name for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)]
+    nodes, refused = (tuple(f"/dev/{name}" for name in some) for some in (names, denied))
+    return DriverFiles(match[1] if match else "", nodes, refused)

@@ -1,0 +1,150 @@
+"""The system around a training: its kind, its processors and memory, and the load of other programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.model.readings import HostSample, Missing, known
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import in_wsl, read_machine, read_memory
+from tfmon.system.limits import limited_memory, read_text
+
+WATCH_S = 0.3
+"""Shortest time for measuring the load of others."""
+_GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The system around the interpreter."""
+
+    system: str = "Linux"
+    machine: str = "x86_64"
+    distribution: str = ""
+    """Such as "ubuntu", from /etc/os-release."""
+    container: str = ""
+    """Docker, podman, kubernetes or container, or empty outside of a container."""
+    wsl: int = 0
+    """Version of the Windows Subsystem for Linux, or 0 outside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OthersLoad:
+    """The share of this machine that other programs, and other machines on the same host, take."""
+
+    cores: float | None = None
+    """Cores that programs other than tfmon and its lanes kept busy; `None` if unknown."""
+    stolen_share: float | None = None
+    """Share of the CPU time that the hypervisor gave to other machines; `None` if unknown."""
+    source: str = ""
+    """The measurement and its duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """Processors, memory and the other programs."""
+
+    cores: int = 1
+    usable_cores: float = 1
+    """Cores that this process may use, by its affinity and the quota of its container."""
+    quota_cores: float | None = None
+    governors: tuple[str, ...] = ()
+    total_bytes: int = 0
+    available_bytes: int = 0
+    others: OthersLoad = OthersLoad()
+    on_battery: bool | None = None
+
+
+def read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
+    """Return the kind of system. Source: uname; /etc/os-release, /proc/1/cgroup and the files of containers."""
+    match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
+    return Platform(
+        system=platform.system(),
+        machine=platform.machine(),
+        distribution=match[1] if match else "",
+        container=_container(root, environ),
+        wsl=_wsl(root),
+    )
+
+
+def _container(root: Path, environ: Mapping[str, str]) -> str:
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    groups = read_text(root / "proc/1/cgroup")
+    for word, name in _GROUPS.items():
+        if word in groups:
+            return name
+    return "container" if "container" in environ else ""
+
+
+def _wsl(root: Path) -> int:
+    if not in_wsl(root):
+        return 0
+    version = read_text(root / "proc/version")
+    return 2 if "microsoft-standard" in version or "WSL2" in version or (root / "dev/dxg").exists() else 1
+
+
+class LoadWatch:
+    """Measures the load of other programs if no race runs, from its creation to `finish`, as a race does."""
+
+    def __init__(self) -> None:
+        self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)
+        self._before = self._sample()
+
+    def finish(self) -> OthersLoad:
+        """Return the CPU time that others used, over `WATCH_S` at least."""
+        time.sleep(max(0.0, self._before.at_ns / 1e9 + WATCH_S - time.monotonic()))
+        after = self._sample()
+        others, stolen = after.others_cpu_pct, known(after.steal_pct)
+        if isinstance(others, Missing):
+            return OthersLoad(source=others.reason)
+        stolen_share = None if stolen is None else stolen / 100 / (os.cpu_count() or 1)
+        return OthersLoad(others / 100, stolen_share, f"over {(after.at_ns - self._before.at_ns) / 1e9:.1f} s")
+
+    def _sample(self) -> HostSample:
+        return next(one for one in self._probe.sample() if isinstance(one, HostSample))
+
+
+def _own_cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def read_host(root: Path, others: OthersLoad) -> HostFacts:
+    """Return the facts of processors and memory, and their use by others.
+
+    Source: as `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
+    """
+    machine = read_machine(root)
+    total, available = _memory(root)
+    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    supplies = list((root / "sys/class/power_supply").glob("*"))
+    mains = [read_text(one / "online").strip() for one in supplies if read_text(one / "type").strip() == "Mains"]
+    return HostFacts(
+        cores=machine.cores,
+        usable_cores=machine.usable_cores,
+        quota_cores=machine.quota_cores,
+        governors=tuple(sorted({read_text(file).strip() for file in files} - {""})),
+        total_bytes=total,
+        available_bytes=available,
+        others=others,
+        on_battery=all(online == "0" for online in mains) if mains else None,
+    )
+
+
+def _memory(root: Path) -> tuple[int, int]:
+    try:
+        total, available = read_memory(root / "proc" if (root / "proc/meminfo").exists() else None)
+    except OSError:
+        return 0, 0
+    return limited_memory(total, available, root)

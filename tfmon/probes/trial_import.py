@@ -1,0 +1,80 @@
+"""The import of TensorFlow in a child of the examined interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.model.codec import clean
+from tfmon.probes.interpreter import NO_CWD, run_script
+
+_MARK = "tfmon-doctor:"
+_LONGEST = 60_000
+_IMPORT = (
+    NO_CWD
+    + f"""
+import json
+import tensorflow as tf
+found = {{
+    "version": tf.__version__,
+    "path": tf.__file__ or "",
+    "gpus": [one.name for one in tf.config.list_physical_devices("GPU")],
+    "cuda": bool(tf.test.is_built_with_cuda()),
+}}
+print({_MARK!r} + json.dumps(found), flush=True)
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What happened when the interpreter imported TensorFlow and listed its devices."""
+
+    exit_code: int | None = 0
+    """Negative for a signal; `None` if it took too long."""
+    version: str = ""
+    path: str = ""
+    gpus: tuple[str, ...] = ()
+    built_with_cuda: bool | None = None
+    text: str = ""
+    """Its stderr."""
+    seconds: float = 0.0
+
+    @property
+    def works(self) -> bool:
+        """Whether TensorFlow could be imported."""
+        return self.exit_code == 0 and bool(self.version)
+
+
+def import_tensorflow(
+    python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
+) -> Import:
+    """Import TensorFlow in a child, and list its GPUs. Thread: any; blocks for at most about `timeout_s`."""
+    begun = time.monotonic()
+    exit_code: int | None = None
+    messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    try:
+        done = run_script(python, script, environ=messages, timeout_s=timeout_s)
+        exit_code, out, text = done.returncode, done.stdout, done.stderr
+    except OSError as error:
+        return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")
+    except subprocess.TimeoutExpired as late:
+        out, text = late.output, str(late.stderr)
+    return _read_answer(exit_code, out, text, time.monotonic() - begun)
+
+
+def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> Import:
+    line = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), "")
+    text = clean(text[-_LONGEST:], _LONGEST)
+    try:
+        result = json.loads(line.removeprefix(_MARK))
+    except ValueError:
+        return Import(exit_code, text=text, seconds=seconds)
+    gpus = tuple(str(name) for name in result["gpus"])
+    return Import(
+        exit_code, str(result["version"]), str(result["path"]), gpus, bool(result["cuda"]), text, seconds
+    )

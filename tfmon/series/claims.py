@@ -1,0 +1,104 @@
+"""The policy of the claims of scenarios: the lanes of each one race until it is decided, or for its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.statistics import compare_pairs
+from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
+from tfmon.model.race import BetweenProcesses, Claim, judge
+from tfmon.model.readings import SPENDING, Estimate
+from tfmon.model.series import CLAIMS, Attempt, SeriesPlan, SeriesState, VisitEnded
+from tfmon.series.engine import Policy
+
+NARROW = 0.1
+"""A decided race ends early at this half width of the interval over its ratio."""
+LONGEST_S, SHORTEST_S = 12.0, 6.0
+ALL_S = 540.0
+"""Approximate time for all claims, with the remainder of 10 minutes for slow starts."""
+START_S = 6.0
+"""Time of a claim besides its race, before the first was measured: TensorFlow is loaded twice."""
+REPEATS_FROM_S = 60.0
+"""From this length on, a claim is measured in several visits, each with new processes."""
+
+
+class ClaimPolicy(Policy):
+    """Measures one claim after the other."""
+
+    def __init__(
+        self, claims: Sequence[Claim], seconds: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Measure each claim for `seconds` at most. `None` for the limit of 10 minutes for all."""
+        self.between: BetweenProcesses | None = None
+        """Known difference of equal processes on the machines of the present race."""
+        self.length_s = 0.0
+        """Longest race of the present claim."""
+        self._claims, self._seconds, self._clock = claims, seconds, clock
+        self._since_s = clock()
+
+    def begin(self) -> SeriesState:
+        """Return the series before its start, with an attempt for each claim."""
+        attempts = (Attempt(number, "", {}) for number in range(len(self._claims)))
+        return SeriesState(SeriesPlan(CLAIMS), tuple(attempts))
+
+    def next(self, state: SeriesState, kind: str) -> Attempt | None:
+        """Return the first claim without an outcome."""
+        due = [one for one in state.attempts if not (one.outcome or one.refused)]
+        if due and not due[0].visits:
+            own_s = self._claims[due[0].number].seconds
+            start_s = self._start_s(state)
+            spent_s = self._clock() - self._since_s
+            self.length_s = self._seconds or own_s or length_of(ALL_S - spent_s, len(due), start_s)
+        return due[0] if due else None
+
+    def more(self, state: SeriesState, number: int, pairs: int) -> bool:
+        """Continue until the claim is decided or its time is over, or, in a long race, for new processes."""
+        renews = self.length_s >= REPEATS_FROM_S and pairs >= PAIRS_OF_A_VISIT
+        return not renews and not self._over(state.attempts[number])
+
+    def settle(self, attempt: Attempt, ended: VisitEnded, *, stopped: bool) -> VisitEnded:
+        """Add the outcome and the ratio of a claim that is decided or had its time."""
+        if ended.refused or not self._over(attempt):
+            return ended
+        ratio = self.ratio(attempt)
+        if ratio is None:
+            return replace(ended, refused="too few slices were measured; a longer --seconds may do")
+        return replace(ended, outcome=judge(self._claims[attempt.number], ratio), gain=ratio)
+
+    def settled(self, state: SeriesState) -> bool:
+        """Return whether every claim has an outcome."""
+        return all(one.outcome or one.refused for one in state.attempts)
+
+    def ratio(self, attempt: Attempt) -> Estimate | None:
+        """Return the ratio of the lanes of the present claim so far. Its race may end before its length."""
+        result = compare_pairs(attempt.pairs, self.between)
+        share = min(1.0, attempt.measured_s / self.length_s)
+        return result.estimate(Looks(SPENDING, share)) if result is not None else None
+
+    def left_s(self, state: SeriesState) -> float:
+        """Return the expected time until all claims are measured."""
+        due = sum(not (one.outcome or one.refused) for one in state.attempts)
+        visits_s = state.visits_s
+        return due * (sum(visits_s) / len(visits_s) if visits_s else START_S + (self.length_s or LONGEST_S))
+
+    def _over(self, attempt: Attempt) -> bool:
+        ratio = self.ratio(attempt)
+        decided = ratio is not None and judge(self._claims[attempt.number], ratio) != "too close to call"
+        narrow = ratio is not None and ratio.half_width <= NARROW
+        return (decided and narrow) or attempt.measured_s >= self.length_s
+
+    @staticmethod
+    def _start_s(state: SeriesState) -> float:
+        """Return the mean time of a visit besides its race."""
+        if not state.visits_s:
+            return START_S
+        measured_s = [one.measured_s for one in state.attempts if one.measured_s]
+        return max(0.0, sum(state.visits_s) / len(state.visits_s) - sum(measured_s) / max(1, len(measured_s)))
+
+
+def length_of(left_s: float, races: int, start_s: float) -> float:
+    """Return the possible length of a race, if this number of races must fit into the remaining time."""
+    return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))

@@ -1,0 +1,126 @@
+"""The crossover: a series over one knob of two lanes of the present race, denser where the lead changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tfmon.analysis.crossover import Curve, curve_of, next_value
+from tfmon.model.events import Event, RaceBegan
+from tfmon.model.knobs import Settings
+from tfmon.model.ports import Controls
+from tfmon.model.race import TURNS
+from tfmon.model.series import Attempt, Figures, Pair, SeriesState
+from tfmon.model.session import Session, Snapshot
+from tfmon.series.engine import Policy, RaceStation, RaceVisit, RefusedError, StoppedError, Visit
+from tfmon.series.lanes import LanesStation
+
+
+class CrossoverPolicy(Policy):
+    """Measures every value a few times, then those next to a change of the lead until both sides are certain."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self._pairs = 0
+        """Pairs at which the present visit ends."""
+
+    def next(self, state: SeriesState, kind: str) -> Attempt | None:
+        """Return the next value."""
+        due = next_value(self._curve(state).places)
+        if due is None or state.running:
+            return None
+        value, self._pairs = due
+        return state.attempts[state.values.index(value)]
+
+    def more(self, state: SeriesState, number: int, pairs: int) -> bool:
+        """Continue until the value has its pairs."""
+        return len(state.attempts[number].pairs) < self._pairs
+
+    def settled(self, state: SeriesState) -> bool:
+        """Return whether each change of the lead is certain."""
+        try:
+            return next_value(self._curve(state).places) is None
+        except StoppedError:
+            return False
+
+    def _curve(self, state: SeriesState) -> Curve:
+        try:
+            return curve_of(self._snapshot(), state)
+        except KeyError:  # another race has begun, without these lanes
+            raise StoppedError from None
+
+
+class CrossoverStation(LanesStation, RaceStation):
+    """Two lanes of the present race, in which a value is set and which train on."""
+
+    def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
+        super().__init__(session, controls, state)
+        self._knob = state.knob
+        self._mode = session.snapshot().race.mode
+        self._before: Sequence[Settings] = ()
+
+    def open(self) -> Sequence[Settings]:
+        """Wait until both lanes train in turns, and return their settings."""
+        if self._mode != TURNS:
+            self.controls.set_mode(TURNS)
+        self._before = super().open()
+        return self._before
+
+    def begin(self, attempt: Attempt) -> tuple[str, str]:
+        """Set a value in both lanes and return their names; raises RefusedError if it cannot take effect."""
+        for knob, value in attempt.settings.items():
+            self.set_knob(self.lanes, knob, value)
+        first, second = self.lanes
+        return second, first
+
+    def end(self) -> None:
+        """Continue the training of the lanes."""
+
+    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
+        """Return the measurement of a value."""
+        return CrossoverVisit(self, attempt, add)
+
+    def restore(self) -> None:
+        """Restore the initial value of both lanes and the mode."""
+        for name, settings in zip(self.lanes, self._before, strict=False):
+            if self.lane(name).settings.get(self._knob) != settings[self._knob]:
+                self.controls.set_knob(name, self._knob, settings[self._knob])
+        if self._mode != TURNS:
+            self.controls.set_mode(self._mode)
+
+
+class CrossoverVisit(RaceVisit):
+    """The measurement of one value in both lanes."""
+
+    _station: CrossoverStation
+
+    @property
+    def patience_s(self) -> float:
+        """Longest time without a pair."""
+        return self._station.patience_s
+
+    def time_out(self) -> None:
+        """Refuse a value without a pair for too long."""
+        raise RefusedError(f"no slice ended within {self.patience_s:.0f} s")
+
+    def hear(self, event: Event) -> None:
+        """End the series if another race begins."""
+        if isinstance(event, RaceBegan):
+            self.stop("another race was started")
+        super().hear(event)
+
+    def pair(self, number: int) -> Pair | None:
+        """Return the pair of a round of which both lanes have ended a whole slice."""
+        lanes = [self._station.lane(name) for name in self._lanes]
+        whole = (any(one.round == number and one.load is not None for one in lane.slices) for lane in lanes)
+        pair = super().pair(number) if all(whole) else None
+        return pair and replace(pair, visit=lanes[1].process.number)
+
+    def over(self, event: Event) -> bool:
+        """Raise RefusedError for a lane that has ended, or StoppedError if nothing can restart it."""
+        self._station.check(event.lane)
+        return False
+
+    def figures(self) -> Figures | None:
+        """Return no other readings: the lanes of the race have them."""
+        return None

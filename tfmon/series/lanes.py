@@ -1,0 +1,162 @@
+"""The lanes of a race as the place of a series, which sets their knobs like a user and restores them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tfmon.model.events import Event
+from tfmon.model.knobs import KnobValue, Settings, find
+from tfmon.model.lane_events import SliceEnded
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, PHASES, READY, LaneState
+from tfmon.model.ports import Controls
+from tfmon.model.readings import HostSample
+from tfmon.model.series import SeriesState, SeriesStep
+from tfmon.model.session import Session, Snapshot
+from tfmon.series.engine import RefusedError, Station, StoppedError
+
+PATIENCE_S = 120.0
+"""Longest wait for a knob to take effect, or for progress of a measurement."""
+TIMES_WINDOW = 10
+"""The same in windows, for long steps: the next slice of a lane can be some steps of others away."""
+POLL_S = 0.5
+
+
+class LanesStation(Station):
+    """The lanes of one race; methods raise StoppedError after the start of another race.
+
+    Thread: the series'; `stop` from any.
+    """
+
+    def __init__(
+        self, session: Session, controls: Controls, state: SeriesState, patience_s: float = PATIENCE_S
+    ) -> None:
+        self.controls = controls
+        self.session = session
+        self.lanes = state.plan.lanes
+        self.measured: Snapshot | None = None
+        """The snapshot at the end of the measurement, before the lanes got back their settings."""
+        self._least_patience_s = patience_s
+        self._stopped = threading.Event()
+        self._news = threading.Condition()
+        self.slices: Counter[str] = Counter()
+        """How many slices of each lane have ended since the series began."""
+        self._race = session.snapshot().race.number
+        self._forget = session.listen(self._hear)
+
+    def open(self) -> Sequence[Settings]:
+        """Wait until the lanes train, and return their settings."""
+        self.wait_until_racing(self.lanes)
+        return [self.lane(name).settings for name in self.lanes]
+
+    def leave(self) -> None:
+        """Keep the state of the lanes, and restore them."""
+        self.measured = self.session.snapshot()
+        self._forget()
+        with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
+            self.restore()
+
+    def restore(self) -> None:
+        """Restore the lanes."""
+
+    def keep(self, step: SeriesStep) -> None:
+        """Record a step of the series, unless another race has begun."""
+        if self.session.snapshot().race.number == self._race:
+            self.session.advance_series(step)
+
+    def stop(self) -> None:
+        """End the series: waiting methods raise StoppedError."""
+        self._stopped.set()
+        with self._news:
+            self._news.notify_all()
+
+    def lane(self, name: str) -> LaneState:
+        """Return a lane as it is now."""
+        snapshot = self.session.snapshot()
+        if snapshot.race.number != self._race:
+            raise StoppedError("another race was started")
+        return snapshot.lane(name)
+
+    def check(self, name: str) -> None:
+        """Raise RefusedError if a lane does not train any more, StoppedError if nothing can restart it."""
+        lane = self.lane(name)
+        if lane.over or lane.end.requested is not None:
+            reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
+            raise StoppedError(reason) if lane.script.command else RefusedError(reason)
+
+    def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
+        """Set a knob of lanes and wait until it is in effect; raises RefusedError if that is impossible."""
+        snapshot = self.session.snapshot()
+        began_ns, live = snapshot.at_ns, find(snapshot.race.knobs, knob).kind == "live"
+        for name in lanes:
+            lane = self.lane(name)
+            if lane.script.command:
+                self.check(name)
+            if lane.over or lane.settings.get(knob) != value or knob in lane.changes.requested:
+                self.controls.set_knob(name, knob, value)
+            if lane.over and live:  # its process may not have ended yet, and would not answer
+                self.controls.restart([name])
+
+        def in_effect() -> bool:
+            states = [self.lane(name) for name in lanes]
+            for lane in states:
+                if lane.script.command:
+                    self.check(lane.spec.name)
+                if lane.phase in (FAILED, ABSENT) and lane.phase_since_ns >= began_ns and lane.trouble:
+                    raise RefusedError(lane.trouble.message)
+                refused = lane.changes.refused if knob not in lane.changes.requested else ""
+                if refused and lane.settings.get(knob) != value:
+                    raise RefusedError(refused)
+            settled = not any(lane.changes.requested or lane.over for lane in states)
+            return settled and all(lane.settings.get(knob) == value for lane in states)
+
+        self.wait(in_effect, f"{knob} did not come into effect")
+
+    @property
+    def patience_s(self) -> float:
+        """Longest wait for progress in seconds; longer for long steps."""
+        lanes = self.session.snapshot().lanes
+        longest_ns = max((lane.heartbeat.longest_window_ns for lane in lanes), default=0)
+        return max(self._least_patience_s, TIMES_WINDOW * longest_ns / 1e9)
+
+    def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Wait for a condition; raises RefusedError, with the text `otherwise`, if no lane makes progress."""
+        began = time.monotonic()
+        while True:
+            if self._stopped.is_set():
+                raise StoppedError
+            if condition():
+                return
+            if any(PHASES.index(lane.phase) < PHASES.index(READY) for lane in self.session.snapshot().lanes):
+                began = time.monotonic()  # the watchdog ends a lane that says nothing while it starts
+            patience_s = self.patience_s
+            left_s = began + patience_s - time.monotonic()
+            if left_s <= 0:
+                raise RefusedError(f"{otherwise} within {patience_s:.0f} s")
+            with self._news:
+                if not self._stopped.is_set():
+                    self._news.wait(min(left_s, POLL_S))
+
+    def wait_until_racing(self, lanes: Sequence[str]) -> None:
+        """Wait until lanes have trained in this race, even paused ones; raises RefusedError if one cannot."""
+
+        def racing() -> bool:
+            states = [self.lane(name) for name in lanes]
+            for lane in states:
+                self.check(lane.spec.name)
+            paused = [lane.spec.name for lane in states if lane.phase == PAUSED]
+            if paused:
+                self.controls.resume(paused)
+            return all(lane.points for lane in states)
+
+        self.wait(racing, "the lanes did not begin to train")
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, SliceEnded):
+            self.slices[event.lane] += 1
+        if event.lane or isinstance(event, HostSample):
+            with self._news:
+                self._news.notify_all()

@@ -1,0 +1,78 @@
+"""Repeated starts: new processes of all lanes, whose slices are combined into one interval.
+
+Two equal processes differ in speed because of their memory layout. Rounds do not average this, only new processes
+do, see `analysis.statistics`. New processes are not forked from one process, because they would share its layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tfmon.analysis.intervals import AT_THE_END
+from tfmon.analysis.statistics import LogRatio, compare, log_speeds
+from tfmon.model.events import Event
+from tfmon.model.lane_events import SliceEnded
+from tfmon.model.lane_state import RACING
+from tfmon.model.race import TURNS
+from tfmon.model.session import Session, Snapshot
+
+LEAST_S = 20.0
+"""Shortest time between two starts. A start takes some seconds without measurement."""
+LEAST_ROUNDS = 5
+"""Least rounds of a start: fewer give no information about its processes."""
+LEAST_LEFT_S = 10.0
+"""Least remaining time of the race for another start."""
+MATTERS = 0.5
+"""A start is worth its time if between-process variance reaches at least this share of the remaining variance:
+below, it adds less than 12 % to the interval."""
+
+
+class Repeat:
+    """Starts the lanes of a race again between two rounds. Thread: any."""
+
+    def __init__(self, session: Session, start_again: Callable[[Sequence[str]], None]) -> None:
+        """Follow a session; `start_again` replaces the processes of lanes and continues their measurement."""
+        self._session = session
+        self._start_again = start_again
+        self._ended: dict[str, int] = {}
+        """Round of the last slice of each lane."""
+        session.listen(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if not isinstance(event, SliceEnded):
+            return
+        self._ended[event.lane] = event.round
+        snapshot = self._session.snapshot()
+        lanes = [lane.spec.name for lane in snapshot.lanes if lane.phase == RACING]
+        if all(self._ended.get(name) == event.round for name in lanes) and due(snapshot):
+            self._start_again(lanes)
+
+
+def due(snapshot: Snapshot) -> bool:
+    """Return whether new processes of the racing lanes narrow the interval more than further rounds of these."""
+    race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase == RACING]
+    if not race.fresh or race.mode != TURNS or race.exclusive or len(lanes) < 2:
+        return False
+    if any(lane.changes.requested or lane.heartbeat.stalled_since_ns is not None for lane in lanes):
+        return False
+    if race.seconds is not None and race.started_ns is not None:
+        left_s = race.seconds - (snapshot.at_ns - race.started_ns) / 1e9
+        if left_s < LEAST_LEFT_S:
+            return False
+    present = [[one for one in lane.slices if one.process == lane.process.number] for lane in lanes]
+    if min(map(len, present)) < LEAST_ROUNDS:
+        return False
+    if (present[0][-1].at_ns - present[0][0].at_ns) / 1e9 < LEAST_S:
+        return False
+    speeds = [log_speeds(lane.slices) for lane in lanes]
+    keys = [snapshot.machine_key(lane) for lane in lanes]
+    pairs = [
+        compare(speeds[at], speeds[0], race.between, apart=keys[at] != keys[0]) for at in range(1, len(lanes))
+    ]
+    return any(result is not None and matters(result) for result in pairs)
+
+
+def matters(comparison: LogRatio) -> bool:
+    """Return whether between-process variance is a large part of an interval, see `MATTERS`."""
+    within = comparison.center.reach(AT_THE_END)
+    return comparison.between is not None and comparison.between.reach(AT_THE_END) >= MATTERS * within

@@ -1,0 +1,124 @@
+"""How a process finds its lane: pipes in environment variables, and the expected surroundings.
+
+A script keeps its own arguments, and the training process can be a child of the started one. So descriptors are
+inherited, and a variable contains their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+VARIABLE = "TFMON_PIPES"
+LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
+"""For use by the script: the lane's id such as A, its number from 0, and the number of lanes."""
+PORTS = "TFMON_PORTS"
+"""The folder in which the lanes of a race exchange their ports; see `hooks.uses`."""
+USES = "_tfmon_uses"
+"""Name of `hooks.uses` in the script's process, which is loaded before the script's modules."""
+SETTINGS = "TFMON_SETTINGS"
+"""Knobs that the command line sets for a lane, as a JSON object."""
+ANY = "any"
+"""Devices of a lane without a device: all that the script finds."""
+HOLDER = "TFMON_HOLDER"
+"""Process id of a lane's first Python: a launcher can close the descriptors in its children."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanePipes:
+    """The lane of a process."""
+
+    metric_fd: int
+    knob_fd: int
+    lock_fd: int
+    """A file with the token and the suspended time. The process that locked it is the lane."""
+    token: str
+    """Distinguishes these descriptors from others with the same numbers."""
+    device: str
+    """`cpu`, `gpu` or `any`, or for several devices such as `2xcpu`."""
+
+    @property
+    def kind(self) -> str:
+        """`cpu`, `gpu` or `any`."""
+        return self.device.rpartition("x")[2]
+
+    @property
+    def devices(self) -> int:
+        """The number of devices."""
+        count = self.device.rpartition("x")[0]
+        return int(count) if count.isdecimal() else 1
+
+    def text(self) -> str:
+        """Return the variable's value."""
+        return f"{self.metric_fd}:{self.knob_fd}:{self.lock_fd}:{self.token}:{self.device}"
+
+
+def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
+    """Return the lane in the environment, or `None`."""
+    parts = environment.get(VARIABLE, "").split(":")
+    if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
+        return None
+    return LanePipes(int(parts[0]), int(parts[1]), int(parts[2]), parts[3], parts[4])
+
+
+def is_open(pipes: LanePipes) -> bool:
+    """Return whether this process has inherited the descriptors, and they still belong to the lane."""
+    try:
+        os.fstat(pipes.metric_fd)
+        os.fstat(pipes.knob_fd)
+        return os.pread(pipes.lock_fd, len(pipes.token), 0).decode(errors="replace") == pipes.token
+    except OSError:
+        return False
+
+
+def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
+    """Return the lane with descriptors opened through the process that has them, or `None`."""
+    opened: list[int] = []
+    try:
+        for fd, flags in (
+            (pipes.metric_fd, os.O_WRONLY), (pipes.knob_fd, os.O_RDONLY), (pipes.lock_fd, os.O_RDWR),
+        ):  # fmt: skip
+            opened.append(os.open(f"/proc/{int(holder)}/fd/{fd}", flags | os.O_CLOEXEC))
+    except (OSError, ValueError):
+        result = None
+    else:
+        result = LanePipes(opened[0], opened[1], opened[2], pipes.token, pipes.device)
+        if is_open(result):
+            return result
+    for fd in opened:
+        os.close(fd)
+    return None
+
+
+SURROUNDINGS = "TFMON_SURROUNDINGS"
+"""The surroundings that a lane's first process expects, as JSON: Ray for example starts processes with nice 15."""
+INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
+"""Variables that a lane takes unchanged from the monitor."""
+_CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")
+_NICE = "nice"
+
+
+def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the variable with a lane's expected surroundings."""
+    values = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
+    return {SURROUNDINGS: json.dumps(values)}
+
+
+def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
+    """Return how this process's surroundings differ from the expected ones: "nice value 15 in place of 0"."""
+    expected_json = variables.pop(SURROUNDINGS, "")
+    if not expected_json:
+        return ()
+    result = []
+    for name, ought in json.loads(expected_json).items():
+        has = os.getpriority(os.PRIO_PROCESS, 0) if name == _NICE else variables.get(name)
+        if has != ought:
+            what = "nice value" if name == _NICE else name
+            result.append(f"{what} {_shown(has)} in place of {_shown(ought)}")
+    return tuple(result)
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,233 @@
+"""The limits of a process by its control groups (versions 1 and 2), and their effects."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from tfmon.model.readings import Missing
+
+NO_GROUP = Missing("no control group that limits CPU is visible here")
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""The limit, the use, and the field of memory.stat for files, for version 2 and version 1."""
+
+
+def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
+    """Return how many cores the process may use on average, or `None` without a limit.
+
+    The tightest limit of its group and all groups above counts.
+    Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1), found through /proc/PID/cgroup
+    and /proc/PID/mountinfo.
+    """
+    limits = [limit for folder in group_folders("cpu", root, pid) if (limit := _limit(folder)) is not None]
+    return min(limits, default=None)
+
+
+def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
+    """Return the folders of the process's group and the groups above it that limit or count `cpu` or `memory`.
+
+    Source: /proc/PID/cgroup and /proc/PID/mountinfo.
+    """
+    return tuple(dict.fromkeys(_folders(root, controller, pid)))
+
+
+def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
+    """Return the number of active quota periods of each group, and in how many it exhausted the quota.
+
+    Groups without such counts are omitted. Source: nr_periods and nr_throttled in `cpu.stat`, since the group
+    exists.
+    """
+    read: dict[Path, tuple[int, int]] = {}
+    for folder in folders:
+        fields = _fields(folder / "cpu.stat")
+        try:
+            read[folder] = int(fields["nr_periods"]), int(fields["nr_throttled"])
+        except (KeyError, ValueError):
+            continue
+    return read
+
+
+def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
+    """Return the machine's memory and its available memory, in bytes. `None` if unknown.
+
+    Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
+    """
+    result = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
+    return (1024 * int(result["MemTotal"]), 1024 * int(result["MemAvailable"])) if len(result) == 2 else None
+
+
+def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
+    """Return how much of the machine's memory this process may use, and how much is free, with files.
+
+    The tightest limit of its group and all groups above counts. Source: memory.max, memory.current and memory.stat
+    (v2), or memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (v1).
+    """
+    for folder in group_folders("memory", root):
+        for limit, usage, files in _MEMORY_FILES:
+            most, used = read_text(folder / limit).strip(), read_text(folder / usage).strip()
+            if most.isdecimal() and used.isdecimal():
+                left = int(most) - int(used) + int(_fields(folder / "memory.stat").get(files, 0))
+                total, available = min(total, int(most)), max(0, min(available, left))
+    return total, available
+
+
+def _limit(folder: Path) -> float | None:
+    fields = read_text(folder / "cpu.max").split()
+    if not fields:
+        fields = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
+    try:
+        quota, period = int(fields[0]), int(fields[1])
+    except (ValueError, IndexError):  # "max", or no such file
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def _folders(root: Path, controller: str, pid: int | str) -> Iterator[Path]:
+    """Yield the folder of the process's group and of each group above it, in every hierarchy of a controller."""
+    paths = _group_paths(root, pid)
+    for line in read_text(root / "proc" / str(pid) / "mountinfo").splitlines():
+        mount, _, source = line.partition(" - ")
+        fields, kind = mount.split(), source.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == "cgroup2":
+            path = paths.get("")
+        elif kind[0] == "cgroup" and controller in kind[2].split(","):
+            path = paths.get(controller)
+        else:
+            continue
+        if path is not None:
+            top = root / _unescaped(fields[4]).lstrip("/")
+            parts = _below(path, _unescaped(fields[3]))
+            yield from (top.joinpath(*parts[:length]) for length in range(len(parts), -1, -1))
+
+
+def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
+    paths: dict[str, str] = {}
+    for line in read_text(root / "proc" / str(pid) / "cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def _below(path: str, mounted: str) -> tuple[str, ...]:
+    if ".." in PurePosixPath(path).parts:  # outside what this container can see
+        return ()
+    try:
+        return PurePosixPath(path).relative_to(mounted).parts
+    except ValueError:
+        return ()
+
+
+def _unescaped(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def _fields(file: Path) -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in read_text(file).splitlines() if " " in line)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or "" if it is unreadable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+MOST_COUNTS = 60
+UNLIMITED = 2**60
+"""A larger value means no limit in version 1."""
+_KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
+MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
+
+
+class MemoryKills:
+    """Counts the processes that the kernel kills for lack of memory; the kernel sends SIGKILL without a report.
+
+    Source: `oom_kill` in `memory.events` (v2) or `memory.oom_control` (v1) of this process's group, which its
+    children share, and in /proc/vmstat. Thread: one at a time; the caller holds a lock.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        files = (
+            folder / name
+            for folder in group_folders("memory", root)
+            for name in ("memory.events", "memory.oom_control")
+        )
+        self._group = next((file for file in files if _oom_kills(file) is not None), None)
+        self._machine = root / "proc/vmstat"
+        self._counts = deque([(0, self._read())], MOST_COUNTS)
+
+    def count(self, at_ns: int) -> None:
+        """Read the count, and keep it."""
+        self._counts.append((at_ns, self._read()))
+
+    def since(self, at_ns: int) -> str:
+        """Return a text about kills since a lane's last sign of life, or "".
+
+        A process with much memory ends seconds after its kill, so the last count may include it.
+        """
+        before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
+        before = before or self._counts[0][1]
+        group, machine = (_more(now, then) for now, then in zip(self._read(), before, strict=True))
+        if group:
+            folders = group_folders("memory", self._root)
+            texts = [read_text(folder / name).strip() for folder in folders for name, *_ in _MEMORY_FILES]
+            limits = [int(text) for text in texts if text.isdecimal() and int(text) < UNLIMITED]
+            limit = f"; its limit is {min(limits) / 2**30:.2f} GiB" if limits else ""
+            return GROUP_KILLS.format(_processes(group)) + limit + self._record()
+        return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
+
+    def _record(self) -> str:
+        """Return the kernel's record of the last kill from /dev/kmsg. Empty if unavailable."""
+        records: list[bytes] = []
+        try:
+            log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            while record := os.read(log, 8192):
+                records.append(record)
+        except OSError:
+            pass  # that was the last
+        finally:
+            os.close(log)
+        result = _KILLED.findall(b"".join(records).decode("utf-8", "replace"))
+        if not result:
+            return ""
+        pid, name, kib = result[-1]
+        return f"; its log says: process {pid} ({name}), with {int(kib) / 2**20:.2f} GiB"
+
+    def _read(self) -> tuple[int | None, int | None]:
+        group = _oom_kills(self._group) if self._group is not None else None
+        return group, _oom_kills(self._machine)
+
+
+def _more(now: int | None, before: int | None) -> int:
+    return 0 if now is None or before is None else max(0, now - before)
+
+
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
+def _oom_kills(path: Path) -> int | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # quicker than a file object
+        try:
+            text = b"\n" + os.read(descriptor, 65_536)
+        finally:
+            os.close(descriptor)
+        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
+    except (OSError, ValueError):
+        return None
