@@ -84,7 +84,7 @@ for name, dataset in made.items():
         iterator, seen = iter(dataset), None
         input_waste.begin_pass(dataset)
         for number, _ in enumerate(iterator):
-            if epoch and number >= 5:  # far from the end: tf.data drops its counts of a source that is read to its end
+            if epoch and number >= 5:  # tf.data drops the counts of a source at its end
                 seen = input_causes.causes_of(iterator, dataset, "auto")
                 break
     told[name] = {one.cause: one.figures for one in seen}
