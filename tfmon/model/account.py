@@ -15,9 +15,9 @@ GROUPS = (
     START, BEFORE, STEPS, VALIDATION, CALLBACKS, SAVING, BETWEEN, TENSORFLOW, OUTSIDE, AFTER, SUSPENDED, OWN,
     UNKNOWN,
 )  # fmt: skip
-"""The groups of parts, in the order of a run."""
+"""In the order of a run."""
 NOT_SPLIT = "not split"
-"""Name of the rest of a group that was not observed in more detail."""
+"""The rest of a group that was not observed in more detail."""
 INTERPRETER, IMPORTS, TRACING, FIRST_BATCH, FIRST_RUN = (
     "interpreter", "imports", "tracing", "first batch", "first run"
 )  # fmt: skip
@@ -33,19 +33,18 @@ class TimePart:
     """A part of the time of a process."""
 
     group: str
-    """One of `GROUPS`."""
     name: str
     place: str = ""
-    """The user's line, such as "train.py:17 `model.fit(x, y)`". Empty if the part has none."""
+    """The user's line, such as "train.py:17 `model.fit(x, y)`"."""
     time_ns: Amount = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted(LaneEvent):
-    """The account of a process from its start up to `at_ns`. The parts add up to that time."""
+    """The account of a process from its start up to `at_ns`."""
 
     parts: tuple[TimePart, ...]
     trained: bool = True
-    """Whether its first step is done."""
+    """Whether the first step is done."""
     last: bool = False
-    """Whether the process reports nothing after it, because it exits."""
+    """Whether the process reports nothing after it."""

@@ -1,11 +1,7 @@
 """Convert dataclasses to JSON lines and back, checked against their type hints, for pipes and recordings.
 
-No library preserves every value that a recording needs: integers in float fields, nan and infinities, dict keys
-that are not text, and unions of dataclasses. A new event, or a new field with a default, needs no change here.
-
-Every dataclass carries its class name as `type`. A dict with keys that are not text is a list of pairs. Non-finite
-floats are the words "nan", "inf" and "-inf". All text is cleaned when it is read, so that no other module receives
-control codes.
+A dataclass has its class name as `type`. A dict with keys that are not text is a list of pairs. Non-finite floats
+are the words "nan", "inf" and "-inf". Text is cleaned when it is read, so no other module receives control codes.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from tfmon.model.requests import Request
 
 LONGEST_TEXT = 65_536
 LONGEST_MESSAGE_TEXT = 4_000
-"""Longest text in a message on a pipe; longer text is cut."""
+"""On a pipe; longer text is cut."""
 LARGEST_INT = 2**63 - 1
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -37,14 +33,13 @@ _JSON_TYPES: dict[object, tuple[type, ...]] = {
     float: (float, int, str),
     Path: (str,),
 }
-"""The JSON types of each scalar type."""
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _loads = json.JSONDecoder().decode
 _Reader: TypeAlias = Callable[[Any], object]
 
 
 class CodecError(ValueError):
-    """The data does not match the declared type; the message contains the position and the expected type."""
+    """The data does not match the declared type."""
 
 
 _ESCAPES = re.compile(
@@ -59,9 +54,9 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
     """Return the text without escape sequences, controls, direction marks and surrogates, cut to a limit.
 
-    Line ends are kept and tabs become spaces. The text of a lane cannot control the terminal.
+    The text of a lane cannot control the terminal.
     """
-    if len(text) <= limit and text.isascii() and text.isprintable():  # nearly all that is read
+    if len(text) <= limit and text.isascii() and text.isprintable():
         return text
     text = _ESCAPES.sub("", text[: 4 * limit]).replace("\t", "    ")
     text = _CONTROLS.sub("", text)
@@ -74,7 +69,7 @@ def cut(value: object) -> str:
 
 
 def encode(value: object) -> bytes:
-    """Return a dataclass as one line, with its newline and without defaults."""
+    """Return a dataclass as one line without defaults."""
     return _dumps(plain(value, whole=False)).encode() + b"\n"
 
 
@@ -86,7 +81,7 @@ def encode_message(message: FromLane | Request) -> bytes:
 
 
 def plain(value: object, *, whole: bool = True) -> Any:
-    """Return a value converted to JSON types; unless `whole`, fields that have their default are left out."""
+    """Return a value as JSON types; unless `whole`, without fields that have their default."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -113,9 +108,9 @@ def plain(value: object, *, whole: bool = True) -> Any:
 
 
 def to_json(value: object) -> Any:
-    """Return a value converted to JSON types, for other programs: without class names, and with null for NaN.
+    """Return a value as JSON types for other programs: without class names, and with null for NaN.
 
-    Dataclasses become objects of their fields, except fields whose metadata has `json=False`.
+    Fields whose metadata has `json=False` are left out.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -140,17 +135,14 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event that a lane sent over its pipe, and ignore unknown keys.
-
-    Raises: CodecError for anything but a valid event of this protocol version.
-    """
+    """Read an event from a lane's pipe, and ignore unknown keys; raises CodecError."""
     body = _parse_message(line)
     body["lane"] = lane
     return cast(FromLane, _reader(FromLane, False)(body))
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request that the monitor sent over a pipe; raises CodecError like `decode_event`."""
+    """Read a request from the monitor; raises CodecError."""
     return cast(Request, _reader(Request, False)(_parse_message(line)))
 
 
@@ -167,7 +159,7 @@ def _parse_message(line: bytes) -> dict[str, Any]:
 
 
 def parse(line: bytes) -> object:
-    """Parse a line of JSON; raises CodecError if it is invalid."""
+    """Parse a line of JSON; raises CodecError."""
     try:
         return _loads(line.decode())
     except (ValueError, RecursionError) as error:
@@ -215,7 +207,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
     def read_dataclass(value: object) -> object:
         if not isinstance(value, dict) or value.get("type", kind.__name__) != kind.__name__:
             raise CodecError(f"no {kind.__name__}")
-        if not readers:  # late: a type may hold others that are declared below it
+        if not readers:  # late: a type may contain a later one
             hints = typing.get_type_hints(kind, include_extras=True)
             readers.update({name: _reader(hints[name], strict) for name in _defaults(kind)})
         values = {}
@@ -238,10 +230,6 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
-    """Return a reader that selects dataclasses by `type`, scalars by their type, or else the first matching kind.
-
-    If text is allowed, "nan" is text.
-    """
     readers = {one: _reader(one, strict) for one in arguments}
     named = {one.__name__: readers[one] for one in arguments if isinstance(one, type) and is_dataclass(one)}
     scalars: dict[type, _Reader] = {}
@@ -252,7 +240,7 @@ def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
                 scalars[kind] = readers[one]
     others = [readers[one] for one in arguments if get_origin(one) in (tuple, dict, Literal)]
     if len(named) == 1 and not any(get_origin(one) is dict for one in arguments):
-        others.extend(named.values())  # an object from `to_json`, which has no `type`
+        others.extend(named.values())  # from `to_json`, without `type`
 
     def read_union(value: object) -> object:
         scalar = scalars.get(type(value))
@@ -302,7 +290,6 @@ def _limits(kind: Any) -> tuple[float, float] | None:
 def _read_counts(
     keys: tuple[float, float], items: tuple[float, float], read_pairs: _Reader, value: object
 ) -> object:
-    """Read pairs of bounded integers (a histogram) in one step; `read_pairs` reports the error for other data."""
     if type(value) is list:
         try:
             counts = {key: item for key, item in value}
@@ -325,10 +312,10 @@ def _read_choice(choices: tuple[object, ...], value: object) -> object:
 
 
 def _read_range(reader: _Reader, low: float, high: float, least: float, most: float, value: object) -> object:
-    if type(value) is int and least <= value <= most:  # most values of a window, in one step
+    if type(value) is int and least <= value <= most:
         return value
     number: Any = reader(value)
-    if not low <= number <= high:  # nan, too
+    if not low <= number <= high:  # also nan
         raise CodecError(f"{cut(number)} is not from {low:g} to {high:g}")
     return number
 

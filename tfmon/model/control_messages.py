@@ -1,7 +1,4 @@
-"""Messages from a viewer to the process that runs the lanes.
-
-Events of the session report the results. Only some messages return text.
-"""
+"""Messages from a viewer to the process that runs the lanes; events of the session report the results."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class ChangeKnob:
 
 @dataclass(frozen=True, slots=True)
 class ChangeLanes:
-    """Pause lanes at their next step boundary, resume, restart or end them, or request their stacks."""
+    """Pause lanes at the next step boundary, resume, restart or end them, or request their stacks."""
 
     action: Literal["pause", "resume", "restart", "end", "report_stack"]
     lanes: tuple[str, ...]
@@ -30,21 +27,21 @@ class ChangeLanes:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMode:
-    """Set the mode of the race; see `race.MODES`."""
+    """Set the mode of the race."""
 
     mode: str
 
 
 @dataclass(frozen=True, slots=True)
 class BeginRace:
-    """End this race and start the default race of another scenario. After an error, this race continues."""
+    """End this race and start another scenario's default race. After an error, this race continues."""
 
     scenario: str
 
 
 @dataclass(frozen=True, slots=True)
 class BeginCrossover:
-    """Race the first two lanes over a knob's values, within optional bounds."""
+    """Race the first two lanes over a knob's values."""
 
     knob: str
     low: float | None = None
@@ -53,7 +50,7 @@ class BeginCrossover:
 
 @dataclass(frozen=True, slots=True)
 class BeginTuning:
-    """Try the most promising change on a lane, or one after the other until nothing helps."""
+    """Try the most promising change on a lane, or (`everything`) changes until nothing helps."""
 
     lane: str
     everything: bool
@@ -61,14 +58,14 @@ class BeginTuning:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLanes:
-    """Profile a lane and return the report, or profile two lanes alternately for the session."""
+    """Profile a lane and return the report, or profile two lanes for the session."""
 
     lanes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """End the run, with the name of the signal that requested it, if any."""
+    """End the run, with the name of the signal that requested it."""
 
     signal: str = ""
 
@@ -78,9 +75,8 @@ class Perform:
     """Perform an action without arguments.
 
     Attributes:
-        action: `await_start` returns the lines to display at the start of the run, `repeat` the command that
-            repeats the race, `examine` the doctor's report, and `undo` the change that it undid. `watch_gpus`
-            starts to read all GPUs and returns the reason if there are none.
+        action: `await_start` returns the lines for the start, `repeat` a command, `examine` the doctor's report,
+            `undo` the undone change, `watch_gpus` the reason if there are no GPUs.
     """
 
     action: Literal[

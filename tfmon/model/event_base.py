@@ -1,8 +1,4 @@
-"""The base class of all events of a lane.
-
-The child does not know its lane's name, so the reader sets `lane`. Stamps (`at_ns`) come from
-`time.monotonic_ns`, which all processes of one machine share.
-"""
+"""The base class of all events of a lane."""
 
 from __future__ import annotations
 
@@ -12,12 +8,12 @@ from typing import Annotated, TypeAlias
 from tfmon.model.readings import Range
 
 Stamp: TypeAlias = Annotated[int, Range(-(10**17), 10**17)]
-"""A stamp; it can be before the start of this machine, if another machine's clock is behind."""
+"""From `time.monotonic_ns`; negative if another machine's clock is behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEvent:
-    """Fields of all events of a lane."""
+    """Fields of all events of a lane. The reader sets `lane`, which the child does not know."""
 
     lane: str = ""
     at_ns: Stamp

@@ -1,7 +1,6 @@
-"""All events of a race: events of lanes, samples, and events of the monitor.
+"""All events of a race.
 
-Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine. Stamps of other machines are converted
-when they arrive.
+Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine; stamps of other machines are converted.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ class MonitorEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStarted(MonitorEvent):
-    """A process was started for a lane; it replaces the lane's earlier process."""
+    """A process was started for a lane, in place of its earlier process."""
 
     pid: int
     settings: dict[str, KnobValue]
     source: str = ""
-    """Digest of the scenario file, to compare it with an earlier child's file."""
+    """Digest of the scenario file."""
     command: str = ""
     renewed: bool = False
-    """Whether this fresh process continues the measurement of the previous one."""
+    """Whether it continues the measurement of the previous process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRequested(MonitorEvent):
-    """A user's command received SIGINT, as from Ctrl+C, and time to end."""
+    """A user's command received SIGINT, and time to end."""
 
     grace_s: float
 
@@ -57,23 +56,23 @@ class LaneEnded(MonitorEvent):
     requested: bool
     output_tail: tuple[str, ...] = ()
     memory_kills: str = ""
-    """The kernel's recent out-of-memory kills, in words. Empty if there were none."""
+    """The kernel's recent out-of-memory kills, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePrinted(MonitorEvent):
-    """Complete lines that a lane wrote to stdout and stderr since the last such event, without control codes."""
+    """Complete lines that a lane wrote to stdout and stderr, without control codes."""
 
     at_ns: int
     """At most half a second after the output."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
-    """Bytes dropped before these lines, because the lane printed too fast."""
+    """Before these lines, because the lane printed too fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine(MonitorEvent):
-    """One or more lines on the metric pipe could not be read."""
+    """Lines on the metric pipe could not be read."""
 
     problem: str
     lines: int = 1
@@ -84,7 +83,6 @@ class LaneStalled(MonitorEvent):
     """A lane that should train has sent nothing for too long; its next event ends the stall."""
 
     since_ns: int
-    """Its last sign of life, or the time when it should have started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +114,12 @@ class RaceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceBegan(RaceEvent):
-    """A race begins; lanes of an earlier race are dropped."""
+    """A race begins, in place of an earlier one."""
 
     race: Race
     specs: tuple[LaneSpec, ...]
     source: str = ""
-    """Digest of the scenario file. Empty while the lanes are not known."""
+    """Digest of the scenario file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,21 +137,21 @@ class ClockStarted(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged(RaceEvent):
-    """The mode of the race changed; see `race.MODES`."""
+    """The mode of the race changed."""
 
     mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted(MonitorEvent):
-    """A lane's slice began; with an empty `lane`, a slice ended and none begins."""
+    """A lane's slice began; with an empty `lane`, a slice ended."""
 
     beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveChanged(RaceEvent):
-    """A lane got the machine for itself, in slices, or (empty) all lanes train again."""
+    """A lane trains alone, in slices, or (empty) all train again."""
 
     exclusive: str
 
@@ -167,7 +165,7 @@ class SeriesAdvanced(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested(RaceEvent):
-    """A request of the user or of an experiment other than a knob; other events report the result."""
+    """A request other than a knob; other events report the result."""
 
     action: str
     """`pause`, `resume`, `restart`, `profile`, `end` or `race`."""
@@ -184,14 +182,14 @@ class Interrupted(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesWritten(RaceEvent):
-    """The lanes have ended, and the files that they wrote in their views of the working folder are known."""
+    """The lanes have ended, and the files in their views are known."""
 
     views: dict[str, View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingChanged(RaceEvent):
-    """The recording of the race began, moved or stopped. Not part of a recording."""
+    """The recording began, moved or stopped. Not part of a recording."""
 
     recording: RecordingState
 
@@ -210,29 +208,28 @@ class HostConnecting(HostEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConnected(HostEvent):
-    """The agent on a machine answers."""
+    """The agent answers."""
 
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkMeasured(HostEvent):
-    """Measurements of the connection and the agent, every few seconds."""
+    """Measurements of the connection and the agent."""
 
     round_trip_ns: int
-    """From the monitor to the agent and back: the 10 % quantile."""
+    """To the agent and back: the 10 % quantile."""
     offset_ns: int
-    """Added to the stamps of that machine."""
+    """Added to that machine's stamps."""
     error_ns: int
-    """Largest error of `offset_ns`."""
     agent_cpu_pct: Reading = NOT_READ
-    """CPU of the agent process, with probes; 100 is one busy core."""
+    """With probes."""
     agent_bytes: Reading = NOT_READ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLost(HostEvent):
-    """The connection was lost, and with it every lane on that machine."""
+    """The connection was lost, and every lane on that machine."""
 
     reason: str
 

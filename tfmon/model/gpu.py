@@ -1,7 +1,4 @@
-"""Samples of a GPU, in groups that are read together.
-
-The name of a reading is unique over all groups.
-"""
+"""Samples of a GPU, in groups that are read together. Every reading has another name."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ class GpuLoad:
     """The load of a GPU."""
 
     busy_pct: Reading = NOT_READ
-    """Share of time in which at least one kernel ran, mean over the tick."""
+    """Share of time with at least one kernel, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
     source: str = ""
-    """`samples` (mean over our tick), `gpm` (the same for a MIG instance), `driver window` (mean over 1/6 to
-    1 s), `sysfs` or `ioreg`.
+    """`samples` (mean over our tick), `gpm` (the same for a MIG instance), `driver window` (1/6 to 1 s), `sysfs`
+    or `ioreg`.
     """
 
 
@@ -35,42 +32,40 @@ class GpuMemory:
     total_bytes: Reading = NOT_READ
     reserved_bytes: Reading = NOT_READ
     unified: bool = False
-    """Whether the GPU uses the machine's memory, shared with the CPU."""
+    """Whether it is the machine's memory, shared with the CPU."""
 
     @property
     def free_bytes(self) -> float | None:
-        """The unused memory. `None` if unknown."""
+        """The unused memory."""
         used, total, reserved = known(self.used_bytes), known(self.total_bytes), known(self.reserved_bytes)
         return None if used is None or total is None else max(0.0, total - used - (reserved or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessName:
-    """User and command of a process on a GPU, without control characters."""
+    """User and command of a process, without control characters."""
 
     user: str
     command: str
-    """Command line, at most `probes.names.LONGEST` characters. Empty if unknown."""
     ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcesses:
-    """The processes on a GPU and their use of it, by the process number of the driver."""
+    """The processes on a GPU, by the driver's process number."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
-    """Memory of each process. `None` if the driver reports no amount."""
+    """Memory. `None` if the driver reports no amount."""
     no_list_reason: str = ""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
-    """Share of the GPU's time in percent, by process; idle processes may be missing."""
+    """Share of the GPU's time in percent; idle processes may be missing."""
     since_ns: int | None = None
-    """Start of the averaging time of `busy_by_pid`. `None` if unknown."""
+    """Averaging time of `busy_by_pid`, which is read less often than other values."""
     until_ns: int | None = None
-    """End of the averaging time: the shares are read less often than other values."""
     names: dict[int, ProcessName] = field(default_factory=dict)
     no_names_reason: str = ""
     foreign_pids: bool = False
-    """Whether the driver may use the host's process numbers (in a container)."""
+    """Whether the numbers may be the host's, in a container."""
 
     @property
     def shares(self) -> Mapping[int, float]:
@@ -78,24 +73,24 @@ class GpuProcesses:
         return {} if isinstance(self.busy_by_pid, Missing) else self.busy_by_pid
 
     def pids(self, without: Collection[int] = ()) -> list[int]:
-        """Return the processes that are listed or used time, except `without`."""
+        """Return the processes that are listed or used time."""
         took = (pid for pid, share in self.shares.items() if share)
         return sorted({*self.used_by_pid, *took}.difference(without))
 
     def of_others(self, own: Collection[int] = ()) -> list[int]:
-        """Return the processes that were not started by this tfmon and are not in `own`."""
+        """Return the processes that are not in `own` and were not started by this tfmon."""
         return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """The power of a GPU. A MIG instance has the power of the whole GPU."""
+    """The power of a GPU; of the whole GPU for a MIG instance."""
 
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
     energy_j: Reading = NOT_READ
     source: str = ""
-    """`energy counter` (mean over at least the last second) or `driver` (the driver's own average)."""
+    """`energy counter` (mean over at least 1 s) or `driver` (its own average)."""
 
 
 INFO, WARNING, ALARM = "info", "warning", "alarm"
@@ -107,19 +102,18 @@ class ClockReason:
 
     text: str
     level: str
-    """`INFO`, `WARNING` or `ALARM`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """The clocks of a GPU. A MIG instance has the clocks of the whole GPU."""
+    """The clocks of a GPU; of the whole GPU for a MIG instance."""
 
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
     reasons: tuple[ClockReason, ...] | Missing = NOT_READ
 
     def lowered_by(self, *levels: str) -> list[str]:
-        """Return the texts of the reasons of these levels. Empty if unknown."""
+        """Return the texts of the reasons of these levels."""
         reasons = () if isinstance(self.reasons, Missing) else self.reasons
         return [one.text for one in reasons if one.level in levels]
 
@@ -133,54 +127,44 @@ class PcieLink:
     pcie_width: Reading = NOT_READ
     pcie_width_max: Reading = NOT_READ
     warning: str = ""
-    """Such as "4 of 16 lanes". Empty if the link is fine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PcieTraffic:
-    """The traffic on the PCIe link."""
+    """The traffic on the PCIe link; sent by the GPU."""
 
     pcie_sent_bytes_per_s: Reading = NOT_READ
-    """From the GPU to the host."""
     pcie_received_bytes_per_s: Reading = NOT_READ
-    """From the host to the GPU."""
     source: str = ""
     """`gpm` or `counter` (mean over the tick), or `20 ms peek` (every 5 s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """The use of the GPU's units, mean since the previous sample.
-
-    Units: percent of the maximum.
-    """
+    """The use of the GPU's units since the previous sample, in percent of the maximum."""
 
     kernels_pct: Reading
-    """Share of time in which a kernel ran; unlike `GpuLoad.busy_pct` without copies."""
+    """Share of time in which a kernel ran, without copies."""
     sm_pct: Reading
     occupancy_pct: Reading
-    """Resident warps, relative to the maximum."""
+    """Resident warps."""
     tensor_pct: Reading
-    """Share of the cycles in which the tensor cores computed, in any precision."""
+    """Share of cycles, in any precision."""
     memory_pct: Reading
-    """Bandwidth of the GPU's memory."""
     fp64_pct: Reading
     fp32_pct: Reading
     fp16_pct: Reading
-    """Share of the cycles in which the units for 64, 32 and 16 bits computed, without tensor cores."""
+    """Share of cycles, without tensor cores."""
     nvlink_sent_bytes_per_s: Reading
     nvlink_received_bytes_per_s: Reading
-    """Received from and sent to other GPUs. 0 without NVLink."""
+    """0 without NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowReading:
-    """A reading that the driver answers so slowly that it is read less often; samples repeat the last value."""
+    """A reading that is read less often because the driver is slow; samples repeat the last value."""
 
     name: str
-    """`load`, `activity`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
-    `messages`.
-    """
     took_ms: float
     every_s: float
     at_ns: int
@@ -188,19 +172,19 @@ class SlowReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuFault:
-    """A fault of a GPU that its driver reported."""
+    """A fault that the driver reported."""
 
     at_ns: int
     code: int | None
-    """Number of the XID message. `None` if the driver reports none."""
+    """Number of the XID message."""
     text: str
     by_program: bool = False
-    """Whether a program probably caused it, not the GPU."""
+    """Whether a program probably caused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """A GPU, or a MIG instance, as reported by the driver."""
+    """A GPU, or a MIG instance."""
 
     lane: str = ""
     host: str = ""
@@ -210,11 +194,10 @@ class GpuSample:
     name: str
     part_of: str = ""
     hidden: bool = False
-    """Whether no lane can use the GPU, because CUDA_VISIBLE_DEVICES or TensorFlow hides it."""
+    """Whether CUDA_VISIBLE_DEVICES or TensorFlow hides it from lanes."""
     every_s: float = 1.0
     load: GpuLoad = GpuLoad()
     activity: GpuActivity | Missing = NOT_READ
-    """From the driver's performance monitoring (GPM)."""
     memory: GpuMemory = GpuMemory()
     processes: GpuProcesses = GpuProcesses()
     power: GpuPower = GpuPower()
@@ -227,11 +210,11 @@ class GpuSample:
     faults: tuple[GpuFault, ...] = ()
 
     def age_s(self, name: str) -> float:
-        """Return by how much the reading `name` is older than the sample. 0 if it is not in `slow`."""
+        """Return by how much a reading is older than the sample."""
         return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
 
     def on_clock(self, here: Callable[[int], int]) -> GpuSample:
-        """Return the sample with stamps converted by `here`, for another machine."""
+        """Return the sample of another machine with converted stamps."""
         on_it = self.processes
         since_ns, until_ns = (None if one is None else here(one) for one in (on_it.since_ns, on_it.until_ns))
         return replace(
@@ -244,7 +227,7 @@ class GpuSample:
 
 
 def unread(part: Part, why: Missing) -> Part:
-    """Return a sample or group in which every reading is missing for the same reason."""
+    """Return a sample or group in which every reading is missing for one reason."""
     kind: Any = type(part)
     readings: dict[str, object] = {}
     for one in fields(kind):

@@ -1,4 +1,4 @@
-"""Other users of a GPU besides tfmon and its lanes. Pure."""
+"""Other users of a GPU besides tfmon and its lanes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.readings import Missing, known
 
 TAKEN_PCT = 5.0
-"""From this share of a GPU's time on, use by others counts."""
+"""From this share of the time on, use by others counts."""
 HELD = 0.1
-"""From this share of a GPU's memory on, use by others explains a lack of memory."""
+"""From this share of the memory on, others explain a lack of memory."""
 MOST_TAKEN = 900
-"""Readings that are kept: half an hour at one every two seconds."""
+"""Half an hour at one every two seconds."""
 MOST_NAMES = 512
 UNTOLD = "a process that the system does not name"
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Use of a lane's GPU by others over some time."""
+    """Use of a lane's GPU by others."""
 
     since_ns: int
     until_ns: int
     pct: float
-    """Share of the GPU's time of all other processes."""
+    """Share of the GPU's time."""
     processes: int = 0
     first: ProcessName | None = None
-    """The process with the largest share. `None` without such a process, or if its name is unknown."""
+    """The process with the largest share, if its name is known."""
 
     @property
     def counts(self) -> bool:
-        """Whether the share is large enough to report."""
+        """Whether it is large enough to report."""
         return self.pct >= TAKEN_PCT
 
 
@@ -50,7 +50,7 @@ def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
 
 
 def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ...]:
-    """Return the readings with one added; a reading that a second sample repeats is not added."""
+    """Return the readings with one added, unless it is a repetition."""
     if more is None or (before and more.until_ns <= before[-1].until_ns):
         return before
     return (*before[1 - MOST_TAKEN :], more)
@@ -90,7 +90,7 @@ def _gib(value: float) -> str:
 
 
 def process_text(name: ProcessName | None) -> str:
-    """Return a process for a sentence: "ana: python train.py"."""
+    """Return such as "ana: python train.py"."""
     if name is None or not (name.user or name.command):
         return UNTOLD
     return ": ".join(filter(None, (name.user, name.command)))
@@ -99,7 +99,7 @@ def process_text(name: ProcessName | None) -> str:
 def with_names(
     before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
-    """Return the names, and the names of other processes on a GPU. Shared reports must not contain them."""
+    """Return the names with those of other processes on a GPU. Shared reports must not contain them."""
     new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 

@@ -1,4 +1,4 @@
-"""The conditions of a race, which are the first line of its recording."""
+"""The first line of a recording."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ from tfmon.model.views import View
 SCHEMA = 10
 """Version of recordings; others are refused. New events, and fields with a default, need no new version.
 
-10: a snapshot has the blocks of a lane's speed in one series. 9: it has one list of windows of each lane, and a
-tuning is a series. 3: views have no `kept`.
-2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and
-`gpu_memory_in_use_bytes`.
+10: a snapshot has the blocks of a lane's speed in one series. 9: it has one list of windows, and a tuning is a
+series. 3: views have no `kept`. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
+`gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`.
 """
 JSON_SCHEMA = 10
-"""Version of JSON results; others are refused.
-
-10: `gpu_others` has no slices. 9: the fields of `RaceResult`, without `figures`.
-"""
+"""Version of JSON results; others are refused. 10: no slices in `gpu_others`. 9: no `figures`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line of a recording: the race that it records."""
+    """The race that is recorded. Each lane reports its own versions."""
 
     schema: int
     tfmon: str
     python: str
-    """Of tfmon itself; each lane reports its own."""
     tensorflow: str | None
-    """The version beside tfmon; `None` if the lanes use another Python. Each lane reports its own."""
+    """`None` if the lanes use another Python."""
     started: str
     """Local time with its offset from UTC, ISO 8601."""
     started_ns: int
@@ -44,21 +39,20 @@ class Header:
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
-    """Every knob of the scenario with its default; LaneStarted has the values at the start."""
+    """Every knob of the scenario with its default."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, Machine] = field(default_factory=dict)
-    """The other machines of the lanes, by `LaneSpec.host`."""
+    """The lanes' other machines, by `LaneSpec.host`."""
     between: BetweenProcesses | None = None
-    """The between-process variance of earlier races: a part of every interval."""
+    """A part of every interval."""
     views: dict[str, View] = field(default_factory=dict)
-    """The views of the working folder for a user's command, by host, and the folder of the lanes' files."""
 
     @property
     def lane_names(self) -> dict[str, str]:
-        """Names of the lanes on the time line: the device, or the id if the lanes differ in settings."""
+        """Names on the time line: the device, or the id if the lanes differ in settings."""
         return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
 
     def wall_s(self, at_ns: int) -> float:
-        """Return the wall-clock time of an event, in seconds since the epoch."""
+        """Return an event's time in seconds since the epoch."""
         return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9

@@ -1,7 +1,4 @@
-"""Histograms of step times with geometric bins. Pure.
-
-The bins are the same for every histogram, so that histograms can be added.
-"""
+"""Histograms of step times with geometric bins, which are the same for all, so that histograms can be added."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ BINS_PER_OCTAVE = 64
 
 
 def bin_of(duration_ns: float) -> int:
-    """Return the bin of a duration; everything up to 1 ns is in bin 0."""
+    """Return the bin of a duration; up to 1 ns it is 0."""
     return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
 
 
 def middle_ns(bin_index: int) -> float:
-    """Return the geometric middle of a bin, in nanoseconds."""
+    """Return the geometric middle of a bin."""
     return float(2.0 ** ((bin_index + 0.5) / BINS_PER_OCTAVE))
 
 
@@ -33,7 +30,7 @@ def count(durations_ns: Iterable[float]) -> dict[int, int]:
 
 
 def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dict[Key, int]:
-    """Return the sums of both by key; with sign -1, `left` without `right`."""
+    """Return the sums by key; with sign -1, the differences."""
     total = dict(left)
     for index, amount in right.items():
         total[index] = total.get(index, 0) + sign * amount
@@ -41,10 +38,7 @@ def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dic
 
 
 def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the duration below which `fraction` of the counts lie, or `None` for an empty histogram.
-
-    Units: nanoseconds, to within 0.55 %. Uses the nearest-rank definition.
-    """
+    """Return the duration below which `fraction` of the counts lie, to within 0.55 % (nearest rank)."""
     rank = max(1, math.ceil(fraction * sum(bins.values())))
     seen = 0
     for index in sorted(bins):

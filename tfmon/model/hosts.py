@@ -1,7 +1,4 @@
-"""The known facts about each machine of a race, and their change by samples and connection events.
-
-The key of a machine is the host name that the user gave; "" is the monitor's machine. Two names can mean the same.
-"""
+"""The known facts about each machine of a race, by the host name that the user gave; two can mean the same."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from tfmon.model.readings import HostSample, known
 from tfmon.model.state_part import StatePart
 
 HISTORY_SAMPLES = 60
-"""Samples kept for a GPU or a machine: a minute at one a second."""
+"""A minute at one a second."""
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
 
 SWAP_BYTES_PER_S = 1e6
@@ -28,7 +25,7 @@ THROTTLED_PCT = 5.0
 
 @dataclass
 class HostState(StatePart):
-    """The known facts about one machine."""
+    """The known facts about a machine."""
 
     machine: Machine = field(default_factory=Machine)
     sample: HostSample | None = None
@@ -36,11 +33,10 @@ class HostState(StatePart):
     gpus: tuple[GpuSample, ...] = ()
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     gpu_users: tuple[ProcessName, ...] = ()
-    """Other users of the lanes' GPUs during the race; shared reports must not contain them."""
+    """Other users of the lanes' GPUs; shared reports must not contain them."""
     connected_ns: int | None = None
-    """Last connection to another machine. `None` before it and for the monitor's machine."""
+    """`None` for the monitor's machine, as for `link`."""
     link: LinkMeasured | None = None
-    """`None` before the first measurement and for the monitor's machine."""
     lost: str = ""
     lost_ns: int | None = None
 
@@ -69,13 +65,13 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
-    """Return the key of a host's machine: its boot id, or else the host name."""
+    """Return the boot id of a host's machine, or else the host name."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Return a reconnected machine with the known facts about its devices, unless it was rebooted."""
+    """Keep the facts about the devices, unless the machine was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -101,7 +97,7 @@ def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample
 
 
 def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> None:
-    """Store a sample of a GPU, which can disturb the lanes that train on it."""
+    """Store a sample of a GPU, which can disturb the lanes on it."""
     state, key = hosts[sample.host], machine_key(hosts, sample.host)
     users = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
     only_lane = sum(not lane.over for lane in users) == 1
@@ -138,7 +134,7 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a GPU belongs to a lane: by UUID, or by index until the lane's UUID is known."""
+    """Return whether a lane has a GPU: by UUID, or by index until the UUID is known."""
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.process.gpu_uuids:
@@ -149,7 +145,7 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return the disturbances of all lanes; a missing reading is not a disturbance.
+    """Return the disturbances of all lanes.
 
     Stolen time is not one: it affects all lanes equally, and `analysis.others` reports it.
     """
@@ -163,7 +159,7 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
 
 
 def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """Return the disturbances of the lanes on this GPU: clocks lowered by heat or hardware.
+    """Return the disturbances of the lanes on this GPU.
 
     A power cap is not one: at full load most GPUs reach it.
     """

@@ -1,7 +1,4 @@
-"""Knobs: the settings of a lane, their allowed values, and whether they take effect during training.
-
-A knob is declared once, here or in a scenario, for the command line, the keys, the help and the trainer.
-"""
+"""Knobs: the settings of a lane, their allowed values, and whether they take effect during training."""
 
 from __future__ import annotations
 
@@ -22,16 +19,12 @@ _OFF = ("off", "false", "no", "0")
 
 
 class KnobError(ValueError):
-    """A knob or value that is not allowed; the message contains the knob, the value and the allowed values."""
+    """A knob or value that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One setting of a lane.
-
-    A knob has `choices`, or is a number between `low` and `high`; `words` lists words that it accepts
-    in place of a number (`prefetch=auto`). Keys step through powers of two.
-    """
+    """One setting of a lane, with `choices` or a number between `low` and `high`."""
 
     name: str
     default: KnobValue
@@ -39,15 +32,16 @@ class Knob:
     kind: Literal["live", "restart"] = "restart"
     """`live` takes effect in the running child with its weights kept; `restart` restarts the lane."""
     choices: tuple[KnobValue, ...] = ()
-    """All allowed values, or for a number the values that a key steps through."""
+    """All values, or for a number the values that a key steps through."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
+    """Accepted in place of a number (`prefetch=auto`)."""
     remedies: tuple[KnobValue, ...] = ()
     """Choices that do the same work differently, so that one can be advised."""
 
     def parse(self, text: str) -> KnobValue:
-        """Parse a value from the command line; raises KnobError if it is not allowed."""
+        """Parse a value from the command line; raises KnobError."""
         word = text.strip().lower()
         if isinstance(self.default, bool):
             if word in _ON + _OFF:
@@ -67,7 +61,7 @@ class Knob:
         raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
-        """Return the value if it is allowed. Otherwise raises KnobError."""
+        """Return the value if it is allowed; raises KnobError."""
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
@@ -83,7 +77,7 @@ class Knob:
         raise self._error(value)
 
     def allowed(self) -> str:
-        """Return the allowed values as text, for an error message or the help."""
+        """Return the allowed values as text."""
         if isinstance(self.default, bool):
             return "on or off"
         if self.low is None and self.high is None:
@@ -98,7 +92,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value after a key press, or the same value at the end of the range."""
+        """Return the value after a key press, or at the end the same; numbers step by powers of two."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:
@@ -186,15 +180,15 @@ BATCH_SCOPE = Knob(
     kind="live",
     choices=(GLOBAL, PER_REPLICA),
 )
-"""The knob of a lane on several devices, if the scenario has a `batch_size`."""
+"""For lanes on several devices, if the scenario has a `batch_size`."""
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
-"""The knob of a scenario with variants, which are its choices."""
+"""Its choices are the variants of the scenario."""
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
 PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
 STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
 MACHINE: tuple[Knob, ...] = (THREADS,)
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
-"""The knobs that every scenario has on one device without a declaration."""
+"""The knobs of every scenario on one device."""
 STEPS_PER_EXECUTION = Knob(
     "steps_per_execution",
     default=1,
@@ -219,7 +213,7 @@ ALLOCATOR = Knob(
     choices=("bfc", "cuda_malloc_async"),
 )
 PYTHON = "python"
-"""Setting of a script's lane: the Python interpreter of the script."""
+"""Setting of a script's lane: its interpreter."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
 """Settings of any script's lane, applied when TensorFlow or Keras is loaded or a model is compiled."""
 
@@ -238,12 +232,12 @@ def show(value: object) -> str:
 
 
 def exact(value: KnobValue) -> str:
-    """Format a value with all digits, so that parsing returns the same value."""
+    """Format a value with all digits."""
     return repr(value) if isinstance(value, float) else show(value)
 
 
 def short_name(knob: str) -> str:
-    """Return the short form of a knob's name for titles, panes and keys: "batch", "parallel calls"."""
+    """Return a knob's name for titles, panes and keys."""
     return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")
 
 
@@ -258,7 +252,7 @@ def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
 
 
 def find(knobs: Sequence[Knob], name: str) -> Knob:
-    """Return the knob of that name; raises KnobError with the available names."""
+    """Return the knob of that name; raises KnobError."""
     for knob in knobs:
         if knob.name == name:
             return knob
@@ -266,14 +260,14 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 
 
 def parse_settings(knobs: Sequence[Knob], assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Parse `KNOB=VALUE` words, each knob once; raises KnobError for words that are not allowed."""
+    """Parse `KNOB=VALUE` words, each knob once; raises KnobError."""
     return {knob.name: knob.parse(text) for name, text in _split(assignments) for knob in [find(knobs, name)]}
 
 
 def guess_settings(assignments: Sequence[str]) -> dict[str, KnobValue]:
     """Parse `KNOB=VALUE` words of a script: as a common knob, otherwise as on or off, a number, or text.
 
-    Raises: KnobError for a word without `=`, and for a repeated knob.
+    Raises: KnobError.
     """
     return {name: _guess(name, text) for name, text in _split(assignments)}
 
@@ -292,7 +286,7 @@ def _split(assignments: Sequence[str]) -> list[tuple[str, str]]:
 def _guess(name: str, text: str) -> KnobValue:
     for knob in (*COMMON, *LEVERS):
         if knob.name == name:
-            with contextlib.suppress(KnobError):  # the script has another knob of that name
+            with contextlib.suppress(KnobError):  # the script has its own
                 return knob.parse(text)
     if text.lower() in ("on", "off", "true", "false"):
         return text.lower() in _ON

@@ -75,20 +75,20 @@ from tfmon.model.speed import SpeedWatch
 from tfmon.model.windows import Measurements
 
 MOST_PROFILES = 6
-"""Profiles kept of a lane, under one combination of settings."""
+"""Under one combination of settings."""
 MOST_PLACES = 100
-"""Phases of a script that are distinguished; further phases count as the last one."""
+"""Phases of a script; further phases count as the last one."""
 MOST_SUSPENSIONS = 16
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 OTHERS_MARK = "others "
-"""Start of a mark in the charts: from here on others use the lane's GPU."""
+"""Start of a mark in the charts at which others begin to use the lane's GPU."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
 SIGNS_OF_LIFE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""Stacks are reported on request, even by a lane that hangs, and used files are seen from outside."""
+"""A lane that hangs also reports stacks, and used files are seen from outside."""
 
 
 class Lane(LaneState):
-    """The state of a lane with its changes. Thread: the session's lock is required."""
+    """A changing lane. Thread: the session's lock is required."""
 
     @classmethod
     def from_state(cls, state: LaneState) -> Lane:
@@ -96,7 +96,7 @@ class Lane(LaneState):
         return state._copy_as(cls)
 
     def accept(self, event: Event) -> None:
-        """Change the state by an event of this lane; other events change nothing."""
+        """Change the state by an event of this lane."""
         if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, Window):
             self.heartbeat.hear(event.at_ns)
         phase = self.phase
@@ -108,8 +108,7 @@ class Lane(LaneState):
         if not unchanged and not quiet:
             self.log = append_log(self.log, event)
 
-    def on_window(self, window: Window) -> None:
-        """Count a window."""
+    def _on_window(self, window: Window) -> None:
         heartbeat = self.heartbeat
         if reasons := heartbeat.reasons_to_discard(window):
             window = replace(window, marks=(*window.marks, *reasons))
@@ -143,14 +142,13 @@ class Lane(LaneState):
         self.gpu_use.end_window(window)
 
     def on_slice_granted(self, at_ns: int, *, own: bool) -> None:
-        """Store the start of a slice, its own or not."""
+        """Store the start of a slice."""
         if own != (self.step_clock.granted_ns is not None):
             self.turn_since_ns = at_ns
         self.tree.clock = self.tree.clock.granted(at_ns, own=own)
         self.step_clock = self.step_clock.granted(at_ns, own=own)
 
-    def on_slice_ended(self, event: SliceEnded) -> None:
-        """Store the CPU use in a slice."""
+    def _on_slice_ended(self, event: SliceEnded) -> None:
         self.measurements.end_slice(event)
 
     def on_tree_sample(self, sample: TreeSample, *, sliced: bool = False, cores: float = 0) -> None:
@@ -169,7 +167,7 @@ class Lane(LaneState):
         self.speed.read(others_pct=known(sample.others_cpu_pct), stolen_pct=known(sample.steal_pct))
 
     def on_gpu_sample(self, sample: GpuSample, *, only_lane: bool) -> None:
-        """Store a sample of one of its GPUs; `only_lane` is False if other lanes train on it."""
+        """Store a sample of one of its GPUs."""
         if self.over:
             return
         racing, count, use = self.phase == RACING, self.spec.devices, self.gpu_use
@@ -189,7 +187,7 @@ class Lane(LaneState):
         self.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz))
 
     def on_gpu_taken(self, index: int, taken: Taken | None) -> None:
-        """Store a reading of the use of one of its GPUs by others, and mark it in the charts."""
+        """Store and mark the use of one of its GPUs by others."""
         if self.phase != RACING:
             return
         before = self.gpu_use.taken.get(index, ())
@@ -203,8 +201,7 @@ class Lane(LaneState):
         if not marks or taken.since_ns - max(marks) > OTHERS_MARK_EVERY_NS:
             self.mark_charts(taken.since_ns, f"{OTHERS_MARK}{taken.pct:.0f} %")
 
-    def on_phase_entered(self, event: PhaseEntered) -> None:
-        """Enter a phase, unless the lane has ended."""
+    def _on_phase_entered(self, event: PhaseEntered) -> None:
         if event.phase == "warming up":
             self.heartbeat.warm_up_ns = 0
         elif event.phase == "ready":
@@ -212,13 +209,11 @@ class Lane(LaneState):
         if not self.over:
             self._enter(event.phase, event.at_ns)
 
-    def on_knob_requested(self, event: KnobRequested) -> None:
-        """Store a request."""
+    def _on_knob_requested(self, event: KnobRequested) -> None:
         self.changes.requested = {**self.changes.requested, event.knob: event}
         self.changes.refused = ""
 
-    def on_knob_applied(self, event: KnobApplied) -> None:
-        """Put a knob into effect: a new steady state begins."""
+    def _on_knob_applied(self, event: KnobApplied) -> None:
         self.changes.answer(event.knob, event.request)
         self.changes.refused = ""
         self.changes.mark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
@@ -229,13 +224,11 @@ class Lane(LaneState):
         self.step.computing_share = self.step.calling_share = None
         self.step.profiles = ()
 
-    def on_knob_refused(self, event: KnobRefused) -> None:
-        """Store why a request was refused."""
+    def _on_knob_refused(self, event: KnobRefused) -> None:
         self.changes.answer(event.knob, event.request)
         self.changes.refused, self.changes.refused_ns = event.reason, event.at_ns
 
-    def on_started(self, event: LaneStarted) -> None:
-        """Begin with another process, which continues the measurement if it is a renewed one."""
+    def _on_started(self, event: LaneStarted) -> None:
         self.heartbeat = Heartbeat(heard_ns=event.at_ns, suspensions=self.heartbeat.suspensions)
         if event.renewed:
             self._renew(event)
@@ -277,8 +270,7 @@ class Lane(LaneState):
         self.end.event = None
         self.totals.steps_before = self.totals.steps
 
-    def on_hello(self, event: Hello) -> None:
-        """Store the facts about a process that becomes the lane."""
+    def _on_hello(self, event: Hello) -> None:
         process = self.process
         process.pid = event.pid
         process.versions = {**process.versions, "python": event.python}
@@ -288,40 +280,33 @@ class Lane(LaneState):
         self.totals.steps_before = self.totals.steps
         self.measurements.process = 0
 
-    def on_libraries_loaded(self, event: LibrariesLoaded) -> None:
-        """Store the versions and the GPUs of its process."""
+    def _on_libraries_loaded(self, event: LibrariesLoaded) -> None:
         process = self.process
         loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
         process.versions = {**process.versions, **loaded}
         process.device_name, process.bfloat16 = event.device_name, event.bfloat16
         process.gpu_uuids = event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ())
 
-    def on_built(self, event: Built) -> None:
-        """Store the size of its data and its settings."""
+    def _on_built(self, event: Built) -> None:
         self.process.data_examples = event.examples
         self.settings = event.settings
 
-    def on_defaults_resolved(self, event: DefaultsResolved) -> None:
-        """Store the resolved defaults of a script."""
+    def _on_defaults_resolved(self, event: DefaultsResolved) -> None:
         self.script.resolved = event.values
 
-    def on_failed(self, event: LaneFailed) -> None:
-        """Fail for the reported reason."""
+    def _on_failed(self, event: LaneFailed) -> None:
         self._enter(ABSENT if event.kind == "device_absent" else FAILED, event.at_ns)
         self.trouble = Trouble(event.message, event.hint, event.kind)
 
-    def on_finished(self, event: Finished) -> None:
-        """End after the last step."""
+    def _on_finished(self, event: Finished) -> None:
         if not self.over:
             self._enter(DONE, event.at_ns)
 
-    def on_end_requested(self, event: EndRequested) -> None:
-        """Store that its command was asked to end."""
+    def _on_end_requested(self, event: EndRequested) -> None:
         self.end.stood_still_s = self.stands_still_s(event.at_ns)
         self.end.requested = event
 
-    def on_ended(self, event: LaneEnded) -> None:
-        """Store the end of its process, and the reason if that is a failure."""
+    def _on_ended(self, event: LaneEnded) -> None:
         command = self.script.command
         if command and event.signal is not None and self.totals.steps:
             self._set_not_measured("end", NOT_SENT)
@@ -343,12 +328,10 @@ class Lane(LaneState):
                 self.trouble = of_script
             self._enter(DONE, event.at_ns)
 
-    def on_knob_offered(self, event: KnobOffered) -> None:
-        """Store the value of a knob of a script."""
+    def _on_knob_offered(self, event: KnobOffered) -> None:
         self.settings = {**self.settings, event.knob: event.value}
 
-    def on_progressed(self, event: Progressed) -> None:
-        """Store the progress of a script."""
+    def _on_progressed(self, event: Progressed) -> None:
         script, before = self.script, self.script.progress
         if before is not None and (before.epoch, before.doing) != (event.epoch, event.doing):
             epoch = f"epoch {event.epoch} began"
@@ -361,8 +344,7 @@ class Lane(LaneState):
             script.validation = script.validation.plus(event.epochs_done, event.metrics.get("val_loss"))
         script.progress = event
 
-    def on_not_measured(self, event: NotMeasured) -> None:
-        """Store why a figure is unavailable."""
+    def _on_not_measured(self, event: NotMeasured) -> None:
         what, reason = event.what, event.reason
         if reason == CHANNEL_CLOSED:
             self._set_not_measured(what, f"{reason} after {self.totals.steps:,} steps")
@@ -380,12 +362,11 @@ class Lane(LaneState):
         elif what == "loss" and reason:
             self.totals.losses = replace(self.totals.losses, first=None, last=None)
 
-    def on_input_described(self, event: InputDescribed) -> None:
-        """Store the traits of a script's input."""
+    def _on_input_described(self, event: InputDescribed) -> None:
         self.script.input_traits = event.traits
 
-    def on_step_described(self, event: StepDescribed) -> None:
-        """Store a script's step; a step at another location begins a new steady state."""
+    def _on_step_described(self, event: StepDescribed) -> None:
+        """A step at another location begins a new steady state."""
         script, places = self.script, self.script.places
         script.step_traits = event.traits
         if event.place in places or len(places) >= MOST_PLACES:
@@ -395,24 +376,21 @@ class Lane(LaneState):
             self.measure_again()
             self.mark_charts(event.at_ns, event.place)
 
-    def on_bad_line(self, event: BadLine) -> None:
-        """Count unreadable lines."""
+    def _on_bad_line(self, event: BadLine) -> None:
         self.process.bad_lines += event.lines
         self.process.last_bad_line = event.problem
 
-    def on_stalled(self, event: LaneStalled) -> None:
-        """Store the start of a stall."""
+    def _on_stalled(self, event: LaneStalled) -> None:
         self.heartbeat.stalled_since_ns = event.since_ns
 
-    def on_suspended(self, event: Suspended) -> None:
-        """Discard the windows in a suspension of tfmon or of the machine."""
+    def _on_suspended(self, event: Suspended) -> None:
         suspensions = self.heartbeat.suspensions[1 - MOST_SUSPENSIONS :]
         self.heartbeat.suspensions = (*suspensions, (event.since_ns, event.at_ns))
         self.discard(event.since_ns, event.at_ns, (SUSPENDED,))
         self.mark_charts(event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
 
-    def on_profiled(self, event: Profiled) -> None:
-        """Store a profile; the shares of the profile before apply if it has none."""
+    def _on_profiled(self, event: Profiled) -> None:
+        """The shares of the profile before apply if this one has none."""
         step, profile = self.step, event.profile
         step.profiles = (*step.profiles, profile)[-MOST_PROFILES:]
         if isinstance(profile.call, Missing):
@@ -421,22 +399,19 @@ class Lane(LaneState):
         if profile.computing_share is not None:
             step.computing_share = profile.computing_share
 
-    def on_accounted(self, event: Accounted) -> None:
-        """Store the account of its process. A process that has not trained may have started the training one."""
+    def _on_accounted(self, event: Accounted) -> None:
+        """A process that has not trained may have started the training one."""
         if event.trained or not self.totals.steps:
             self.account = event
 
-    def on_stack_reported(self, event: StackReported) -> None:
-        """Store the stacks of its threads."""
+    def _on_stack_reported(self, event: StackReported) -> None:
         self.process.stack = event
 
-    def on_cause_seen(self, event: CauseSeen) -> None:
-        """Store an observed cause in place of its earlier observation."""
+    def _on_cause_seen(self, event: CauseSeen) -> None:
         causes = [one for one in self.script.causes if one.key != event.key]
         self.script.causes = (*causes, event)[-MOST_CAUSES:]
 
-    def on_paths_used(self, event: PathsUsed) -> None:
-        """Store the paths and ports that a script used."""
+    def _on_paths_used(self, event: PathsUsed) -> None:
         uses = self.script.uses
         self.script.uses = uses | {path: uses.get(path, "") + use for path, use in event.uses.items()}
         written = [Path(path).name for path, use in event.uses.items() if "w" in use]
@@ -444,7 +419,7 @@ class Lane(LaneState):
             self.speed.note(event.at_ns, f"{written[-1]} was written")
 
     def measure_again(self) -> None:
-        """Begin a new steady state; a lane that has ended keeps its result."""
+        """Begin a new steady state, unless the lane has ended."""
         if not self.over:
             self._restart_measurement()
 
@@ -476,33 +451,33 @@ class Lane(LaneState):
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
-    Window: Lane.on_window,
-    SliceEnded: Lane.on_slice_ended,
+    Window: Lane._on_window,
+    SliceEnded: Lane._on_slice_ended,
     TreeSample: Lane.on_tree_sample,
-    PhaseEntered: Lane.on_phase_entered,
-    KnobRequested: Lane.on_knob_requested,
-    KnobApplied: Lane.on_knob_applied,
-    KnobRefused: Lane.on_knob_refused,
-    LaneStarted: Lane.on_started,
-    Hello: Lane.on_hello,
-    LibrariesLoaded: Lane.on_libraries_loaded,
-    Built: Lane.on_built,
-    DefaultsResolved: Lane.on_defaults_resolved,
-    LaneFailed: Lane.on_failed,
-    Finished: Lane.on_finished,
-    EndRequested: Lane.on_end_requested,
-    LaneEnded: Lane.on_ended,
-    KnobOffered: Lane.on_knob_offered,
-    Progressed: Lane.on_progressed,
-    NotMeasured: Lane.on_not_measured,
-    InputDescribed: Lane.on_input_described,
-    StepDescribed: Lane.on_step_described,
-    BadLine: Lane.on_bad_line,
-    LaneStalled: Lane.on_stalled,
-    Suspended: Lane.on_suspended,
-    Profiled: Lane.on_profiled,
-    Accounted: Lane.on_accounted,
-    StackReported: Lane.on_stack_reported,
-    CauseSeen: Lane.on_cause_seen,
-    PathsUsed: Lane.on_paths_used,
+    PhaseEntered: Lane._on_phase_entered,
+    KnobRequested: Lane._on_knob_requested,
+    KnobApplied: Lane._on_knob_applied,
+    KnobRefused: Lane._on_knob_refused,
+    LaneStarted: Lane._on_started,
+    Hello: Lane._on_hello,
+    LibrariesLoaded: Lane._on_libraries_loaded,
+    Built: Lane._on_built,
+    DefaultsResolved: Lane._on_defaults_resolved,
+    LaneFailed: Lane._on_failed,
+    Finished: Lane._on_finished,
+    EndRequested: Lane._on_end_requested,
+    LaneEnded: Lane._on_ended,
+    KnobOffered: Lane._on_knob_offered,
+    Progressed: Lane._on_progressed,
+    NotMeasured: Lane._on_not_measured,
+    InputDescribed: Lane._on_input_described,
+    StepDescribed: Lane._on_step_described,
+    BadLine: Lane._on_bad_line,
+    LaneStalled: Lane._on_stalled,
+    Suspended: Lane._on_suspended,
+    Profiled: Lane._on_profiled,
+    Accounted: Lane._on_accounted,
+    StackReported: Lane._on_stack_reported,
+    CauseSeen: Lane._on_cause_seen,
+    PathsUsed: Lane._on_paths_used,
 }

@@ -1,6 +1,6 @@
-"""The events that a lane sends over the event pipe; `script_events` has the events of scripts.
+"""The events that a lane sends over the event pipe.
 
-The field types contain the limits that the codec checks, so that sums and divisions are safe.
+The field types have the limits that the codec checks, so that sums and divisions are safe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tfmon.model.script_events import (
 )
 
 SLICE_START = "after a switch"
-"""Mark of the windows at the start of a slice, just after the switch to the lane."""
+"""Mark of windows just after the switch to the lane."""
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended outside of steps or while it waited."""
 STALL = "stall"
@@ -35,11 +35,11 @@ SUSPENDED = "suspended"
 STOOD_STILL = "stood still until its end"
 """Mark of the window in which a stalled lane was ended."""
 STOPPED = "suspended or paused"
-"""Reason of time in which the lane did not run; it is in no share of its time."""
+"""Reason of time that is in no share of the lane's time."""
 PROTOCOL = 2
-"""Version of the pipe between a lane and the monitor; a child with another version is refused."""
+"""A child with another version is refused."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""A bin of a histogram, up to 2^64 ns."""
+"""Of a histogram, up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,45 +50,42 @@ class Hello(LaneEvent):
     pid: int
     python: str
     reports_stack: bool = False
-    """Whether the child can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's answers
-    ReportStack with StackReported.
-    """
+    """A scenario's child writes its stacks to stderr on SIGUSR1, a script's answers ReportStack."""
     unlike: tuple[str, ...] = ()
-    """Differences between this process's environment and a local lane's. See `system.lane_pipes`."""
+    """Differences from a local lane's environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared(LaneEvent):
-    """A worker of an earlier version has loaded TensorFlow. Only in older recordings."""
+    """Only in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered(LaneEvent):
-    """A lane entered another phase; see `lane_state.PHASES`."""
+    """A lane entered another phase."""
 
     phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibrariesLoaded(LaneEvent):
-    """TensorFlow is loaded and the lane's device is known."""
+    """TensorFlow is loaded."""
 
     tensorflow: str
     keras: str
     numpy: str
     device_name: str
-    """Model of the lane's GPU. Empty for the CPU, which the monitor knows."""
+    """Model of its GPU. Empty for the CPU."""
     gpu_uuid: str | None = None
-    """UUID of the GPU in use, from the CUDA driver; `None` on a CPU or if unknown."""
+    """From the CUDA driver."""
     gpu_uuids: tuple[str, ...] = ()
-    """UUIDs of all its GPUs, in TensorFlow's order. Empty if unknown and in old recordings."""
+    """In TensorFlow's order. Empty if unknown."""
     bfloat16: bool = False
-    """Whether the CPU computes in bfloat16. False if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built(LaneEvent):
-    """The model and the data are built."""
+    """Model and data are built."""
 
     parameters: Amount
     examples: Amount | None
@@ -99,8 +96,7 @@ class Built(LaneEvent):
 class Window(LaneEvent):
     """The work of a lane between two synchronised points, up to the end of its latest step.
 
-    A window begins at the end of the previous one; after a pause it begins at the first step. The parts of the
-    time are sums over the window's steps and do not overlap.
+    A window begins at the end of the previous one, or after a pause at the first step.
     """
 
     at_ns: Stamp
@@ -110,7 +106,7 @@ class Window(LaneEvent):
     step: Amount
     input_ns: Amount
     call_ns: Amount
-    """In the step call: dispatch and, on the CPU, compute."""
+    """Dispatch and, on the CPU, compute."""
     sync_ns: Amount
     """Waiting for the device at the window's end, by reading the loss."""
     report_ns: Amount
@@ -118,46 +114,43 @@ class Window(LaneEvent):
     histogram: dict[Bin, Amount]
     loss: float | None
     settings: dict[str, KnobValue]
-    """All knobs with their values during the window (at its end, if one changed)."""
+    """At the end, if a knob changed."""
     marks: tuple[str, ...] = ()
-    """Why the window is discarded, such as "warm-up" or "knob change". Empty for steady state."""
+    """Why it is discarded. Empty for steady state."""
     round: int | None = None
-    """Round of the window's slice. `None` if the lanes train concurrently."""
+    """`None` if the lanes train concurrently."""
     gpu_memory_allocated_bytes: int | None = None
-    """Live tensors, from TensorFlow's allocator. `None` without statistics."""
+    """Live tensors, from TensorFlow's allocator."""
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
-    """Time before this window that belongs neither to it nor to the previous one, by reason."""
+    """Time before this window in no window, by reason."""
     traced_steps: Amount = 0
     traced_ns: Amount = 0
-    """Time of these steps; a part of `call_ns`."""
+    """A part of `call_ns`."""
     traced: str = ""
     """The function traced last, and the argument that caused the trace if known."""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Share of `call_ns` in which an operation of the step ran on the CPU, from a profile under these settings;
-    `None` without one.
-    """
+    """Share of `call_ns` in which an operation ran on the CPU, from a profile under these settings."""
     sampled: Amount = 0
     """Steps before this window with a barrier around each part; they are in no other figure."""
     sampled_examples: Amount = 0
     sampled_input_ns: Amount = 0
-    """Waiting for the batch, summed over these steps like the next three fields."""
     sampled_copy_ns: Amount | None = None
-    """Copying the batch to the device. `None` without a copy."""
+    """To the device."""
     sampled_call_ns: Amount = 0
-    """In the step call; on an asynchronous device only the launch."""
+    """On an asynchronous device only the launch."""
     sampled_tail_ns: Amount = 0
-    """From the return of the call until the device had finished the step."""
+    """From the return of the call until the device had finished."""
     windows: Annotated[int, Range(1, 10**17)] = 1
-    """Number of windows in it: old windows of a recording are added up."""
+    """Old windows of a recording are added up."""
 
     @property
     def since_ns(self) -> int:
-        """Return the end of the previous window; for the first window the start of the first step."""
+        """The end of the previous window, or the start of the first step."""
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
-        """Return why these figures are impossible. Empty if they are possible."""
+        """Return why these figures are impossible, or ""."""
         parts_ns = self.input_ns + self.call_ns + self.sync_ns + self.report_ns
         return f"its parts take {parts_ns} ns of {self.span_ns}" if parts_ns > 2 * self.span_ns else ""
 
@@ -172,14 +165,13 @@ class KnobApplied(LaneEvent):
     knob: str
     value: KnobValue
     step: Amount
-    """Number of that first step since the lane started to race."""
     gap_ns: Amount
-    """Longest time between the ends of two steps around the change."""
+    """Longest time between two steps around the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobRefused(LaneEvent):
-    """A requested knob could not be changed; training continues unchanged."""
+    """A knob could not be changed; training continues."""
 
     request: int
     knob: str
@@ -189,18 +181,18 @@ class KnobRefused(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneFailed(LaneEvent):
-    """A lane reports why it fails, before it ends."""
+    """A lane reports why it fails."""
 
     kind: str
     """`device_absent`, `no_tensorflow`, `scenario`, `out_of_memory`, `protocol` or `error`."""
     message: str
-    """One line with the error, and the last frame in the user's file if there is one."""
+    """One line with the error, and the last frame in the user's file."""
     hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded(LaneEvent):
-    """A slice has ended with its last step; the lane pauses."""
+    """The last step of a slice is done; the lane pauses."""
 
     round: int
     load: SliceLoad | None = None
@@ -216,7 +208,7 @@ class Profiled(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFailed(LaneEvent):
-    """A requested profile failed; training continues."""
+    """A profile failed; training continues."""
 
     folder: str
     reason: str
@@ -224,11 +216,11 @@ class ProfileFailed(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(LaneEvent):
-    """A lane did all its steps, or was requested to stop, and ends now."""
+    """A lane did all its steps, or was requested to stop."""
 
     steps: Amount
     measured: Amount | None = None
-    """Steps of steady windows. `None` in recordings without it."""
+    """Steps of steady windows."""
 
 
 FromLane: TypeAlias = (

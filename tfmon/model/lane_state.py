@@ -26,7 +26,7 @@ DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
     STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
 )  # fmt: skip
-"""The phases of a lane, in order. A `ready` lane waits for the common start signal."""
+"""In order. A `ready` lane waits for the common start signal."""
 STAGES = {
     STARTING: "starting Python",
     IMPORTING: "loading TensorFlow",
@@ -58,7 +58,7 @@ State = TypeVar("State", bound="LaneState")
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a lane cannot continue, in words."""
+    """Why a lane cannot continue."""
 
     message: str
     hint: str = ""
@@ -67,13 +67,13 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that the lane printed, or a text of tfmon about the lane."""
+    """A line that the lane printed, or a text of tfmon about it."""
 
     at_ns: int
     kind: Literal["printed", "event", "trouble"]
     text: str
     dropped_bytes: int = 0
-    """Bytes of output missing in the log before this line."""
+    """Output missing before this line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +87,18 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Losses reported by windows; when there are too many, every second one is dropped."""
+    """Losses of windows; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
-    """One of this many losses is kept."""
     seen: int = 0
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step with a loss that is not a number, after the last finite loss. 0 if none exists."""
+    """The first step with a loss that is not a number, after the last finite one. 0 if none exists."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
-        """Return the curve with the loss of a step; unchanged for `None`."""
+        """Return the curve with one more loss."""
         if loss is None:
             return self
         first, points, every = loss if self.first is None else self.first, self.points, self.every
@@ -116,25 +115,25 @@ class ProcessInfo(StatePart):
     """The present process of a lane."""
 
     number: int = 0
-    """Number of the process in this lane, from 1. 0 before the first."""
+    """From 1. 0 before the first."""
     pid: int | None = None
     started_ns: int = 0
     source: str = ""
     data_examples: int | None = None
-    """Examples in its data: the largest possible batch."""
+    """The largest possible batch."""
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
     device_name: str = ""
     bfloat16: bool = False
     gpu_uuids: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
-    """Differences between this process's environment and a local lane's."""
+    """Differences from a local lane's environment."""
     reports_stack: bool = False
     stack: StackReported | None = None
     bad_lines: int = 0
     last_bad_line: str = ""
 
     def uses_gpu(self, key: str) -> bool:
-        """Return whether the process uses the GPU of that UUID, or may do so because its GPUs are unknown.
+        """Return whether the process uses a GPU, or may do so because its GPUs are unknown.
 
         For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
         """
@@ -144,28 +143,27 @@ class ProcessInfo(StatePart):
 
 @dataclass
 class ScriptFacts(StatePart):
-    """Facts about a user's script. Empty for a scenario."""
+    """Facts about a user's script."""
 
     command: str = ""
     progress: Progressed | None = None
-    """The latest progress in Keras. `None` before the first report."""
     validation: LossCurve = field(default_factory=LossCurve)
-    """Validation losses by the number of epochs of the last `fit`."""
+    """By the number of epochs of the last `fit`."""
     not_measured: dict[str, str] = field(default_factory=dict)
-    """Figures that are unavailable, such as `examples`, with the reason."""
+    """Unavailable figures with the reason."""
     step: str = ""
     step_traits: tuple[str, ...] = ()
     input_traits: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Locations of its steps, such as `train.py:17`; each is a phase of it, the latest last."""
+    """Locations of its steps, such as `train.py:17`, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, str] = field(default_factory=dict)
     causes: tuple[CauseSeen, ...] = ()
-    """Observed causes of slowness, with the latest figures of each cause and place."""
+    """The latest observation of each cause and place."""
 
     @property
     def between_steps(self) -> bool:
-        """Whether it does something other than steps: it validates, or an epoch has ended."""
+        """Whether it validates, or an epoch has ended."""
         progress = self.progress
         trains = ("fit", "training")
         return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
@@ -173,13 +171,13 @@ class ScriptFacts(StatePart):
 
 @dataclass
 class Totals(StatePart):
-    """Training since the lane was started, under all settings."""
+    """Training since the lane was started."""
 
     steps: int = 0
     steps_before: int = 0
-    """Steps of earlier processes; a part of `steps`."""
+    """Of earlier processes."""
     measured_steps: int = 0
-    """Steps of steady windows, which `--steps` counts."""
+    """In steady windows, which `--steps` counts."""
     examples: int = 0
     trained_ns: int = 0
     losses: LossCurve = field(default_factory=LossCurve)
@@ -187,16 +185,16 @@ class Totals(StatePart):
 
 @dataclass
 class StepFacts(StatePart):
-    """Facts about the steps of a lane besides their times."""
+    """Facts about the steps besides their times."""
 
     computing_share: float | None = None
-    """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
+    """See `lane_events.Window`."""
     calling_share: float | None = None
-    """Share of calls in a step of a script's own loop, without input. `None` before a profile."""
+    """Share of calls in a step of a script's own loop, without input."""
     profiles: tuple[Profile, ...] = ()
-    """The latest profiles under the settings in effect, oldest first."""
+    """Under the settings in effect, oldest first."""
     traced: str = ""
-    """The function traced last during the race, and the reason. Empty if none."""
+    """The function traced last, and the reason."""
 
 
 @dataclass
@@ -207,15 +205,14 @@ class Changes(StatePart):
     refused: str = ""
     refused_ns: int = 0
     marks: tuple[KnobMark, ...] = ()
-    """Changes in effect, marks of modes and other events for the charts."""
 
     def answer(self, knob: str, request: int) -> None:
-        """Remove an answered request; a newer request for the same knob stays."""
+        """Remove an answered request, unless there is a newer one for the knob."""
         items = self.requested.items()
         self.requested = {name: one for name, one in items if name != knob or one.request > request}
 
     def mark(self, at_ns: int, text: str, gap_ns: int = 0) -> None:
-        """Add a mark, of a change that can leave a gap between two steps."""
+        """Add a mark for the charts."""
         self.marks = (*self.marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
@@ -224,9 +221,8 @@ class LaneEnd(StatePart):
     """How a lane and its process ended."""
 
     requested: EndRequested | None = None
-    """When its command was asked to end, and its grace. `None` before."""
     stood_still_s: float | None = None
-    """Time without a finished step when it was asked to end. `None` if there was no stall."""
+    """Duration of the stall when it was asked to end."""
     killed: bool = False
     """Whether the user ended this lane, not the race."""
     event: LaneEnded | None = None
@@ -237,13 +233,12 @@ class Heartbeat(StatePart):
     """The signs of life of a lane."""
 
     heard_ns: int = 0
-    """Stamp of its last event, on its own clock."""
+    """On the lane's clock."""
     longest_window_ns: int = 0
     """Only of windows that show the duration of steps."""
     warm_up_ns: int = 0
-    """Duration of the warm-up, with tracing and compiling. 0 before its end."""
     stalled_since_ns: int | None = None
-    """Its last sign of life, if a stall is under way, or `None`."""
+    """The last sign of life before a present stall."""
     suspensions: tuple[tuple[int, int], ...] = ()
 
     def hear(self, at_ns: int) -> None:
@@ -251,7 +246,7 @@ class Heartbeat(StatePart):
         self.heard_ns, self.stalled_since_ns = at_ns, None
 
     def reasons_to_discard(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that arrives now does not count. Empty if it counts."""
+        """Return why a window that arrives now does not count."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
@@ -266,7 +261,7 @@ class LaneState(StatePart):
     phase_since_ns: int = 0
     phase_before: str = STARTING
     turn_since_ns: int = 0
-    """Start of training in its slice, or of waiting for the next slice. 0 before the first."""
+    """Start of training in its slice, or of waiting for the next slice."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
@@ -283,16 +278,15 @@ class LaneState(StatePart):
     trouble: Trouble | None = None
     end: LaneEnd = field(default_factory=LaneEnd)
     account: Accounted | None = None
-    """The latest account of its process. `None` before the first."""
     log: tuple[LogLine, ...] = ()
-    """Printed lines and events, also of earlier processes."""
+    """Also of earlier processes."""
     differs: tuple[str, ...] | None = None
     """Knobs in which the lanes of the race differ now. `None` outside of a session."""
     mark: str = ""
-    """`#` and its id, if another lane has the same device and settings. Otherwise empty."""
+    """`#` and its id, if another lane has the same device and settings."""
 
     def copy(self: State) -> State:
-        """Return a copy that later changes do not affect."""
+        """Return an independent copy."""
         return self._copy_as(type(self))
 
     def snapshot(self) -> LaneState:
@@ -308,17 +302,17 @@ class LaneState(StatePart):
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
-        """All knobs with their values in effect, or the spec's values before the first report."""
+        """All knobs in effect, or the spec's values before the first report."""
         return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """The lane's title: its device, and every setting in which the lanes of the race differ now."""
+        """Its device, and every setting in which the lanes differ now."""
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
 
     @property
     def memory_bytes(self) -> Reading:
-        """Private memory of its processes for reports: the last sample before its last window, or else the peak.
+        """Private memory for reports: the last sample before its last window, or else the peak.
 
         Later samples may be of a process that exits.
         """
@@ -328,7 +322,7 @@ class LaneState(StatePart):
 
     @property
     def short_title(self) -> str:
-        """The short title for narrow places, such as "batch 256 · graph off"."""
+        """For narrow places, such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
@@ -344,21 +338,21 @@ class LaneState(StatePart):
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps over the time of steady state. `None` if unknown, also if the steps are not recognized."""
+        """Of steady state. `None` if unknown or if the steps are not recognized."""
         return None if "steps" in self.script.not_measured else self.steady.steps_per_s
 
     def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the step times of steady state in milliseconds. `None` as for `steps_per_s`."""
+        """Return a quantile of the step times of steady state."""
         return None if "steps" in self.script.not_measured else self.steady.step_ms(fraction)
 
     @property
     def slices(self) -> tuple[SliceSpeed, ...]:
-        """Slices since the start of steady state, oldest first; only their steady parts."""
+        """The steady parts of the slices of steady state, oldest first."""
         return self.measurements.slices
 
     @property
     def discarded_shares(self) -> dict[str, float]:
-        """Discarded shares of its time from the first step to the last, by reason, largest first."""
+        """Discarded shares of its time from the first step to the last, largest first."""
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
         shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
@@ -370,18 +364,18 @@ class LaneState(StatePart):
 
     @property
     def to_change(self) -> dict[str, KnobValue]:
-        """The requested values that are not in effect, by knob."""
+        """The requested values that are not in effect."""
         now = self.in_effect.items()
         return {name: one.value for name, one in self.changes.requested.items() if (name, one.value) not in now}
 
     @property
     def state(self) -> str:
-        """Its phase, or the state of a lane that was ended before it was done."""
+        """Its phase, or that it was ended before it was done."""
         ended = self.phase == DONE and (self.end.killed or self.end.requested is not None)
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return the running time of the current step in seconds, without other lanes' slices. 0 without one."""
+        """Return how long the current step runs, without other lanes' slices."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:
@@ -392,19 +386,16 @@ class LaneState(StatePart):
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return the time without a finished step, up to now or its end. `None` if that is normal.
-
-        It is normal for a script that validates, is between two epochs, or has ended.
-        """
+        """Return the time without a finished step. `None` if it validates, is between epochs, or has ended."""
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
-        """Return the sums over the steady windows of the last 5 s, at least one, since the last knob change.
+        """Return the current throughput, over the steady windows of the last 5 s since the last change.
 
-        This is the current throughput. For a lane that has ended, return its whole steady state, as in the table.
+        For a lane that has ended, return its whole steady state, as in the table.
         """
         if self.over:
             return self.steady

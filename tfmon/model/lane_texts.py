@@ -41,12 +41,12 @@ from tfmon.model.lane_state import (
 from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
-"""Lines kept of a lane's log, at most 500 characters each."""
+"""At most 500 characters each."""
 _OF_A_PROFILE = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
     r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
 )
-"""TensorFlow's output about tfmon's short profiles: five lines every few seconds."""
+"""TensorFlow's output about tfmon's short profiles."""
 
 _CHATTER = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
@@ -55,12 +55,12 @@ _CHATTER = re.compile(
 
 
 def without_chatter(lines: Iterable[str]) -> list[str]:
-    """Return the lines of an output without TensorFlow's start-up messages."""
+    """Return the lines without TensorFlow's start-up messages."""
     return [line for line in lines if not _CHATTER.match(line)]
 
 
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
-    """Return a lane's log after an event; the same object if nothing is added."""
+    """Return a lane's log after an event."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
     if isinstance(event, LanePrinted) and event.dropped_bytes:
         dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
@@ -129,14 +129,11 @@ HINTS = {
 }
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
-"""Messages of TensorFlow and CUDA about lack of memory, also in a script's last output."""
+"""Lack of memory in TensorFlow and CUDA, also in a script's last output."""
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended that sent no error itself. `None` for a requested, clean end.
-
-    A stalled lane has failed in any case.
-    """
+    """Return why a child ended that sent no error itself. A stalled lane has failed in any case."""
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
@@ -158,7 +155,7 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
 
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
-    """Return a script's failure, the reason of a kill, or that no step was seen. `None` if all went well."""
+    """Return a script's failure, the reason of a kill, or that no step was seen."""
     if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
         took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
         hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
@@ -186,13 +183,13 @@ _FREE = {
     "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
     "used": re.compile(r"^\s*InUse:\s+(\d+)"),
 }
-"""Allocator output at lack of memory: bytes of TensorFlow's pool, and the used bytes."""
+"""Allocator output: bytes of TensorFlow's pool, and the used bytes."""
 _ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
 _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Return a text if the last output shows a fragmented pool on a GPU that was not full. Otherwise ""."""
+    """Return a text if the output shows a fragmented pool on a GPU that was not full."""
     found: dict[str, int] = {}
     asked_bytes = 0
     for line in output:
@@ -212,7 +209,7 @@ ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
-    """Return a text about the checkpoint from which a script continued. Empty without a known checkpoint."""
+    """Return a text about the checkpoint from which a script continued."""
     progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
@@ -248,7 +245,7 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback of a script's last output. Empty if none exists.
+    """Return the error below the last traceback of a script's output.
 
     TensorFlow writes its reason at the end of the following text, before the node of its graph.
     """
@@ -268,7 +265,7 @@ def reason_in(output: Sequence[str]) -> str:
 
 
 def last_line(output: Sequence[str]) -> str:
-    """Return the last non-empty line of a script's output, or ""."""
+    """Return the last non-empty line."""
     return next((text[:MOST_CHARACTERS] for line in reversed(output) if (text := line.strip())), "")
 
 

@@ -1,7 +1,4 @@
-"""The use of the machine by a lane: CPU and memory of its processes, and its GPUs. Pure.
-
-CPU time counts over the slices that the lane had.
-"""
+"""The use of CPU, memory and GPUs by a lane. CPU time counts over the slices that the lane had."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ LEAST_NS = 50_000_000
 """Shorter slices have no CPU share: CPU time is counted in steps of 10 ms."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""Signals by which a parent normally ends its children: SIGHUP, SIGINT, SIGPIPE, SIGTERM."""
+"""SIGHUP, SIGINT, SIGPIPE and SIGTERM, by which a parent normally ends its children."""
 
 
 MOST_SAMPLES = 96
@@ -29,7 +26,7 @@ MOST_SAMPLES = 96
 
 @dataclass(frozen=True, slots=True)
 class MemoryCourse:
-    """Samples of a quantity over time; when there are too many, every second one is dropped."""
+    """Samples over time; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -53,16 +50,15 @@ class MemoryCourse:
 
 @dataclass(frozen=True, slots=True)
 class SliceClock:
-    """The time of a lane in slices since a moment: the last sample of its processes, or its last step."""
+    """The time of a lane in slices since the last sample of its processes, or its last step."""
 
     sampled_ns: int | None = None
-    """That moment. `None` before the first sample."""
     granted_ns: int | None = None
-    """Start of the present slice, at the earliest `sampled_ns`. `None` outside of a slice."""
+    """Start of the present slice, at the earliest `sampled_ns`."""
     spent_ns: int = 0
 
     def granted(self, at_ns: int, *, own: bool) -> SliceClock:
-        """Return the clock after the start of a slice, this lane's or not."""
+        """Return the clock after the start of a slice."""
         if not own and self.granted_ns is None:
             return self
         return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
@@ -79,13 +75,13 @@ class SliceClock:
         return cpu_pct * (at_ns - self.sampled_ns) / spent_ns if spent_ns >= LEAST_NS else WAITS
 
     def until(self, at_ns: int) -> int:
-        """Return the time in slices, in nanoseconds."""
+        """Return the time in slices."""
         return self.spent_ns + (max(0, at_ns - self.granted_ns) if self.granted_ns is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The end of a child process of a lane by a signal."""
+    """The end of a child process by a signal."""
 
     pid: int
     signal: int
@@ -94,14 +90,14 @@ class Death:
 
 @dataclass
 class TreeUse(StatePart):
-    """The use of the machine by a lane's processes: at the last sample, and on average during the race."""
+    """The use of the machine by a lane's processes."""
 
     cpu_pct: Reading = NOT_SAMPLED
-    """CPU over the last second; for a lane in slices, during them."""
+    """Over the last second; for a lane in slices, during them."""
     private_bytes: Reading = NOT_SAMPLED
     """Memory that no other process shares."""
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """The largest sample in each phase of the lane."""
+    """The largest sample in each phase."""
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
@@ -110,10 +106,7 @@ class TreeUse(StatePart):
     deaths: tuple[Death, ...] = ()
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
-        """Return a sample of a lane that trains in slices, with its CPU per time in these, at most all `cores`.
-
-        CPU time is counted in ticks, and slices by their grants.
-        """
+        """Return a sample with CPU per time in slices, at most all `cores`: CPU time is counted in ticks."""
         cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
         if cores and not isinstance(cpu_pct, Missing):
             cpu_pct = min(cpu_pct, 100 * cores)
@@ -121,7 +114,7 @@ class TreeUse(StatePart):
 
     @property
     def peak_private_bytes(self) -> Reading:
-        """The largest private memory of all samples."""
+        """The largest sample."""
         return max(self.peaks.values(), default=NOT_SAMPLED)
 
     def add(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> None:
@@ -170,10 +163,10 @@ def used_bytes_of_lane(
     """Return the GPU memory of a lane and the source of the figure, the first that applies.
 
     `driver`: the amounts of the lane's processes. `only process`: in a container with the host's process numbers,
-    the only listed process, if no other lane is on this GPU (`only_lane`). `TensorFlow's allocator`: its peak, a
-    lower bound without the CUDA context. `device change`: the increase of the whole GPU since the lane opened it
-    (`before_bytes`), if no other lane is on it. A listed process without an amount is ignored: newer drivers list
-    a container's own numbers that way.
+    the only listed process, if no other lane is on this GPU. `TensorFlow's allocator`: its peak, a lower bound
+    without the CUDA context. `device change`: the increase of the whole GPU since the lane opened it.
+
+    A process without an amount is ignored: newer drivers list a container's own numbers that way.
     """
     used, on_it = sample.memory.used_bytes, sample.processes
     own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
@@ -192,7 +185,7 @@ def used_bytes_of_lane(
 
 
 def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
-    """Return the share of the GPU's time of a lane's processes, in percent."""
+    """Return the share of the GPU's time of a lane's processes."""
     shares = on_it.busy_by_pid
     if isinstance(shares, Missing):
         return shares
@@ -214,7 +207,7 @@ class GpuPart:
     source: str = ""
     used_before: float | None = None
     free_bytes: float | None = None
-    """Unused memory. `None` if unknown or shared with the CPU."""
+    """`None` if unknown or shared with the CPU."""
 
     def plus(
         self,
@@ -243,7 +236,7 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class BatchPeaks:
-    """The peak of the framework's allocator by batch size, in one process with otherwise equal settings.
+    """The allocator's peak by batch size, in one process with otherwise equal settings.
 
     The peak of a process never falls, so the peak of a size is known if it was the first or exceeds all before it.
     """
@@ -256,7 +249,7 @@ class BatchPeaks:
         if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
             return self
         if size < max(self.by_size, default=0):
-            return self  # a larger size had a lower peak, so the size alone does not explain it
+            return self  # the size alone does not explain it
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
@@ -271,20 +264,19 @@ class GpuUse(StatePart):
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
     used_bytes: Reading = NO_GPU
     source: str = ""
-    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
-    """Allocated by the framework: now, and the peak."""
+    """By the framework."""
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
     racing_busy_pct: Mean = field(default_factory=Mean)
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
-    """Use of their units during the race, by the names in `ACTIVITY`."""
+    """By the names in `ACTIVITY`."""
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """Use by others since the start of steady state, by index."""
+    """By others since the start of steady state, by index."""
 
     def end_window(self, window: Window) -> None:
-        """Store the framework's allocated memory at the end of a window."""
+        """Store the framework's allocated memory."""
         now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
         if now_bytes is not None:
             self.allocated = self.allocated.plus(window.at_ns, now_bytes)
@@ -293,7 +285,7 @@ class GpuUse(StatePart):
         self.allocated_bytes, self.peak_bytes = now_bytes, peak_bytes
 
     def add_activity(self, activity: GpuActivity | Missing) -> None:
-        """Add a sample of the units of one of the GPUs."""
+        """Add a sample of one of the GPUs."""
         if not isinstance(activity, Missing):
             means = self.racing_activity
             self.racing_activity = {
@@ -317,6 +309,6 @@ class GpuUse(StatePart):
 
 
 def counted(names: Sequence[str]) -> str:
-    """Return the names of GPUs as a list with counts, such as "2x NVIDIA H200"."""
+    """Return names with counts, such as "2x NVIDIA H200"."""
     result = ((names.count(name), name) for name in dict.fromkeys(names))
     return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

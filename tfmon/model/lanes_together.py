@@ -1,8 +1,4 @@
-"""Relations between the lanes of a race: distinguishing names, and shared files and ports.
-
-A lane's title contains its device and every setting in which the lanes differ now. The session keeps
-`LaneState.differs` and `LaneState.mark` up to date, so that title, table, verdict and JSON agree.
-"""
+"""Relations between the lanes of a race: distinguishing names, and shared files and ports."""
 
 from __future__ import annotations
 
@@ -40,20 +36,20 @@ def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
 
 
 def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
-    """Return the other knobs besides the contrast in which the lanes differ now."""
+    """Return the knobs besides the contrast in which the lanes differ now."""
     started = contrast([lane.spec for lane in lanes])
     return tuple(knob for knob in (lanes[0].differs or () if lanes else ()) if knob not in started)
 
 
 def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
-    """Return (knob, value, whether the lanes differ in it) for the settings in effect, differing ones first."""
+    """Return (knob, value, whether the lanes differ in it), differing knobs first."""
     values, differs = lane.in_effect, lane.differs or ()
     first = [(knob, values[knob], True) for knob in differs if knob in values]
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
 
 
 def set_names(lanes: Sequence[LaneState], race: Race) -> None:
-    """Set the present distinguishing names of the lanes."""
+    """Set `differs` and `mark`, so that title, table, verdict and JSON agree."""
     differs = differing(lanes, race)
     titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
     alike = Counter(titles)
@@ -139,7 +135,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explain_collision(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> None:
-    """Add the collision or full disk that the reason of a failed script contains to its trouble."""
+    """Add the collision or full disk in a failed script's reason to its trouble."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
     if trouble is None or not lane.script.command or view is None:
         return

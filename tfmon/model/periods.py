@@ -1,4 +1,4 @@
-"""The periods of a race: the measurements under one choice of settings, and the change that ended them. Pure."""
+"""The periods of a race: the measurements under one choice of settings, and the change that ended them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KnobChange:
 
     @property
     def text(self) -> str:
-        """The change without its lane: `batch 10 → 16`."""
+        """Such as `batch 10 → 16`."""
         return f"{short_name(self.knob)} {show(self.before)} → {show(self.after)}"
 
 
@@ -42,11 +42,11 @@ class Period:
 
     until_ns: int
     lanes: tuple[LaneState, ...]
-    """The lanes just before, without data for charts and pages."""
+    """Without data for charts and pages."""
     race: Race
     changes: tuple[KnobChange, ...] = ()
     event: str = ""
-    """Another event that ended it, such as "A restarted"."""
+    """Another event that ended it."""
     phase_of: str = ""
     experiment: SeriesState | None = None
 
@@ -92,7 +92,7 @@ def after_event(
         return ended(what=f"mode {event.mode}")
     for lane, then in zip(lanes, after, strict=True):
         if lane.spec.name != event.lane or not lane.process.number or trying:
-            continue  # an experiment reports its own trials
+            continue
         now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
         changes = [KnobChange(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
         if changes and isinstance(event, KnobApplied | LaneStarted):
@@ -118,7 +118,7 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
-    """Return the index of the period that the same key press ended, by changing the knob of another lane."""
+    """Return the index of the period that the same key press ended, in another lane."""
     asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
     for place in reversed(range(len(periods))):
@@ -135,12 +135,12 @@ def _with(periods: Periods, place: int, period: Period) -> Periods:
 
 
 def in_slices(race: Race, lanes: Lanes) -> bool:
-    """Return whether the lanes train in slices, which then determine their throughput."""
+    """Return whether the lanes train in slices."""
     return race.mode == TURNS and len(lanes) > 1
 
 
 def why_mode_stays(lanes: Lanes) -> str:
-    """Return why the mode cannot change. Empty if it can."""
+    """Return why the mode cannot change."""
     if len(lanes) < 2:
         return "one lane has the machine for itself: turns need two lanes"
     if all(lane.over for lane in lanes):

@@ -12,29 +12,29 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.session import Snapshot
 
 ANSWER_S = 5.0
-"""Longest wait of the screen's own thread for an answer."""
+"""Longest wait of the screen's own thread."""
 Say: TypeAlias = Callable[[str], object]
 """Displays a line for the user."""
 
 
 class ExperimentError(ValueError):
-    """An experiment is not possible; the message contains the reason and the possible experiments."""
+    """An experiment is not possible."""
 
 
 class Controls(Protocol):
-    """Requests of a series to the lanes. Every method returns at once; events report the results."""
+    """Requests of a series to the lanes. Every method returns at once."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Change a setting of a lane; a knob that is not live restarts the lane."""
+        """Change a setting; a knob that is not live restarts the lane."""
 
     def resume(self, lanes: Sequence[str]) -> None:
         """Continue paused lanes."""
 
     def set_mode(self, mode: str) -> None:
-        """Set the mode of the race; see `race.MODES`."""
+        """Set the mode of the race."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Train only one lane, in slices of `slice_s` (default: the race's); "" ends that."""
+        """Train only one lane, in slices (default: the race's); "" ends that."""
 
     def restart(self, lanes: Sequence[str]) -> None:
         """Restart lanes with the settings in effect."""
@@ -63,7 +63,7 @@ class ReplayState:
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
     started_ns: int | None = None
-    """The start signal, from which the race counts its time. `None` without one."""
+    """The start signal, from which the race counts its time."""
 
     @property
     def at_end(self) -> bool:
@@ -78,7 +78,7 @@ class ReplayControls(Protocol):
         """Return the position."""
 
     def tick(self, seconds: float) -> None:
-        """Advance by this time, if it plays."""
+        """Advance, if it plays."""
 
     def toggle(self) -> None:
         """Pause or play; at the end, play from the beginning."""
@@ -90,7 +90,7 @@ class ReplayControls(Protocol):
         """Move forward, or back for negative seconds."""
 
     def go_to(self, at_ns: int) -> None:
-        """Move to a time of the race."""
+        """Move to a time."""
 
     def go_to_mark(self, direction: int) -> None:
         """Move to the next or previous mark."""
@@ -107,28 +107,27 @@ class RunInfo:
     """A recording in a list."""
 
     id: str
-    """Its name on the command line, such as "20260102-030405-small-dense"; never changes."""
+    """Such as "20260102-030405-small-dense"; never changes."""
     path: str
     started: str = ""
-    """Local time with its offset from UTC, ISO 8601. Empty if the recording is unreadable."""
+    """Local time with its offset from UTC, ISO 8601. Empty if unreadable."""
     scenario: str = ""
     mode: str = ""
     lanes: tuple[str, ...] = ()
-    """Titles of the lanes, with the settings in which they differed at the end."""
+    """Titles of the lanes at the end."""
     verdict: str = ""
     """Empty for a recording that was not closed."""
     ratio: float | None = None
     failure: str = ""
-    """Why a lane failed, such as "A failed: ValueError: …". Empty if none did."""
     seconds: float | None = None
-    """From the start signal to the end. `None` if unknown."""
+    """From the start signal."""
     bytes: int = 0
     running: bool = False
     problem: str = ""
 
     @property
     def outcome(self) -> str:
-        """One line about the result: the problem, the failure, the verdict, or a missing verdict."""
+        """The problem, the failure, the verdict, or a missing verdict."""
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else NOT_CLOSED)
@@ -144,36 +143,35 @@ class ScenarioRow(NamedTuple):
 
 
 class Runs(Protocol):
-    """The user's recordings by their ids. Every method may block, and raises TfmonError."""
+    """The user's recordings. Every method may block, and raises TfmonError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all recordings by their start, the oldest first."""
+        """Return all recordings, the oldest first."""
 
     def delete(self, id: str) -> None:
-        """Delete a recording permanently. Raises TfmonError if it is being written."""
+        """Delete a recording permanently, unless it is being written."""
 
     def report(self, path: str) -> str:
-        """Write a report of a recording into the working directory; return the message to display."""
+        """Write a report into the working directory; return the message to display."""
 
     def replay(self, id: str) -> Source:
-        """Open a recording to play it; the caller stops it."""
+        """Open a recording; the caller stops it."""
 
 
 class Source(ABC):
     """A race, recording or sweep on a screen. The defaults fit a source that nothing can change.
 
-    The screen displays the text of a raised TfmonError. Thread: the screen's, except for methods that may block.
+    Errors are raised as TfmonError. Thread: the screen's, except for methods that may block.
     """
 
     tabs: Sequence[str] | None = None
-    """The pages that can be opened. `None` for all of them."""
+    """The pages that can be opened. `None` for all."""
     playback: ReplayControls | None = None
-    """`None` if this is not a recording."""
     runs: Runs | None = None
     detachable = False
     """Whether the run can continue without the screen."""
     refusal = ""
-    """Reason why no key can change anything. Empty if keys can."""
+    """Why no key can change anything. Empty if keys can."""
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
@@ -184,7 +182,7 @@ class Source(ABC):
         raise NotImplementedError(self.refusal)
 
     def ask(self, command: ControlMessage, timeout_s: float | None = None) -> str:
-        """Send a command, wait for the answer and return its text. Raises TfmonError."""
+        """Send a command and return the answer."""
         raise NotImplementedError(self.refusal)
 
     def scenarios(self) -> Sequence[ScenarioRow]:
@@ -196,7 +194,7 @@ class Source(ABC):
         return ""
 
     def repeat(self) -> str:
-        """Return the command that repeats the race with the settings in effect, or "". Raises TfmonError."""
+        """Return the command that repeats the race with the settings in effect, or ""."""
         return ""
 
     def watch_gpus(self) -> str:
@@ -204,17 +202,17 @@ class Source(ABC):
         return ""
 
     def start(self, say: Say) -> None:
-        """Start the lanes. Called after the first paint. Raises TfmonError. May block."""
+        """Start the lanes, after the first paint. May block."""
 
     def stop(self) -> None:
         """End every lane and wait for it, or close the recording. May block."""
 
     def end_now(self) -> None:
-        """Do not wait any longer for user's commands that are ending."""
+        """Do not wait for user's commands that are ending."""
 
     def leave(self) -> None:
         """Leave a detachable run, which continues."""
 
     def lost(self) -> str:
-        """Return a line about a run that disappeared. Empty if it is alive."""
+        """Return a line about a run that disappeared."""
         return ""

@@ -28,20 +28,20 @@ they are not distinguished; `mixed` is two of them; `all-reduce` sums gradients 
 """
 
 NAMELESS = "no operation named"
-"""Allocated memory without an operation in the trace, as for JAX."""
+"""Memory without an operation in the trace, as for JAX."""
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
-"""How the step ran. `unknown` if the trace has neither a tf.function nor single operations."""
+"""`unknown` if the trace has neither a tf.function nor single operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of the input pipeline, such as Map or BatchV2."""
+    """A stage of the input pipeline."""
 
     name: str
     busy_ns: float
-    """Its work without earlier stages, on all threads: can exceed the step's time."""
+    """Without earlier stages, on all threads: can exceed the step's time."""
     elements: float
 
 
@@ -50,7 +50,6 @@ class Input:
     """The input pipeline."""
 
     wait_ns: Reading
-    """Time in which the loop waited for the next batch."""
     stages: tuple[Stage, ...]
     """The busiest first, without stages that only pass elements on."""
     python_ns: Reading
@@ -63,32 +62,30 @@ class Call:
     total_ns: float
     """The call of the step. In a trace without its mark: calls of a tf.function; eager: all but the input."""
     dispatch_ns: float
-    """Time without computation of the step: Python, TensorFlow's runtime, launches. On a GPU this is all of it."""
+    """Without computation: Python, TensorFlow's runtime, launches. On a GPU this is all of it."""
     python_ns: Reading
-    """Part of it before and after TensorFlow's runtime: binding arguments, making results."""
+    """Part of it outside TensorFlow's runtime."""
     compute_ns: Reading
-    """Part in which operations of the step ran on the CPU."""
     tracing_ns: float
-    """Calls that traced, without their operations: building and preparing a graph."""
+    """Calls that traced, without their operations."""
     compile_ns: float
     """Calls in which XLA compiled without tracing, without their operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTime:
-    """A GPU in the trace; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
+    """A GPU; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
 
     name: str
     kernels_ns: float
-    """Time with kernels or anything but a copy from or to the host."""
+    """With kernels or anything but a copy from or to the host."""
     all_reduce_ns: float
-    """Part with only kernels that sum values over several GPUs, including the wait for the slowest."""
+    """Part with only kernels that sum over several GPUs, including the wait for the slowest."""
     h2d_ns: float
     d2h_ns: float
-    """Time with copies from the host and to the host."""
     h2d_exposed_ns: float
     d2h_exposed_ns: float
-    """Part in which nothing else ran; copies in both directions count as from the host."""
+    """While nothing else ran; copies in both directions count as from the host."""
     h2d_bytes: Reading
     d2h_bytes: Reading
     idle_ns: float
@@ -96,7 +93,7 @@ class GpuTime:
     idle_launch_ns: float
     idle_tracing_ns: float
     idle_other_ns: float
-    """Idle time by the activity of the loop's thread; `other` is reading results and Python."""
+    """Idle time by the activity of the loop's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +102,11 @@ class Op:
 
     name: str
     kind: str
-    """Its type, such as MatMul. Without one, the name of the kernel or of XLA."""
+    """Such as MatMul. Without one, the name of the kernel or of XLA."""
     device: str
     count: int
     self_ns: float
-    """Without operations that ran inside it."""
+    """Without operations inside it."""
     share: float
     """Of the self time of all operations."""
 
@@ -123,11 +120,11 @@ class Part:
 
     name: str
     kind: str
-    """The type of the operation. Empty for a part without one."""
+    """The type of an operation."""
     device: str
     step_ns: float
     self_ns: float = 0.0
-    """Own time per step on all threads or queues; more than `step_ns` if others ran beside it."""
+    """On all threads or queues; more than `step_ns` if others ran beside it."""
     count: int = 0
 
     @property
@@ -138,14 +135,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """The operations of the step in the trace; TensorFlow does not record its cheapest ones."""
+    """The operations of the step; TensorFlow does not record its cheapest ones."""
 
     top: tuple[Op, ...]
     runs: int
     time_ns: float
-    """Their total self time."""
+    """Their self time."""
     busy_ns: float
-    """Time with at least one of them."""
     parallelism: Reading
     """Mean number of concurrent operations while any ran."""
 
@@ -165,7 +161,7 @@ class CpuCounters:
 
     instructions_per_cycle: float
     stalled_share: Reading
-    """Share of cycles from 0 to 1 in which the next instruction waited for a result, usually for memory."""
+    """Share of cycles in which the next instruction waited for a result, usually for memory."""
 
 
 NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this machine, shortly before a profile")
@@ -176,30 +172,29 @@ class Allocated:
     """Memory of an operation that was not freed before the peak."""
 
     name: str
-    """The operation, or another owner such as the input pipeline."""
     allocated_bytes: int
-    """Allocated bytes: up to twice the size of the tensors."""
+    """Up to twice the size of the tensors."""
     blocks: int
     shape: str = ""
-    """Shape of the largest tensor, such as [64,128]. Empty if unknown."""
+    """Of the largest tensor, such as [64,128]."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The peak of an allocator during the captured steps, and its content."""
+    """The peak of an allocator during the captured steps."""
 
     place: str
-    """The device, such as GPU:0, with a restriction to some blocks; TensorFlow's name of other allocators."""
+    """The device, such as GPU:0, with a restriction to some blocks; or TensorFlow's name."""
     allocated_bytes: int
     before_bytes: int
-    """Part allocated before the capture: usually weights, and the state of the optimizer."""
+    """Allocated before the capture: usually weights, and the state of the optimizer."""
     unknown_bytes: int
-    """Part missing in the trace, whose profiler lost events; negative if frees were lost."""
+    """Missing in the trace, whose profiler lost events; negative if frees were lost."""
     operations: tuple[Allocated, ...]
     reached_in: str
-    """The operation with the allocation that made the peak. Empty if memory was only freed."""
+    """The operation that made the peak. Empty if memory was only freed."""
     highest_bytes: int
-    """The peak since the process began."""
+    """Since the process began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +204,12 @@ class ProfileBottleneck:
     kind: BottleneckKind
     text: str
     shares: dict[str, float]
-    """Parts of step time, from 0 to 1, by kind of bottleneck; they add up to at most 1."""
+    """Of step time, from 0 to 1; they add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A capture of some training steps, analysed."""
+    """A capture of some training steps."""
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
@@ -224,9 +219,8 @@ class Profile:
     input: Input
     call: Call | Missing
     sync_ns: Reading
-    """Time outside of pipeline and step while the GPU worked: usually reading a result."""
+    """Outside of pipeline and step while the GPU worked: usually reading a result."""
     other_ns: float
-    """Other time outside of pipeline and step."""
     drain_ns: float
     devices: tuple[GpuTime, ...]
     ops: Ops | Missing
@@ -235,17 +229,17 @@ class Profile:
     compiles: tuple[Repeat, ...]
     bottleneck: ProfileBottleneck | Missing
     host_only: bool
-    """Whether the trace has nothing of the lane's GPU, so that only the host is known."""
+    """Whether the trace has nothing of the lane's GPU."""
     notes: tuple[str, ...]
     parts: tuple[Part, ...] = ()
-    """The whole time of a step, the longest part first. Empty in a recording of an older version."""
+    """The longest part first. Empty in an old recording."""
     counters: CpuCounters | Missing = NOT_COUNTED
     memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
-    """Of each active allocator, the device's first."""
+    """The device's allocator first."""
 
     @property
     def computing_share(self) -> float | None:
-        """Share of the calls' time in which an operation ran on the CPU, 0 to 1. `None` if unknown."""
+        """Share of the calls' time in which an operation ran on the CPU, 0 to 1."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -253,7 +247,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Share of step calls in the loop's time without input and waits, 0 to 1. `None` if unknown."""
+        """Share of step calls in the loop's time without input and waits, 0 to 1."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)

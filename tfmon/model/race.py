@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
 MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
-"""The label in the charts at a change of the race's mode."""
+"""Label in the charts."""
 MARGIN = 0.03
 """Smaller differences count as none by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; known at the start."""
+    """A machine."""
 
     hostname: str = ""
     system: str = ""
@@ -32,15 +32,15 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
-    """Why the race has no GPU lane. Empty if it has one, or if none was requested."""
+    """Why the race has no GPU lane, if one was requested."""
     boot: str = ""
-    """The kernel's boot id: hosts with the same id are one machine. Empty if unknown."""
+    """The kernel's boot id: hosts with the same id are one machine."""
     quota_cores: float | None = None
-    """Cores of the container's quota. `None` without a quota, or if unreadable."""
+    """Of the container."""
     nice: int | None = None
     python: str = ""
     tensorflow: str = ""
-    """Version of its TensorFlow, with the package's name unless `tensorflow`."""
+    """With the package's name unless `tensorflow`."""
     driver: str = ""
     power_limits_w: tuple[float | None, ...] = ()
 
@@ -50,7 +50,7 @@ class BetweenProcesses:
     """Between-process variance from earlier races on this machine: a scaled chi-squared prior."""
 
     squares: float
-    """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
+    """`degrees` times the variance of the log ratio of two equal processes."""
     degrees: float
     races: int = 0
 
@@ -69,39 +69,36 @@ class Race:
     mode: str = TURNS
     """`turns`: interleaved, in short slices; `concurrent`: all lanes at the same time."""
     training: tuple[str, ...] = ()
-    """Lanes with a running slice, one per machine. Empty between slices and in a concurrent race."""
+    """Lanes with a running slice, one per machine."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     seconds: float | None = None
-    """Length from the start signal. `None` without a limit."""
+    """From the start signal."""
     steps: int | None = None
     slice_s: float | None = None
-    """Length of a slice in turns. `None` if the recording lacks it."""
+    """`None` if the recording lacks it."""
     number: int = 0
-    """Number of the race in this run of tfmon, from 1."""
+    """From 1, in this run of tfmon."""
     exclusive: str = ""
-    """The only lane that trains, in slices, while the others are paused. Empty if none exists."""
+    """The only lane that trains, in slices."""
     interrupted: str = ""
-    """Why it was interrupted, such as "interrupted by SIGINT". Otherwise empty."""
+    """Such as "interrupted by SIGINT"."""
     fresh: bool = False
     """Whether the lanes are started several times, see `series.repeat`."""
     between: BetweenProcesses | None = None
-    """Prior of the between-process variance. `None` if nothing was learnt."""
+    """`None` if nothing was learnt."""
     interval: IntervalKind = ALWAYS_VALID
-    """Use of its intervals: `always-valid`, or for a known length `spending` or `fixed`."""
     margin: float = MARGIN
     until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is at most this. `None` without this end.
-    """
+    """The race ends when half the width of every interval over its ratio is at most this."""
     ignored_causes: tuple[str, ...] = ()
-    """Ids of causes that the user has turned off."""
     differs: tuple[str, ...] = ()
-    """Other differences between the lanes' machines, such as a file's content; known before the race."""
+    """Other differences between the lanes' machines."""
     views: dict[str, View] = field(default_factory=dict)
-    """Views of the working folder of a user's lanes, by host. Empty for a single lane."""
+    """Of a user's lanes, by host. Empty for a single lane."""
 
     def with_knob(self, offered: KnobOffered) -> Race:
-        """Return the race with a knob that a user's script has offered."""
+        """Return the race with a knob that a script has offered."""
         if any(knob.name == offered.knob for knob in self.knobs):
             return self
         limits = (offered.choices, offered.low, offered.high)
@@ -115,7 +112,7 @@ class RecordingState:
 
     path: str
     stopped_ns: int | None = None
-    """End of the recording on an error. `None` if there was none."""
+    """When it ended on an error."""
     reason: str = ""
 
 
@@ -128,18 +125,18 @@ class Claim:
 
     id: str
     source: str = ""
-    """The article and its example. Empty for claims of its scenario."""
+    """The article and its example."""
     says: str = ""
     first: str = ""
     second: str = ""
     at_least: float = 1.0
     at_most: float | None = None
-    """Largest claimed ratio, for a claim of little or no difference."""
+    """For a claim of little or no difference."""
     needs: Literal["", "gpu", "mac"] = ""
     seconds: float | None = None
-    """Length of its race if steps take seconds: such a claim is only measured with its scenario named."""
+    """Length of its race if steps take seconds: it is only measured with its scenario named."""
     corrected: str = ""
-    """Correction of a wrong statement, and how it shows."""
+    """Correction of a wrong statement."""
 
 
 @dataclass(frozen=True, slots=True)

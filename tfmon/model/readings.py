@@ -1,7 +1,4 @@
-"""Measured values, or the reason for a missing one: readings, estimates, and samples of the probes.
-
-Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine.
-"""
+"""Measured values, or the reason for a missing one: readings, estimates, and samples of the probes."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class Missing:
 
 
 Reading: TypeAlias = float | Missing
-"""A number in the unit at the end of its field's name, or why it is unknown. Never 0 for unknown."""
+"""In the unit at the end of its field's name. Never 0 for unknown."""
 
 NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 NO_STOLEN = Missing("this system does not report stolen time")
@@ -44,7 +41,7 @@ IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
 ALWAYS_VALID: IntervalKind = "always-valid"
 SPENDING: IntervalKind = "spending"
 FIXED: IntervalKind = "fixed"
-"""Uses of an interval: looks at any time, looks within a known length, one look at the end."""
+"""Looks at any time, looks within a known length, one look at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """Half the interval over the value: 0.05 means ±5 %."""
+        """Half the interval over the value."""
         return (self.high - self.low) / 2 / self.value
 
     def clear_of(self, value: float) -> bool:
@@ -69,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Inclusive limits of a number, as metadata of a field's type; the codec rejects other numbers."""
+    """Inclusive limits of a number in a field's type, checked by the codec."""
 
     low: float
     high: float
@@ -89,50 +86,43 @@ class TreeSample:
     private_bytes: Reading
     processes: int
     pids: tuple[int, ...] = ()
-    """Processes of the tree, to find them in a GPU's list."""
     waited_pct: Reading = NOT_READ
-    """Waiting time for a core since the previous sample; 100 is one permanently waiting thread."""
+    """Waiting time for a core; 100 is one permanently waiting thread."""
     killed: dict[int, int] = field(default_factory=dict)
-    """Signal numbers of unreaped processes that a signal ended."""
+    """Signals of unreaped processes that a signal ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The machine as a whole, and disturbances of a race.
-
-    Units: shares of CPU time and rates since the previous sample; 100 % of CPU is one core.
-    """
+    """The machine as a whole, since the previous sample; 100 % of CPU is one core."""
 
     lane: str = ""
     host: str = ""
     at_ns: int
     cpu_pct: Reading
-    """All cores together since the previous sample; 100 is one busy core."""
     memory_used_bytes: Reading
     memory_total_bytes: Reading
     usable_cores: Reading = NOT_READ
-    """Cores for a lane: the least of the machine's cores, the affinity and the container's quota."""
+    """The least of the machine's cores, the affinity and the container's quota."""
     monitor_cpu_pct: Reading = NOT_READ
-    """tfmon's own process."""
     others_cpu_pct: Reading = NOT_READ
     steal_pct: Reading = NOT_READ
     """Time that the hypervisor gave to other machines while this one had work."""
     swap_in_bytes_per_s: Reading = NOT_READ
     swap_out_bytes_per_s: Reading = NOT_READ
     cpu_pressure_pct: Reading = NOT_READ
-    """Share of the last 10 s in which a process waited for a core."""
+    """Share of the last 10 s in which a process waited."""
     memory_pressure_pct: Reading = NOT_READ
-    """Share of the last 10 s in which a process waited for memory."""
     throttled_pct: Reading = NOT_READ
     """Share of the quota's periods that the lanes' control group exhausted."""
 
 
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
-"""A count or sum. In ns the limit is three years; no window has more steps or examples."""
+"""In ns the limit is three years; no window has more steps or examples."""
 CONTENDED = 0.05
 """From this share of waiting CPU time, and of cores used by others, on, a slice is contended."""
 FULL = 0.9
-"""From this share of busy cores on, others can only use a core by taking it from the lane."""
+"""From this share of busy cores on, others can only take a core from the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,23 +130,18 @@ class SliceLoad:
     """Use of the CPU in a slice, with its discarded start."""
 
     span_ns: Amount
-    """Wall time of the slice."""
     examples: Amount
-    """Examples trained in it, including discarded ones."""
+    """With discarded ones."""
     cpu_ns: Amount
-    """CPU time of the lane's process."""
     delay_ns: Amount | None = None
-    """Time in which threads of the lane waited for a core. `None` if not reported."""
+    """Time in which threads of the lane waited for a core."""
     others_ns: Amount | None = None
-    """CPU time of all other programs. `None` if not reported."""
     stolen_ns: Amount | None = None
-    """CPU time that the hypervisor gave to other machines. `None` if not reported."""
     cores: Amount | None = None
-    """Cores for the lane. `None` if unknown."""
 
     @property
     def contended(self) -> bool | None:
-        """Whether other programs took CPU time from the lane. `None` if unknown.
+        """Whether other programs took CPU time from the lane.
 
         Threads of the lane also wait for each other, a quarter of their time with small steps. So others must have
         used the CPU as well, and no core may have been free.

@@ -1,4 +1,4 @@
-"""The monitor's requests to a lane's child over the request pipe, one frozen dataclass each."""
+"""The monitor's requests to a lane's child over the request pipe."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ class Assign:
     device: str
     """`cpu` or `gpu`; the environment selects the GPUs."""
     devices: int = 1
-    """Number of devices, under one strategy."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Measured steps before the child finishes. `None` without a limit."""
+    """Measured steps before the child finishes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetKnob:
-    """Change a live knob; answered by KnobApplied or KnobRefused with the same number."""
+    """Change a live knob; answered by KnobApplied or KnobRefused."""
 
     request: int
     knob: str
@@ -35,12 +34,12 @@ class SetKnob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Train: the start of the race, or the end of a pause."""
+    """Train, at the start or after a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSlice:
-    """Train for one slice while the other lanes are stopped, then pause; answered by SliceEnded."""
+    """Train for one slice, then pause; answered by SliceEnded."""
 
     round: int
     """Slices of the same round are compared."""
@@ -49,26 +48,24 @@ class RunSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Stop at the next step boundary and use no CPU until Run."""
+    """Stop at the next step boundary and use no CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeProfile:
-    """Train some steps under TensorFlow's profiler; answered by Profiled or ProfileFailed."""
+    """Train some steps under the profiler; answered by Profiled or ProfileFailed."""
 
     folder: str
     steps: int
     on_gpu: bool = False
-    """The lane's GPU should be in the trace."""
     chrome: str = ""
-    """A file for the trace in Chrome's format. Empty for none."""
+    """A file for the trace in Chrome's format."""
     counters: CpuCounters | Missing = NOT_COUNTED
-    """Counters of the processor, measured by the monitor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStack:
-    """Report the stacks of all threads; answered by StackReported. A scenario's child gets a signal instead."""
+    """Report the stacks of a script's threads; answered by StackReported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The plan, the state and the steps of a series: crossover, tuning, sweep and the claims of scenarios. Pure."""
+"""The plan, the state and the steps of a series: crossover, tuning, sweep and the claims of scenarios."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
-"""Policies, which choose the attempt that is measured next."""
+"""Policies, which choose the next attempt."""
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
 """Outcomes of a change. `refused`: the setting could not take effect, or the lane failed under it."""
 MOST_DEATHS = 3
-"""An attempt whose process died this often has failed."""
+"""Then an attempt has failed."""
 LATEST_VISITS = 40
 
 
@@ -29,25 +29,24 @@ class SeriesPlan:
 
     policy: str
     over: dict[str, tuple[KnobValue, ...]] = field(default_factory=dict)
-    """The swept knobs with their values."""
     lanes: tuple[str, ...] = ()
     """The two lanes of a crossover, or the lane of a tuning."""
     everything: bool = False
-    """Whether combinations that cannot win are measured to the end, or a tuning continues until nothing helps."""
+    """Measure also combinations that cannot win; continue a tuning until nothing helps."""
     scenario: str = ""
-    """Name or path of the scenario, or the command as text. Empty for the present race."""
+    """Name, path, or the command as text. Empty for the present race."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
-    """Known settings of the lane against which each combination is raced."""
+    """Settings of the lane against which each combination is raced."""
     places: tuple[str, ...] = ()
-    """Such as `cpu` or `gpu2/gpu:0`; a place can occur more than once."""
+    """Such as `gpu2/gpu:0`; a place can occur more than once."""
     words: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("",)
-    """Kinds of device, without numbers: each combination is measured on each kind."""
+    """Of devices, without numbers: each combination is measured on each kind."""
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
     """A combination is measured until half its interval over its ratio is at most this."""
     each_s: float = 60.0
-    """Longest time that one is raced for."""
+    """Longest time for one."""
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
     source: str = ""
@@ -64,14 +63,14 @@ class Pair:
     """Natural logarithm of the first throughput over the second."""
     leads: bool
     visit: int
-    """Number of the visit, which has new processes of both; on the lanes of a race, number of the process."""
+    """Number of the visit, which has new processes of both; on the lanes of a race, of the process."""
     base: float = 0.0
-    """Natural logarithm of the second throughput in examples/s. 0 if only the ratio is used."""
+    """Natural logarithm of the second throughput in examples/s. 0 if unused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Further figures from the last visit. `None` if unknown."""
+    """Further figures from the last visit."""
 
     place: str
     examples_per_s: float | None = None
@@ -83,7 +82,6 @@ class Figures:
     bottleneck: str = ""
     bottleneck_text: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    """Versions of TensorFlow, Keras, NumPy and Python; "" for unknown."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
 
 
@@ -93,17 +91,16 @@ class Change:
 
     lane: str
     before: dict[str, KnobValue]
-    """All knobs with their old values."""
+    """All knobs."""
     bottleneck: str = ""
-    """Bottleneck at the proposal: a kind of `analysis.bottleneck`."""
+    """A kind of `analysis.bottleneck`."""
     purpose: str = ""
     restarts: bool = False
     choices: int = 1
     """Number of changes to choose from: each test is stricter by this factor."""
     work: str = ""
-    """Its change of the script's work, which prevents keeping it. Otherwise empty."""
+    """Its change of the script's work, which prevents keeping it."""
     title: str = ""
-    """Name of the lane for people."""
     whole: bool = False
     """Whether it is all kept changes together, against the settings at the beginning."""
 
@@ -114,15 +111,15 @@ class Attempt:
 
     number: int
     kind: str
-    """Kind of device. Empty on the lanes of a race."""
+    """Of device. Empty on the lanes of a race."""
     settings: dict[str, KnobValue]
     """The swept knobs, or the knobs of a change."""
     change: Change | None = None
-    """`None` except in a tuning."""
+    """Only in a tuning."""
     baseline: bool = False
     """Whether it equals the baseline and needs no measurement."""
     refused: str = ""
-    """Why it cannot be measured. Otherwise empty."""
+    """Why it cannot be measured."""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
     deaths: tuple[str, ...] = ()
@@ -130,19 +127,18 @@ class Attempt:
     measured_s: float = 0.0
     """Race time of its pairs."""
     outcome: str = ""
-    """`kept`, `reverted`, `refused`, `undone` or `stopped` for a change that was tried; the outcome of a claim.
-    Otherwise empty."""
+    """Of a change that was tried, or of a claim."""
     gain: Estimate | None = None
-    """Throughput after a change over that before it, or the ratio of a claim, at its end."""
+    """Throughput after a change over that before it, or the ratio of a claim."""
 
     @property
     def failed(self) -> str:
-        """Why it has failed for good. Otherwise empty."""
+        """Why it has failed for good."""
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
     @property
     def of_lane(self) -> Change:
-        """The circumstances of a change; an attempt of another series raises AssertionError."""
+        """Return the circumstances of a change."""
         assert self.change is not None, "it is no change of a lane"
         return self.change
 
@@ -154,23 +150,23 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SeriesState:
-    """The state of a series: its plan, and its attempts with their measurements."""
+    """The state of a series."""
 
     plan: SeriesPlan
     attempts: tuple[Attempt, ...] = ()
-    """By their numbers. A tuning adds them, after the attempts of earlier tunings of the race, on any lane."""
+    """By their numbers. A tuning adds them, after the attempts of earlier tunings of the race."""
     first: int = 0
-    """Number of the first attempt of this series."""
+    """Number of its first attempt."""
     running: dict[int, str] = field(default_factory=dict)
     visits_s: tuple[float, ...] = ()
-    """Durations of the latest visits, with getting ready."""
+    """Of the latest visits, with getting ready."""
     lost: dict[str, str] = field(default_factory=dict)
     """Unusable places with the reason."""
     under: tuple[dict[str, KnobValue], ...] = ()
-    """Settings of the lanes of a race at the start."""
+    """Settings of the lanes at the start."""
     over: bool = False
     ended: str = ""
-    """Why it ended early. Otherwise empty."""
+    """Why it ended early."""
 
     @property
     def policy(self) -> str:
@@ -179,7 +175,7 @@ class SeriesState:
 
     @property
     def knob(self) -> str:
-        """The first swept knob, the only one of a crossover."""
+        """The first swept knob."""
         return next(iter(self.plan.over))
 
     @property
@@ -189,7 +185,7 @@ class SeriesState:
 
     @property
     def at(self) -> KnobValue | None:
-        """The value of that knob that is measured now. `None` between two values."""
+        """The value of that knob that is measured now."""
         return next((self.attempts[number].settings[self.knob] for number in self.running), None)
 
     @property
@@ -199,17 +195,17 @@ class SeriesState:
 
     @property
     def changes(self) -> tuple[Attempt, ...]:
-        """The changes that a race's tunings have tried, one by one; the latest last."""
+        """The single changes that a race's tunings have tried; the latest last."""
         return tuple(one for one in self.attempts if not one.of_lane.whole)
 
     @property
     def present(self) -> tuple[Attempt, ...]:
-        """The changes that this tuning has tried, one by one; the latest last."""
+        """The single changes that this tuning has tried; the latest last."""
         return tuple(one for one in self.attempts[self.first :] if not one.of_lane.whole)
 
     @property
     def whole(self) -> Attempt | None:
-        """The settings at the end of a tuning against those at its beginning. `None` without several changes."""
+        """The settings at the end of a tuning against those at its beginning, after several changes."""
         return next((one for one in self.attempts[self.first :] if one.of_lane.whole), None)
 
     @property
@@ -223,7 +219,6 @@ class SeriesBegan:
     """The lanes of a race train, and the series on them begins."""
 
     under: tuple[dict[str, KnobValue], ...]
-    """Settings of its lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +228,7 @@ class VisitBegan:
     number: int
     place: str
     attempt: Attempt | None = None
-    """The attempt, if its policy has just chosen it."""
+    """If its policy has just chosen it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +248,11 @@ class VisitEnded:
     number: int
     figures: Figures | None = None
     refused: str = ""
-    """The scenario, device or lane does not accept it. Otherwise empty."""
+    """Why scenario, device or lane do not accept it."""
     died: str = ""
-    """Why its process ended without its own error. Otherwise empty."""
+    """Why its process ended without its own error."""
     lost: str = ""
-    """Why the place is unusable from now on. Otherwise empty."""
+    """Why the place is unusable from now on."""
     took_s: float = 0.0
     outcome: str = ""
     gain: Estimate | None = None
@@ -268,11 +263,11 @@ class SeriesEnded:
     """Nothing more is measured."""
 
     ended: str = ""
-    """Why it ended early. Otherwise empty."""
+    """Why it ended early."""
 
 
 SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | VisitEnded | SeriesEnded
-"""What happens in a series. Its state is the first step, or a correction."""
+"""The state is the first step, or a correction."""
 
 
 def after(state: SeriesState, step: SeriesStep) -> SeriesState:
@@ -322,7 +317,7 @@ def kind_of(spec: LaneSpec) -> str:
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the known knobs, not a script's own, that change learning compared to the baseline."""
+    """Return the common knobs that change learning compared to the baseline."""
     changed = {**baseline, **settings}
     batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
     precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)

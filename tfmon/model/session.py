@@ -47,7 +47,6 @@ from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, after
 from tfmon.model.spec import LaneSpec
 
 STALE_TICKS = 3
-"""Readings older than this many intervals are stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +57,13 @@ class Snapshot:
     race: Race
     lanes: tuple[LaneState, ...]
     hosts: Hosts = field(default_factory=lambda: {"": HostState()})
-    """The machines by `LaneSpec.host`; "" is the monitor's, and always present."""
+    """By `LaneSpec.host`; "" is the monitor's, and always present."""
     experiment: SeriesState | None = None
-    """The present or last series of this race."""
+    """The present or last series."""
     tuned: SeriesState | None = None
-    """The present or last tuning of this race."""
     periods: Periods = ()
-    """The measurements before each change of this race, the latest last; the present ones are in `lanes`."""
+    """The latest last; the present one is in `lanes`."""
     recording: RecordingState | None = None
-    """The recording of this race. `None` without one."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; raises KeyError."""
@@ -84,7 +81,7 @@ class Snapshot:
 
     @property
     def sweep(self) -> SeriesState | None:
-        """The state of a sweep. `None` for a race."""
+        """The state of a sweep."""
         state = self.experiment
         return state if state is not None and state.policy == SWEEP else None
 
@@ -95,12 +92,12 @@ class Snapshot:
 
     @property
     def over(self) -> bool:
-        """Whether there are lanes and all of them have ended."""
+        """Whether all lanes have ended."""
         return bool(self.lanes) and all(lane.over for lane in self.lanes)
 
     @property
     def raced_s(self) -> float | None:
-        """Time from the start signal to the last window of any lane. `None` before."""
+        """Time from the start signal to the last window."""
         ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
         started_ns = self.race.started_ns
         return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
@@ -118,7 +115,7 @@ class Snapshot:
 
     @property
     def gpus(self) -> tuple[GpuSample, ...]:
-        """The latest sample of each GPU of the monitor's own machine."""
+        """The latest samples of the monitor's own machine."""
         return self.hosts[""].gpus
 
     @property
@@ -131,7 +128,7 @@ class Snapshot:
         return self.hosts.get(lane.spec.host) or HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
-        """Return the machine of a lane. Empty before it is connected."""
+        """Return the facts about a lane's machine."""
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
@@ -144,17 +141,17 @@ class Snapshot:
         return len({self.machine_key(lane) for lane in self.lanes})
 
     def device_name(self, lane: LaneState) -> str:
-        """Return the model of a lane's processor. Empty while unknown."""
+        """Return the model of a lane's processor."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
         return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
-        """Return the latest sample of each GPU of a lane, by their indexes."""
+        """Return the latest samples of a lane's GPUs."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of an overdue sample, such as after a hang of a driver, or `None`."""
+        """Return the age of an overdue sample, such as after a hang of a driver."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
@@ -165,7 +162,7 @@ Journal: TypeAlias = Callable[[Event, Snapshot], None]
 
 
 class Session:
-    """The owner of the state: accepts events and returns immutable snapshots.
+    """The owner of the state.
 
     The state depends only on the events and their order, so a replay reproduces it with another clock.
 
@@ -173,7 +170,6 @@ class Session:
     """
 
     def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
-        """Start with a machine."""
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
         self._lanes: list[Lane] = []
@@ -204,11 +200,11 @@ class Session:
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
-        """Set the lane that trains alone, "" for none; concurrent lanes begin a new steady state."""
+        """Set the lane that trains alone, "" for none."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def advance_series(self, step: SeriesStep) -> None:
-        """Record the beginning or a step of a series."""
+        """Record a step of a series."""
         self.accept(SeriesAdvanced(at_ns=self._clock_ns(), step=step))
 
     def accept(self, event: Event) -> None:
@@ -232,7 +228,7 @@ class Session:
         return forget
 
     def keep_journal(self, journal: Journal) -> Snapshot:
-        """Pass every event to a journal from now on, in order; return the snapshot before the first.
+        """Pass every event to a journal, in order; return the snapshot before the first.
 
         Thread: the session is locked while the journal runs, so it must return at once and not call the session.
         """
@@ -241,7 +237,7 @@ class Session:
             return self._snapshot(self._clock_ns())
 
     def restore(self, known: Snapshot) -> None:
-        """Replace the state: for a seek in a replay, or the start of a viewer or sweep."""
+        """Replace the state."""
         with self._lock:
             self._race, self._experiment, self._tuned = known.race, known.experiment, known.tuned
             self._periods, self._recording = known.periods, known.recording
@@ -256,7 +252,7 @@ class Session:
             return self._snapshot(self._clock_ns())
 
     def _snapshot(self, at_ns: int) -> Snapshot:
-        """Return the present state; only lanes and hosts that have changed since the last call are copied."""
+        """Copy only lanes and hosts that have changed since the last call."""
         lanes = tuple(copy or lane.snapshot() for lane, copy in zip(self._lanes, self._copied, strict=True))
         hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
         self._copied, self._copied_hosts = list(lanes), hosts
@@ -272,7 +268,6 @@ class Session:
         )
 
     def _index(self, name: str) -> int | None:
-        """Return the index of the lane of that name. `None` for "" and for a lane outside this race."""
         names = (index for index, lane in enumerate(self._lanes) if lane.spec.name == name)
         return next(names, None) if name else None
 
@@ -284,7 +279,6 @@ class Session:
         self._copied = [None] * len(self._lanes)
 
     def _change(self, event: Event) -> None:
-        """Change the state by an event, and store the period that it ends."""
         before = self._snapshot(event.at_ns) if isinstance(event, CAUSES) else None
         index = None if isinstance(event, SliceGranted) else self._index(event.lane)
         settings = [lane.settings for lane in self._lanes]
@@ -317,7 +311,6 @@ class Session:
             self._explain(lane)
 
     def _explain(self, lane: Lane) -> None:
-        """Add the part of other processes and lanes in a failure to its reason."""
         race = self._race
         host = self._hosts.get(lane.spec.host) or HostState()
         gpus = [gpu for gpu in host.gpus if trains_on(lane, gpu)]

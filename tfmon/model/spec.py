@@ -20,23 +20,23 @@ from tfmon.model.knobs import (
 )
 
 ALL = "all"
-"""Word for every GPU of a machine, as in `gpu:all`."""
+"""Every GPU of a machine, as in `gpu:all`."""
 MOST_DEVICES = 64
 DEVICES = (
     "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 4xgpu or 2xcpu; "
     "on an instance as MIG-UUID"
 )
 INSTANCE = "MIG-"
-"""Start of the UUID of an MIG instance; a lane contains a unique part of it."""
+"""Start of the UUID of an MIG instance; a lane has a unique part of it."""
 SHORT_INSTANCE = len(INSTANCE) + 8
-"""Usually unique part of its UUID."""
+"""Usually unique."""
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
-"""The device of a lane for the idlest GPU, before it is chosen."""
+"""The idlest GPU, before it is chosen."""
 
 
 class SpecError(ValueError):
-    """An invalid lane spec; the message contains the allowed ones."""
+    """An invalid lane spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,22 @@ class LaneSpec:
     """A requested lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, or `gpu:N` with the driver's index N; for several devices `gpu:N+M` or `2xcpu`.
-
-    For an instance the start of a UUID: `MIG-…`. Before planning also `gpu`, `gpu:all` or `4xgpu`.
+    """`cpu`, `gpu:N` with the driver's index, `gpu:N+M`, `2xcpu`, or the start of a UUID `MIG-…`. Before planning
+    also `gpu`, `gpu:all` or `4xgpu`.
     """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; it never changes.
-
-    People read `LaneState.title`, which follows the settings.
-    """
+    """Internal key, unique in a race; it never changes. People read `LaneState.title`."""
     apart: tuple[str, ...] = ()
-    """Knobs that distinguish the lane from others on its device."""
+    """Knobs that distinguish it from others on its device."""
     number: int = 0
-    """Number among lanes with the same spec, from 1. 0 for a unique spec."""
+    """Among lanes with the same spec, from 1. 0 for a unique spec."""
     id: str = ""
-    """One letter, which never changes: on the screen, in JSON and in recordings."""
+    """One letter, which never changes."""
     host: str = ""
-    """The user's name of the machine: a destination of ssh, or a name of the settings file; "" for this one."""
+    """A destination of ssh, or a name of the settings file; "" for this machine."""
     chosen: str = field(default="", compare=False)
-    """Why tfmon chose this GPU for a lane without one. Otherwise empty."""
+    """Why tfmon chose this GPU."""
 
     @property
     def kind(self) -> str:
@@ -77,13 +73,13 @@ class LaneSpec:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of its GPUs. Empty for the CPU, an instance, and before they are chosen."""
+        """The indexes of its GPUs, once they are chosen."""
         named = self.device.partition(":")[2]
         return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
     @property
     def index(self) -> int:
-        """The index of its first GPU. 0 for the CPU and for an instance."""
+        """The index of its first GPU, or 0."""
         return next(iter(self.indexes), 0)
 
     @property
@@ -94,19 +90,16 @@ class LaneSpec:
 
     @property
     def place(self) -> str:
-        """Machine and device, such as `gpu2/gpu:0`; only the device on the monitor's machine."""
+        """Machine and device, such as `gpu2/gpu:0`."""
         return f"{self.host}/{self.device}" if self.host else self.device
 
     def place_of(self, index: int) -> str:
-        """Machine and device of one of its GPUs, such as `gpu2/gpu:1` for one of `gpu2/gpu:0+1`."""
+        """Machine and device of one of its GPUs."""
         return replace(self, device=f"gpu:{index}").place if self.devices > 1 else self.place
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Parse a lane spec such as `gpu:0,batch_size=256`, `2xgpu` or `me@gpu2/gpu`.
-
-    Raises: SpecError for an unknown device or invalid host, KnobError for an invalid knob or value.
-    """
+    """Parse a lane spec such as `gpu:0,batch_size=256` or `me@gpu2/gpu`; raises SpecError or KnobError."""
     first, *assignments = [part.strip() for part in text.split(",")]
     host, slash, device = first.rpartition("/")
     if slash:
@@ -115,7 +108,6 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
 
 def _device(text: str) -> str:
-    """Parse a device for `LaneSpec.device`; raises SpecError."""
     if _INSTANCE.fullmatch(text):
         return INSTANCE + text[len(INSTANCE) :].lower()
     kind, colon, index = text.lower().partition(":")
@@ -187,9 +179,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
 def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
     """Return a lane's place and its distinguishing settings, such as "gpu2/cpu batch_size=256 graph=off".
 
-    Args:
-        settings: Settings in effect. `None` for the spec's.
-        differs: The knobs to include. `None` for the spec's.
+    Defaults are the spec's settings and distinguishing knobs.
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
@@ -200,7 +190,7 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Return only the distinguishing settings, for narrow places: "batch 256, graph off", or else the place."""
+    """Return only the distinguishing settings: "batch 256, graph off", or else the place."""
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
     parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
@@ -213,7 +203,7 @@ SCOPE_HINT = (
     f"{BATCH_SCOPE.name} is for races with a lane on several devices, such as --lane 2xcpu or --lane gpu:all"
 )
 KINDS = {"gpus": "gpu", "cpus": "cpu"}
-"""What counts devices in `--over`, and the kind of device."""
+"""Words of `--over` that count devices."""
 DEVICE_KNOBS = tuple(
     Knob(name, default=1, help=f"On how many devices {kind} a lane trains.", low=1, high=MOST_DEVICES)
     for name, kind in KINDS.items()
@@ -221,7 +211,7 @@ DEVICE_KNOBS = tuple(
 
 
 def step_batch(settings: Settings, devices: int) -> int | None:
-    """Return the examples of one step of all devices together. `None` for a scenario without a batch size."""
+    """Return the examples of one step of all devices together, if there is a batch size."""
     size = settings.get(BATCH_SIZE.name)
     if not isinstance(size, int):
         return None
@@ -229,7 +219,7 @@ def step_batch(settings: Settings, devices: int) -> int | None:
 
 
 def obstacle(settings: Settings, devices: int) -> str:
-    """Return why the devices cannot train together under these settings. Empty if they can."""
+    """Return why the devices cannot train together under these settings."""
     if devices == 1:
         return ""
     if settings.get("xla"):
@@ -249,7 +239,7 @@ def obstacle(settings: Settings, devices: int) -> str:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return which of these names counts devices: `gpus`, `cpus` or ""; raises KnobError for both."""
+    """Return which of these names counts devices; raises KnobError for both."""
     result = [name for name in names if name in KINDS]
     if len(set(result)) > 1:
         raise KnobError("gpus and cpus are on different devices; sweep one of them")

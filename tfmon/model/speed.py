@@ -1,17 +1,17 @@
-"""The step time of a lane as a series of blocks, and when it changes. Pure.
+"""The step time of a lane as a series of blocks, and when it changes.
 
-A block holds the steady windows of half a second. After each block, the series is split in two at the recent block
-where the ranks of the step times on both sides differ most: where the statistic of Wilcoxon's rank-sum test is
-largest. The speed has changed at that block if
+A block has the steady windows of half a second. After each block, the series is split in two where the statistic
+of
+Wilcoxon's rank-sum test is largest. The speed has changed there if
 
 - the median of the later blocks is above 95 % of the earlier blocks, because the speed of a busy machine goes up
-  and down, and by a margin. The margin becomes smaller the longer the difference lasts: a factor of 1.22 after 20
+  and down, and by a margin, which becomes smaller the longer the difference lasts: a factor of 1.22 after 20
   blocks, and of 1.04 from 100 blocks on;
 - chance does not explain the ranks that are left after the margin is taken off the later blocks. If blocks are
   exchangeable, the number of early blocks among the slowest is hypergeometric. Its tail must be below
   `CHANCE / n**2` after n blocks, so that the sum over all looks at a lane stays below 2 `CHANCE`.
 
-Both the mean and the median step time of the blocks are tested: other programs hardly change the median.
+Both the mean and the median step time are tested: other programs hardly change the median.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tfmon.model.state_part import StatePart
 
 BLOCK_NS = 500_000_000
 MARGIN, LEAST_MARGIN = 4.0, 0.04
-"""Logarithm of the margin: the first over the number of later blocks, or the second if that is larger."""
+"""Logarithm of the margin: the larger of the first over the number of later blocks, and the second."""
 SCATTER = 0.95
 """Share of the earlier blocks that the median of the later ones exceeds."""
 CHANCE = 0.01
 LEAST_SIDE, LEAST_BLOCKS = 5, 19
-"""Least blocks on each side of a slowdown, and before a lane can become faster or be steady."""
+"""Blocks on each side of a slowdown, and before a lane can become faster or be steady."""
 MOST_RECENT, MOST_KNOWN, MOST_KEPT = 240, 128, 32
 """Recent blocks, earlier ones (a uniform sample), and blocks of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
@@ -51,15 +51,15 @@ class StepBlock:
     step: int
     input_ns: int = 0
     median_ns: float = 0.0
-    """Median step time. 0 while the block is open."""
+    """0 while the block is open."""
     histogram: Mapping[int, int] = field(default_factory=dict)
-    """Step times, while the block is open."""
+    """While the block is open."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """Readings of lane and machine at its end, by name. Unknown ones are missing."""
+    """Of lane and machine at its end."""
 
     @property
     def logs(self) -> tuple[float, float]:
-        """The logarithms of the mean and the median step time in nanoseconds."""
+        """Logarithms of mean and median step time in nanoseconds."""
         return math.log(self.mean_ns), math.log(self.median_ns)
 
     @property
@@ -99,19 +99,19 @@ class SpeedWatch(StatePart):
     """Blocks of the present level before the recent ones, a uniform sample."""
     recent: tuple[StepBlock, ...] = ()
     every: int = 1
-    """Every how many blocks one is added to the sample."""
+    """One of this many blocks is added to the sample."""
     count: int = 0
-    """Number of blocks of the present level."""
+    """Blocks of the present level."""
     open: StepBlock | None = None
     levels: tuple[Level, ...] = ()
-    """Finished levels, oldest first."""
+    """Finished ones, oldest first."""
     since_ns: int = 0
     step: int = 0
-    """Start of the present level. 0 for the first."""
+    """Start of the present level."""
     late: tuple[StepBlock, ...] = ()
     readings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[tuple[int, str], ...] = ()
-    """Other activities of the lane with their times."""
+    """Other activities of the lane."""
 
     @property
     def blocks(self) -> tuple[StepBlock, ...]:
@@ -149,7 +149,6 @@ class SpeedWatch(StatePart):
             self._begin_level(place)
 
     def _begin_level(self, place: int) -> None:
-        """Begin a new level with the block at an index of `blocks`."""
         before, after = self.blocks[:place], self.blocks[place:]
         level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
         self.levels = (*self.levels[1 - MOST_LEVELS :], level)
@@ -165,12 +164,12 @@ class SpeedWatch(StatePart):
         self.notes = (*self.notes[1 - MOST_NOTES :], (at_ns, text))
 
     def read(self, **readings: float | None) -> None:
-        """Store readings of the lane and its machine; `None` for unknown."""
+        """Store readings of the lane and its machine."""
         self.readings = {**self.readings, **{name: one for name, one in readings.items() if one is not None}}
 
 
 def changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
-    """Return the index of the first block at another speed. `None` if the speed has not changed.
+    """Return the index of the first block at another speed.
 
     Args:
         times: Logarithms of the step times of the blocks, oldest first.
@@ -182,7 +181,7 @@ def changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
         return None
     differences = [0]
     ordered = sorted(times)
-    for time in times:  # the number of slower blocks less that of faster ones
+    for time in times:  # slower blocks less faster ones
         difference += count - bisect_right(ordered, time) - bisect_left(ordered, time)
         differences.append(difference)
     first = max(

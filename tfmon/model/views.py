@@ -1,4 +1,4 @@
-"""The views of the working folder for the lanes of a user's command; `system.view_files` manages their files."""
+"""The views of the working folder for the lanes of a user's command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"
 """Suffixes of stores: of a recorded race, and of a race whose files are not kept."""
 PORTS = "ports"
-"""The folder of a store in which lanes exchange their ports."""
+"""Where lanes exchange their ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +20,17 @@ class View:
     """`overlay`: same paths, but writes are redirected; `copy`; or `in place`."""
     folder: str
     reason: str = ""
-    """Why it cannot be an overlay. Empty for an overlay."""
+    """Why it is not an overlay."""
     store: str = ""
-    """The folder for written files of a race or a lane. Empty in place."""
+    """The folder for written files. Empty in place."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Files and bytes that each process of a lane wrote, by the name of its folder. Empty before the end."""
+    """Files and bytes of each process of a lane, by its folder. Empty before the end."""
     edited: tuple[str, ...] = ()
-    """Some files of the folder itself that changed during the race."""
+    """Files of the folder itself that changed during the race."""
 
     @property
     def text(self) -> str:
-        """The effect on the user's files, in one line."""
+        """The effect on the user's files."""
         kept = "kept beside the recording" if self.store.endswith(KEPT) else "not kept"
         if self.kind == OVERLAY:
             return f"each lane has a copy-on-write view of {self.folder}; what it writes is {kept}"
@@ -40,7 +40,7 @@ class View:
 
     @property
     def ports(self) -> str | None:
-        """The folder for exchanging ports. `None` if the lanes do not share a store."""
+        """The folder for exchanging ports, if the lanes share a store."""
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
     def of_lane(self, name: str, process: int) -> View | None:

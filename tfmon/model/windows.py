@@ -1,4 +1,4 @@
-"""The windows of a lane: one list, whose old windows are added up, and running sums over it. Pure."""
+"""The windows of a lane: one list, whose old windows are added up, and running sums over it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tfmon.model.readings import Missing, Reading, SliceLoad
 from tfmon.model.state_part import StatePart
 
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
-"""Windows that are kept as they came: five minutes at five a second, and at most ten minutes."""
+"""Kept as they came: five minutes at five a second, and at most ten minutes."""
 OLD_NS = 2_000_000_000
 """Older ones are added up over this time, or over 1 / `OLD_SHARE` of their age if that is longer."""
 OLD_SHARE, MOST_OLD = 400, 4_096
-"""The list is shortened when it has `MOST_OLD` old items: after a day, it then has about 2,500."""
+"""The list is shortened at `MOST_OLD` old items: after a day, it then has about 2,500."""
 SHORTEST_STRETCH_NS = 1_000_000_000
-"""Stretches for comparing concurrent lanes contain about five windows of each."""
+"""For comparing concurrent lanes: about five windows of each."""
 MOST_SLICES = 2_000
 RARE = 0.5
 """Above this share of disturbed windows, no window is discarded."""
@@ -36,7 +36,7 @@ _sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
-    """Sums over windows; `lane_events.Window` describes the fields."""
+    """Sums over windows; see `lane_events.Window`."""
 
     windows: int = 0
     steps: int = 0
@@ -69,42 +69,40 @@ class WindowSums:
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows. `None` before the first or without examples."""
+        """Examples over wall time. `None` without time or examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps over the wall time of the windows. `None` before the first."""
+        """Steps over wall time."""
         return self.steps / self.span_ns * 1e9 if self.span_ns else None
 
     @property
     def input_pct(self) -> float | None:
-        """Waiting for the next batch, in percent of the windows' time. `None` before the first."""
+        """Share of waiting for the next batch."""
         return 100 * self.input_ns / self.span_ns if self.span_ns else None
 
     def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the time from step end to step end, in milliseconds, to within 0.55 %."""
+        """Return a quantile of the time from step end to step end, to within 0.55 %."""
         return quantile_ms(self.histogram, fraction)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneWindow(WindowSums):
-    """A window of a lane, or several old ones added up. Old ones have no histogram."""
+    """A window, or several old ones added up, without a histogram."""
 
     since_ns: int = 0
-    """Start of the first one."""
     at_ns: int = 0
-    """End of the last one."""
     marks: tuple[str, ...] = ()
     """Why it is discarded."""
     round: int | None = None
     process: int = 0
-    """Number of the lane's process, from 1 for the first process of the race."""
+    """From 1."""
     period: int = 0
-    """Number of changes before it that began a new steady state."""
+    """Number of steady states before it."""
     loss: float | None = None
     p50_ms: float | None = None
-    """Quantiles of the time from step end to step end, to within 0.55 %."""
+    """From step end to step end, to within 0.55 %."""
     p95_ms: float | None = None
 
     @classmethod
@@ -137,7 +135,7 @@ class LaneWindow(WindowSums):
 
     @property
     def in_slice(self) -> bool:
-        """Whether it lies in a slice: another lane trained in the gap before it."""
+        """Whether another lane trained in the gap before it."""
         return self.round is not None
 
     @property
@@ -183,13 +181,13 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """Return the mean. `None` before the first sample."""
+        """The mean."""
         return self.total / self.samples if self.samples else None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSample:
-    """A sample of the processes or of a GPU of a lane, or the means of several old ones."""
+    """A sample of the processes or of a GPU of a lane, or the means of several."""
 
     at_ns: int
     cpu_pct: Mean = Mean()
@@ -237,7 +235,7 @@ Item = TypeVar("Item", bound=_Item)
 
 
 def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """Return a list of items with the oldest recent ones added up, if there are too many or they are too old."""
+    """Return the items with the oldest recent ones added up, if there are too many or they are too old."""
     first, now_ns = recent[0], recent[-1].at_ns
     if len(recent) <= MOST_RECENT and first.at_ns >= now_ns - RECENT_NS:
         return recent, old
@@ -270,7 +268,6 @@ def _joined(old: tuple[Item, ...], now_ns: int, share: int) -> tuple[Item, ...]:
 
 
 def _merged(items: Sequence[Item]) -> list[Item]:
-    """Return the items; items of the same kind are added up."""
     kinds: dict[object, list[Item]] = {}
     for one in items:
         kinds.setdefault(one.kind, []).append(one)
@@ -286,9 +283,8 @@ class SliceSpeed:
     examples: int
     span_ns: int
     process: int = 0
-    """Number of the lane's process that ran it, from 1 for the first process of the race."""
     load: SliceLoad | None = None
-    """`None` before the slice has ended, and for an interrupted slice."""
+    """`None` for an unfinished slice."""
 
     @property
     def examples_per_s(self) -> float:
@@ -301,36 +297,34 @@ class Measurements(StatePart):
     """The measurements of a lane; a change of a knob or of the mode begins a new steady state."""
 
     recent: tuple[LaneWindow, ...] = ()
-    """The last windows of the present process as they came, oldest first."""
+    """Windows of the present process as they came, oldest first."""
     old: tuple[LaneWindow, ...] = ()
-    """All windows before them and all windows of earlier processes, added up."""
+    """All windows before them, added up."""
     samples: tuple[LaneSample, ...] = ()
-    """Samples since the lane was started, oldest first."""
     old_samples: tuple[LaneSample, ...] = ()
     steady: WindowSums = field(default_factory=WindowSums)
-    """Sums over the windows of steady state."""
     slices: tuple[SliceSpeed, ...] = ()
-    """Slices of steady state, oldest first; only their steady parts."""
+    """The steady parts of the slices of steady state, oldest first."""
     period: int = 0
     """Number of steady states before this one."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows discarded from steady state, by reason; a window with two reasons counts in both."""
+    """Windows discarded from steady state, under each of their reasons."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """Their time by reason, and time in no window; a window counts under its `main_reason`."""
+    """Their time by `main_reason`, and time in no window."""
     windows: int = 0
     span_ns: int = 0
-    """All time from the first step to the last: steady windows and `discarded_ns`."""
+    """All time from the first step to the last."""
     process: int = 0
-    """Number of the last window's process. 0 if another process has become the lane since."""
+    """Of the last window. 0 if another process has become the lane since."""
     until_ns: int | None = None
-    """End of the last window, also of earlier processes. `None` before the first."""
+    """End of the last window, also of earlier processes."""
     unaccounted_ns: int = 0
     """Time between windows of one process in no window, or in two: 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()
     """Disturbances that are present most of the time, so that no window is discarded for them."""
 
     def add(self, event: Window, process: int = 0) -> None:
-        """Add a window of the lane's process of that number."""
+        """Add a window."""
         window = LaneWindow.from_event(event, process, self.period)
         if window.marks:
             self.discarded = _counted(self.discarded, window.marks, window.windows)
@@ -418,8 +412,9 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
     """Return the length of a stretch in nanoseconds, and each lane's sums in each stretch in which all trained.
 
     The lanes' shares of the cores change from second to second, so only the same seconds are compared.
-    Stretches are numbered like rounds. A stretch is as long as two of the longest windows, because lanes with
-    long steps report rarely. A lane's first and last stretch count with the time of the lane's windows in them.
+    A stretch is as long as two of the longest windows, because lanes with long steps report rarely. A lane's first
+    and
+    last stretch count with the time of the lane's windows in them.
     """
     longest_ns = max((window.span_ns for one in lanes for window in one.steady_points), default=0)
     length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
@@ -450,7 +445,6 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[Sl
 
 
 def _without_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
-    """Remove a window from its slice; drop the slice if no other window in it was steady."""
     left = []
     for one in slices:
         if one.round != window.round:
