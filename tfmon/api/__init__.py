@@ -1,1 +1,1 @@
-"""Options, plan, run and result of a race or a sweep, with and without a screen."""
+"""Options, plan, run and result of a race or a sweep."""

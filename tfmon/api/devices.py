@@ -20,7 +20,7 @@ LOOK_EVERY_S = 5.0
 Search = Callable[[str], GpuSearch]
 Look = Callable[[str, Sequence[Gpu]], Sequence[GpuSample]]
 Chosen = tuple[LaneSpec, tuple[Gpu, ...]]
-"""A lane and its GPUs, in order. Empty for the CPU."""
+"""A lane and its GPUs, in order."""
 Wanted = tuple[str, tuple[Gpu, ...], int]
 """A host, some of its GPUs, and the number that a lane needs."""
 
@@ -29,7 +29,7 @@ MOST_LISTED = 3
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario for these lanes: with `batch_scope` if a lane has several devices; raises SpecError."""
+    """Return a scenario with `batch_scope` if a lane has several devices; raises SpecError."""
     if info.command or not any(map(_several, lanes)):
         return info
     names = [knob.name for knob in info.knobs]
@@ -45,7 +45,7 @@ def _several(lane: str) -> bool:
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the GPUs that a lane can train on, and their number (none for the CPU); raises as `instance_of`."""
+    """Return the GPUs that a lane can train on, and their number; raises as `instance_of`."""
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
@@ -109,7 +109,7 @@ def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
 
 
 def short_name(instance: Gpu, listing: GpuSearch) -> str:
-    """Return the unique start of an instance's UUID, at least 8 digits."""
+    """Return the unique start of an instance's UUID."""
     others = [one.uuid for one in listing.instances if one.uuid != instance.uuid]
     length = SHORT_INSTANCE
     while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
@@ -136,7 +136,7 @@ class Idle:
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
-    """The GPUs of each host that was searched, the idlest first."""
+    """By host, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
         """Return the lanes with their devices and GPUs; raises as `candidates`."""
@@ -166,7 +166,6 @@ class Idle:
         return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
 
     def _wait(self, wanted: Sequence[Wanted], wait_s: float) -> None:
-        """Wait until every GPU lane has enough unused GPUs."""
         began_s = self.clock_s()
         try:
             while busy := self._busy(wanted):
@@ -193,7 +192,7 @@ class Idle:
 
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
-    """Return why a lane cannot have enough free GPUs, or "". The idlest comes first."""
+    """Return why a lane cannot have enough free GPUs, the idlest first."""
     places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
     free = {one.key for one in samples if one.key in places and is_free(one)}
     if len(free) >= count:

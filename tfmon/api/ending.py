@@ -18,10 +18,9 @@ from tfmon.model.session import Session
 
 
 class Ending:
-    """Ends the race by `until_ci` or `fail_on` of its options. Thread: any."""
+    """Ends the race by `until_ci` or `fail_on`. Thread: any."""
 
     def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
-        """Follow a session from now on."""
         self._session, self._lanes = session, lanes
         self._until_ci, self._fail_on = race_options.until_ci, race_options.concerns
         self._unhealthy = ""
@@ -32,7 +31,7 @@ class Ending:
 
     @property
     def unhealthy(self) -> str:
-        """The concern of `fail_on` that ended the race, or that a lane has now. Empty if none exists."""
+        """The concern of `fail_on` that ended the race, or that a lane has now."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
         result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
@@ -69,7 +68,7 @@ class Ending:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
             refused = trouble is not None and trouble.kind == "scenario"
             if code == EXIT_INTERRUPTED and not interrupted and (ended_well or refused):
-                return ours  # tfmon's own Ctrl+C ended it: its time was over, or it has no such knob
+                return ours  # tfmon's own Ctrl+C ended it
             if code or ended_well:
                 return code
         return EXIT_INTERRUPTED if interrupted else ours

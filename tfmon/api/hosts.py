@@ -34,7 +34,6 @@ class Hosts:
     """The connections of one run of tfmon. Thread: any; `connect` and `close` can block for seconds."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
-        """Start without connections; `connect` creates a connection that is opened later."""
         self._session = session
         self._connect = connect
         self._connections: dict[str, Connection] = {}
@@ -61,12 +60,12 @@ class Hosts:
                     elif error is not None:
                         raise error
             except BaseException:
-                self.close()  # or the threads would go on waiting for their hosts
+                self.close()  # or the threads would wait for their hosts
                 raise
         lines = [*dict.fromkeys(one.line for one in problems)]
         if len(lines) == 1:
             raise problems[0]
-        if lines:  # each host has its line, with its own hint
+        if lines:
             together = TfmonError("\ntfmon: ".join(lines))
             together.exit_code = max(one.exit_code for one in problems)
             raise together
@@ -76,7 +75,7 @@ class Hosts:
         return self._searches[host]
 
     def look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
-        """Return one sample of each of these GPUs of a connected host; raises TfmonError if it is lost."""
+        """Return a sample of each of these GPUs; raises TfmonError if the host is lost."""
         result = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
         return read_look_answer(result, host)
 
@@ -90,7 +89,7 @@ class Hosts:
         return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
     def begin_readings(self, hosts: Sequence[str]) -> None:
-        """Start readings of the GPUs on hosts with lanes; a lost host sends none."""
+        """Start readings of the GPUs on hosts with lanes."""
         for name in hosts:
             if name not in self._read:
                 self._read.add(name)
@@ -104,7 +103,6 @@ class Hosts:
                 list(pool.map(Connection.close, connections))
 
     def _prepare(self, connection: Connection, info: ScenarioInfo) -> None:
-        """Connect to a host, and check whether it can run the lanes of a race."""
         connection.ensure()
         name = connection.host.name
         if name not in self._searches:
@@ -134,9 +132,9 @@ def command_paths(command: Sequence[str]) -> dict[str, Any]:
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
-    """Return the doctor's report as text, without loading TensorFlow; with hosts, one report per machine.
+    """Return the doctor's report as text, without loading TensorFlow; one per machine with lanes.
 
-    This machine has a report only if a lane trains on it. Thread: any; blocks for about a second.
+    Thread: any; blocks for about a second.
     """
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 

@@ -33,7 +33,7 @@ from tfmon.ui.app import MonitorApp
 
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
-"""Time for the app to close after a signal, once the lanes have ended."""
+"""For the app to close after a signal, once the lanes have ended."""
 
 
 def show(viewer: Viewer, screen: ScreenOptions) -> None:
@@ -82,7 +82,7 @@ def _app(
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
-    """Return the app for a source with the settings; its keys come from the terminal."""
+    """Return the app for a source; its keys come from the terminal."""
     if not os.isatty(0):
         terminal = os.open(os.ctermid(), os.O_RDWR)
         os.dup2(terminal, 0)
@@ -99,7 +99,7 @@ def _app(
 
 
 def screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    """Return the error to report for a failed screen."""
+    """Return the error for a failed screen."""
     failed = TfmonError(f"the screen failed: {described(error)}", hint)
     failed.exit_code = EXIT_LANE_FAILED
     return failed
@@ -168,10 +168,10 @@ class Replay(Source):
 
 
 class RecordedRuns:
-    """The recordings in the user's folder. Every method raises RecordingError, which is a TfmonError."""
+    """The recordings in the user's folder. Every method raises RecordingError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all recordings by their start, the oldest first."""
+        """Return all recordings, the oldest first."""
         return [run.info() for run in library.runs()]
 
     def delete(self, id: str) -> None:
@@ -179,7 +179,7 @@ class RecordedRuns:
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report of a recording or sweep here, in a child at the lowest priority; return its path."""
+        """Write a report here, in a child at the lowest priority; return its path."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
@@ -202,7 +202,7 @@ class RecordedRuns:
 
 
 def _path(id: str) -> Path:
-    """Return the recording with exactly that id; raises RecordingError if it is gone."""
+    """Return the recording with exactly that id; raises RecordingError."""
     for suffix in (library.PACKED, library.PLAIN):
         path = library.folder() / (id + suffix)
         if Path(id).name == id and path.is_file():

@@ -1,7 +1,4 @@
-"""Figures of a race as OpenMetrics for Prometheus, on a port of this machine or in a file.
-
-An unknown reading is absent, never 0.
-"""
+"""Figures of a race as OpenMetrics for Prometheus. An unknown reading is absent, never 0."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ METRICS = ("metrics",)
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
 RATIO = "Its examples a second over those of the slowest lane, with the 95 % interval"
 Values: TypeAlias = dict[tuple[str, ...], "Reading | None"]
-"""The values of a metric, by the values of its labels."""
+"""By the values of its labels."""
 LANE = ("lane", "title")
 GPU = ("host", "gpu", "uuid", "name")
 
@@ -41,7 +38,7 @@ OF_A_LANE: dict[str, tuple[str, Callable[[LaneState], Reading | None]]] = {
     "cpu_cores": ("CPU that its processes use, in cores", lambda lane: _part(lane.tree.cpu_pct)),
     "gpu_memory_bytes": ("GPU memory that it uses", lambda lane: lane.gpu_use.used_bytes),
 }
-"""Metrics of a lane: the first two are counters, the rest gauges."""
+"""The first two are counters, the rest gauges."""
 COUNTERS = ("lane_steps", "lane_examples")
 OF_A_GPU: dict[str, tuple[str, Callable[[GpuSample], Reading]]] = {
     "busy_ratio": ("Share of the time in which it is busy", lambda gpu: _part(gpu.load.busy_pct)),
@@ -108,8 +105,7 @@ def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], N
     """Serve the metrics of a race, or write them into a file; return the function that ends it.
 
     Args:
-        where: `PORT` of this machine, `ADDRESS:PORT`, or the path of a file, which is rewritten periodically.
-        snapshot: Returns the present snapshot. Thread: any.
+        where: `PORT` of this machine, `ADDRESS:PORT`, or a file, which is rewritten periodically.
 
     Raises: UsageError if the client is not installed, or the port or the file cannot be used.
     """

@@ -21,14 +21,14 @@ class NotebookScript:
 
     path: Path
     skipped: tuple[str, ...]
-    """The magics and shell commands that are not run, with their cells."""
+    """Magics and shell commands that are not run, with their cells."""
 
 
 def notebook_script(notebook: Path) -> NotebookScript:
     """Write the code cells of a notebook as a script, which finds the modules beside the notebook.
 
-    IPython lines without a used result are skipped and listed. Line numbers refer to the script, which has the
-    numbers of cells. Raises UsageError if the notebook is unreadable or needs IPython.
+    IPython lines without a used result are skipped and listed. Raises UsageError if the notebook is unreadable or
+    needs IPython.
     """
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
@@ -63,7 +63,6 @@ def _code_cells(notebook: Path) -> Iterator[str]:
 
 
 def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
-    """Return the Python of a cell, and the removed IPython lines."""
     try:
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
@@ -92,7 +91,7 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of the running IPython as typed: the magic, its line and its cell. Empty for other nodes."""
+    """Return a call of IPython as typed: the magic, its line and its cell. Empty for other nodes."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
     given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]

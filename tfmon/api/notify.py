@@ -21,14 +21,13 @@ from tfmon.version import __version__
 
 LOOK_EVERY_S, EVERY_S = 1.0, 60.0
 PATIENCE_S = 30.0
-"""Longest run time of a command before it is killed."""
+"""Then a command is killed."""
 AT_THE_END_S = 5.0
-"""Longest wait for the last command at the end of a race."""
+"""Longest wait for the last command."""
 LONGEST_TEXT = 300
 BELL, OSC_9, OSC_777 = "bell", "osc9", "osc777"
 TERMINAL = (BELL, OSC_9, OSC_777)
-"""Actions of a terminal. Anything else is a command. iTerm2, kitty, WezTerm and Windows Terminal know OSC 9; foot,
-Ghostty and urxvt know OSC 777."""
+"""iTerm2, kitty, WezTerm and Windows Terminal know OSC 9; foot, Ghostty and urxvt know OSC 777."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,7 @@ def notices(
 ) -> Iterator[None]:
     """Call `act` for new events, once in `EVERY_S` for each kind; an event that ends can be reported again.
 
-    `tell` gets a line after a failure of `act`, once until it succeeds. It runs in a thread, so that nothing waits
-    for a slow command.
+    `tell` gets a line after a failure of `act`, once until it succeeds. Thread: `act` runs in a separate one.
     """
     over, known, latest_s = threading.Event(), set[tuple[str, str]](), dict[str, float]()
 
@@ -103,7 +101,7 @@ def notices_in_terminal(
 
 
 def sequence(how: str, notice: Notice) -> str:
-    """Return the escape sequence of a bell or desktop notice, wrapped for tmux if necessary."""
+    """Return the escape sequence of a notice, wrapped for tmux if necessary."""
     if how == BELL:
         return "\a"
     text = f"9;tfmon: {notice.text}" if how == OSC_9 else f"777;notify;tfmon;{notice.text.replace(';', ',')}"

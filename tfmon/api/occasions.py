@@ -45,14 +45,13 @@ class Baseline:
     """A race for comparison while this race runs. Thread: one."""
 
     def __init__(self, race: RaceResult, limit: float, header: Callable[[], Header | None]) -> None:
-        """Start with the race to compare with, and the share of its speed that a lane can lose."""
         self._race, self._limit, self._header = race, limit, header
         self._slower: list[Happening] = []
         self._due_s = 0.0
 
     def regressions(self, snapshot: Snapshot, at_the_end: bool) -> Sequence[Happening]:
         """Return the slower lanes, which are compared once in `COMPARED_EVERY_S`."""
-        from tfmon.analysis.compare import compare  # late, as the next: few races need it
+        from tfmon.analysis.compare import compare  # late: few races need it
         from tfmon.analysis.gate import SLOWER, judge
         from tfmon.analysis.summarise import summarise
 
@@ -63,7 +62,7 @@ class Baseline:
         now = summarise(analyse(snapshot), header)
         try:
             lanes = judge([compare(self._race, now)], self._limit, kind=ALWAYS_VALID).lanes
-        except UsageError:  # of another scenario, which was chosen on the screen
+        except UsageError:  # another scenario was chosen on the screen
             lanes = ()
         self._slower = [("regression", one.lane, one.lane, one.reason) for one in lanes if one.kind == SLOWER]
         return self._slower

@@ -1,7 +1,7 @@
 """The declaration of an option, and the base class of the objects that have the options of a command.
 
-An option is declared once, as a field of a dataclass below `Options`. The flags of the command line, the arguments
-of Python, the settings file and the tables of the manual are made from the declaration.
+An option is declared once. The flags of the command line, the arguments of Python, the settings file and the
+tables of the manual are made from the declaration.
 """
 
 from __future__ import annotations
@@ -43,13 +43,8 @@ class Option(Generic[In, Out]):
         """Declare an option.
 
         Args:
-            rule: The allowed values.
-            default: The value of an option that is not set.
-            help: A description, for the command line and Python.
-            commands: The commands that have the option.
-            setting: The name of the setting for an option that is not set. Empty for no setting.
-            flag: The flag, if it does not follow from the name. `None` for no flag.
-            metavar: The value of the flag in the help.
+            setting: The name of the setting for an option that is not set.
+            flag: If it does not follow from the name. `None` for no flag.
             shown: The default in the help.
             off: A second flag, which sets the option to False.
             optional_value: The value of a flag without one.
@@ -73,7 +68,7 @@ class Option(Generic[In, Out]):
 
     @property
     def flag(self) -> str:
-        """The flag, such as `--slice` or `--fresh/--no-fresh`."""
+        """Such as `--slice` or `--fresh/--no-fresh`."""
         return self._flag or flag(self.name)
 
     @property

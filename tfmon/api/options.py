@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
 
 HEADLESS_SECONDS = 30.0
-"""Length of a race without a screen, if no end is set."""
+"""Of a race without a screen, if no end is set."""
 FRESH_FROM_S = 60.0
 """Unwatched races of this length or more are repeated in new processes by default."""
 LEAST_CI = 0.025
@@ -43,11 +43,11 @@ class Purpose:
     watched: bool = True
     """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
     one_lane: bool = False
-    """Whether there is one default lane, on the device that the command finds."""
+    """Whether there is one default lane."""
     varied_knob: str = ""
-    """The knob that a crossover varies; the default lanes have it in common."""
+    """Of a crossover; the default lanes have it in common."""
     restarts: bool = False
-    """Whether a script is started several times, so that even a single lane has its own view of the folder."""
+    """Whether a script is started several times, so that even a single lane has its own view."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -254,7 +254,7 @@ class RaceOptions(LaneOptions):
 
     @cached_property
     def info(self) -> ScenarioInfo:
-        """The scenario, or the stand-in for the user's command. Raises UsageError if it does not exist."""
+        """The scenario, or the stand-in for the user's command; raises UsageError."""
         return scenario_of(self.scenario, self.command)
 
     @property
@@ -269,7 +269,7 @@ class RaceOptions(LaneOptions):
 
     @cached_property
     def baseline_race(self) -> RaceResult | None:
-        """The race that lanes are compared with; raises TfmonError if it cannot be read or is another scenario."""
+        """The race that lanes are compared with; raises TfmonError."""
         if not self.baseline:
             return None
         from tfmon.recordings.library import find
@@ -391,7 +391,7 @@ class SweepOptions(LaneOptions):
 
     @cached_property
     def info(self) -> ScenarioInfo:
-        """The scenario, or the stand-in for the user's command. Raises UsageError if it does not exist."""
+        """The scenario, or the stand-in for the user's command; raises UsageError."""
         return scenario_of(self.scenario or "", self.command)
 
     @property
@@ -420,7 +420,7 @@ class SweepOptions(LaneOptions):
 
 
 def scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario, or the stand-in for a user's command. Raises UsageError if it does not exist."""
+    """Return a scenario, or the stand-in for a user's command; raises UsageError."""
     from tfmon.catalog import command_scenario, find_scenario
 
     return command_scenario(tuple(command)) if command else find_scenario(scenario)
@@ -435,18 +435,18 @@ def check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
 
 
 def find_python(text: str, option: str = "python") -> Path:
-    """Return the interpreter at a path or of a command; raises UsageError if it cannot be run."""
+    """Return the interpreter at a path or of a command; raises UsageError."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         has = "TensorFlow" if option == "python" else "Ray"
         text, hint = f"{flag(option)} {text} is not a program that can be run", f"name a Python that has {has}"
         raise UsageError(text, hint, options=(option,))
-    # The link of a virtual environment is not followed: Python finds the packages by where the link is.
+    # The link of a virtual environment is not followed: Python finds the packages by its location.
     return Path(path).absolute()
 
 
 def interpreter(python: str, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: `python`, a command's, or this one; raises UsageError if it cannot be run."""
+    """Return the Python that trains: `python`, a command's, or this one; raises UsageError."""
     if python:
         return find_python(python)
     result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
@@ -454,7 +454,7 @@ def interpreter(python: str, command: Sequence[str] = ()) -> Path:
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float = 1.0) -> RayCluster:
-    """Return a Ray cluster, by default the one of RAY_ADDRESS; raises UsageError if `python` cannot be run."""
-    from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
+    """Return a Ray cluster, by default the one of RAY_ADDRESS; raises UsageError."""
+    from tfmon.lanes.remote.ray import RayCluster
 
     return RayCluster(address or "", str(find_python(python, "ray_python")) if python else sys.executable, cpus)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
-"""More lanes are rejected: their share of the machine would be too small."""
+"""Their share of the machine would be too small."""
 
 
 def plan_race(
@@ -49,17 +49,18 @@ def plan_race(
     idle: Idle | None = None,
     purpose: Purpose | None = None,
 ) -> tuple[RacePlan, str]:
-    """Return the plan, and why it has no GPU lane (empty if it has one, or the lanes are explicit).
+    """Return the plan, and why it has no GPU lane.
 
     The default lanes are the CPU and the idlest GPU. Without a GPU they are the two sides of the scenario's
     contrast on the CPU.
 
     Args:
         search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
-        idle: Chooses the GPUs of lanes without explicit ones. `None` for the first GPU.
+        idle: Chooses the GPUs of lanes without explicit ones.
 
-    Raises: GpusBusyError after the wait for a free GPU; UsageError for an invalid lane, knob or value;
-    DeviceAbsentError for a missing GPU; TfmonError for an unusable host.
+    Raises: GpusBusyError after the wait for a free GPU; UsageError; DeviceAbsentError for a missing GPU;
+    TfmonError
+    for an unusable host.
     """
     purpose = purpose or Purpose()
     try:
@@ -192,7 +193,7 @@ _BELOW_HOME = (
 
 
 def need_tensorflow(python: Path) -> None:
-    """Raise TfmonError if this Python has no TensorFlow, with other Pythons as a hint; others check themselves."""
+    """Raise TfmonError if this Python has no TensorFlow; others check themselves."""
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return
     others = [shlex.quote(str(one)) for one in find_tensorflow()]
@@ -205,7 +206,7 @@ def need_tensorflow(python: Path) -> None:
 
 
 def find_tensorflow() -> list[Path]:
-    """Return other environments' interpreters with TensorFlow, the likeliest first, a few at most."""
+    """Return a few other interpreters with TensorFlow, the likeliest first."""
     result: dict[Path, Path] = {}
     for python in _candidates():
         prefix = python.parent.parent

@@ -15,7 +15,7 @@ from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.probes.interpreter import NO_CWD, run_script
 
 MOST_TRACES = 10
-"""Of a folder with more traces, the latest are read."""
+"""The latest of a folder."""
 READ_TIMEOUT_S = 300.0
 _ROOT = Path(__file__).resolve().parents[2]
 _READ = (
@@ -30,10 +30,10 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 
 
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
-    """Return the profiles of a recording, or of a folder with traces; raises TfmonError if there are none.
+    """Return the profiles of a recording, or of a folder with traces; raises TfmonError.
 
     `last:B` is lane B of a recording, `last` its first lane with profiles. The first trace of a folder is also
-    written to `chrome`, unless empty.
+    written to `chrome`.
     """
     path = Path(word)
     if path.is_dir() or word.endswith(".xplane.pb"):
@@ -84,7 +84,7 @@ _MORE = 10_000
 
 
 def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
-    """Write traces, each with its title, into one file, with the same start; raises TfmonError if a file fails."""
+    """Write traces, each with its title, into one file, with the same start; raises TfmonError."""
     try:
         with target.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')

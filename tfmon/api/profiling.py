@@ -87,14 +87,14 @@ class Profiling:
                 self._lanes.set_exclusive("")
 
     def pair(self, first: str, second: str) -> str:
-        """Profile two lanes in turns, for the session; return ""; raises TfmonError if that fails."""
+        """Profile two lanes in turns, for the session; return ""; raises TfmonError."""
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             self.in_turns([first, second], Path(folder))
         return ""
 
     def text(self, lane: str) -> str:
-        """Profile a lane and return the report as text; raises TfmonError if that fails."""
-        from tfmon.reports.profile import to_text  # late: few races need it
+        """Profile a lane and return the report as text; raises TfmonError."""
+        from tfmon.reports.profile import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             return to_text(self.take(lane, Path(folder)))

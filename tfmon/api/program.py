@@ -98,7 +98,6 @@ class Program(AnyRun):
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.say: Callable[[str], object] = tell or say
-        """Displays a line for the user while lanes train."""
         minutes = race_options.wait_idle
         self._idle = Idle(self._look, None if minutes is None else 60 * minutes, tell or tell_changes())
         self.session = Session(self._machine, time.monotonic_ns)
@@ -118,7 +117,7 @@ class Program(AnyRun):
             act = partial(run_command, race_options.notify)
             self._outside.enter_context(notices(self.session, act, lambda line: self.say(line), baseline))
         if race_options.metrics:
-            from tfmon.api.metrics import give_metrics  # late: few races need it
+            from tfmon.api.metrics import give_metrics
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
         self._views = Views(self.session, self._place, kept=bool(race_options.record))
@@ -135,7 +134,7 @@ class Program(AnyRun):
         )
 
     def announce(self, info: ScenarioInfo) -> None:
-        """Announce the race to the session, before its lanes are known. `begin` plans and starts it."""
+        """Announce the race to the session, before its lanes are known."""
         self._announced = info
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
@@ -245,7 +244,7 @@ class Program(AnyRun):
         return True
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a viewer's request and return the answer, if any. Raises TfmonError or ExperimentError."""
+        """Carry out a viewer's request and return the answer; raises TfmonError or ExperimentError."""
         lanes, experiments = self.lanes, self.experiments
         match message:
             case ChangeKnob():
@@ -297,7 +296,7 @@ class Program(AnyRun):
         return self.lanes.all_over
 
     def watch_gpus(self) -> str:
-        """Start reading all GPUs, also hidden ones; return why there are none, or ""; can take seconds."""
+        """Start reading all GPUs, also hidden ones; return why there are none; can take seconds."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -338,7 +337,7 @@ class Program(AnyRun):
             state.remember_race(self.session.snapshot())
 
     def examine(self) -> str:
-        """Return the doctor's report of the race's machines as text."""
+        """Return the doctor's report of the race's machines."""
         from tfmon.api.hosts import examine
 
         processes = self.lanes.pids().values()
@@ -357,7 +356,7 @@ class Program(AnyRun):
         return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 
     def _plan_next(self, scenario: str) -> RacePlan:
-        """Plan the default race of another scenario; explicit lanes are only for the first one."""
+        """Explicit lanes are only for the first race."""
         return self.plan(
             find_scenario(scenario), RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
         )
@@ -365,7 +364,7 @@ class Program(AnyRun):
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
         from tfmon.api.hosts import Hosts
         from tfmon.api.settings import find_host
-        from tfmon.lanes.remote.connection import Connection  # late: most races need none of it
+        from tfmon.lanes.remote.connection import Connection  # late: few races need them
         from tfmon.lanes.remote.ray import gpus_needed
 
         def find(name: str) -> Host:
@@ -374,7 +373,7 @@ class Program(AnyRun):
             )
 
         if self._hosts is None:
-            # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
+            # A launcher such as `ssh` may run the lanes at its own priority.
             self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 

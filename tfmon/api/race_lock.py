@@ -35,7 +35,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
     with contextlib.ExitStack() as entered:
         while other := _enter(entered):
             looks += 1
-            if not wait and looks > 1:  # a race on a terminal holds the lock for a moment, to look
+            if not wait and looks > 1:  # a race on a terminal locks it for a moment
                 raise TfmonError(f"another race is under way{other}", "wait=True waits until it is over")
             now_s = time.monotonic()
             if tell is not None and now_s >= told_s + TOLD_EVERY_S:
@@ -70,7 +70,7 @@ def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
-            fd = None  # a folder that cannot be written: other processes are not seen
+            fd = None  # other processes are not seen
         if fd is not None:
             mine.callback(os.close, fd)
             try:

@@ -32,9 +32,8 @@ class RemoteRuns:
     """The runs of a host, and one connection for viewing a run."""
 
     def __init__(self, name: str) -> None:
-        """Connect to the host; raises TfmonError if that fails."""
+        """Connect to the host; raises TfmonError."""
         self.host = find_host(name)
-        # It ends with the connection.
         self._wire = Wire(self.host)
         self.connection = self._wire.connection
         answer = self._wire.first_word(Path(runs_bridge.__file__))
@@ -46,11 +45,11 @@ class RemoteRuns:
             raise no_agent(self.host, "its word cannot be read") from None
         self.runs: list[LiveRun] = []
         for path, line in found:
-            with contextlib.suppress(TfmonError):  # it could not begin
+            with contextlib.suppress(TfmonError):
                 self.runs.append(LiveRun(path, read_greeting(line), self.host.name))
 
     def connect(self, word: str) -> socket.socket | None:
-        """Return the connection to the run that a word identifies. `None` if none exists."""
+        """Return the connection to the run that a word identifies."""
         run = choose(self.runs, word)
         if run is None:
             return None
@@ -74,7 +73,7 @@ class RemoteRuns:
             )
 
     def find(self, word: str) -> RecordedRun:
-        """Return the recording there that a word identifies; raises RecordingError if none exists."""
+        """Return the recording there that a word identifies; raises RecordingError."""
         known = self.recorded()
         path = library.choose(
             word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"

@@ -22,7 +22,7 @@ from tfmon.model.session import Snapshot
 
 
 def command_of(analysis: Analysis) -> str:
-    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError if none exists."""
+    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError."""
     snapshot = analysis.snapshot
     if not analysis.is_series:
         return command_line(snapshot)
@@ -136,5 +136,4 @@ def _same(one: KnobValue, other: KnobValue) -> bool:
 
 
 def _word(name: str, value: KnobValue) -> str:
-    """Format a setting without loss."""
     return f"{name}={exact(value)}"

@@ -122,7 +122,7 @@ class SweepResult(_Printed):
 
 
 def sweep_result_of(ranking: Ranking, file: Path | None) -> SweepResult:
-    """Return the result of a sweep, which is kept in a file."""
+    """Return the result of a sweep."""
     from tfmon.reports.series import to_text as sweep_to_text
     from tfmon.reports.series_json import sweep_to_json
 

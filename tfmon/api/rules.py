@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 else:
 
-    class Kind(click.ParamType, Generic[Out]):  # generic for type checkers alone, and only since Click 8.3
+    class Kind(click.ParamType, Generic[Out]):  # ParamType is generic since Click 8.3
         """A Click type."""
 
 
@@ -57,7 +57,7 @@ class ValueRule(Kind[Out]):
 
         Args:
             allowed: A noun for the allowed values.
-            in_text: A noun for the allowed text, if it is different.
+            in_text: The same for text, if it is different.
             words: Returns the allowed words, for completion.
         """
         self.name, self.read, self.parse, self.words = name, read, parse, words
@@ -69,7 +69,7 @@ class ValueRule(Kind[Out]):
         return self._in_text or text if in_text else text
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Out:
-        """Parse text, or raise click.BadParameter with the allowed values."""
+        """Parse text; raises click.BadParameter with the allowed values."""
         try:
             return self.read(self.parse(value) if isinstance(value, str) else value)
         except ValueError:
@@ -103,7 +103,7 @@ def seconds(least: float, most: float = YEAR_S, *, above: bool = False) -> Value
 
 
 def whole(least: int, most: float = LARGEST, name: str = "number") -> ValueRule[int]:
-    """Return the rule for integers from `least`."""
+    """Return the rule for integers."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -246,7 +246,7 @@ def places_of(value: object) -> tuple[str, ...]:
 
 
 def settings_of(value: object) -> tuple[str, ...]:
-    """Return a dict of settings in the notation of the command line, such as `prefetch=2`, or that itself."""
+    """Return a dict of settings in the notation of the command line, such as `prefetch=2`."""
     if isinstance(value, tuple):
         return tuple(map(line_of, value))
     if not isinstance(value, Mapping):

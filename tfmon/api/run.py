@@ -56,7 +56,7 @@ class AnyRun(ABC):
 
     @abstractmethod
     def close(self, reason: str = "") -> None:
-        """End the lanes and everything else, with the reason of an interruption, if any."""
+        """End the lanes and everything else, with the reason of an interruption."""
 
     @abstractmethod
     def suspend_lanes(self) -> None:
@@ -74,7 +74,7 @@ class AnyRun(ABC):
         """Keep the result at the end or interruption, while the lanes still exist."""
 
     def ending_line(self) -> str:
-        """Return one line about the work that the end waits for, or ""."""
+        """Return one line about the work that the end waits for."""
         return ""
 
     def end_now(self) -> None:
@@ -107,7 +107,7 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
                 tell(run.line())
     run.settle(interrupted=not over)
     if say is not None:
-        for line in run.news():  # the last results
+        for line in run.news():
             say(line)
 
 
@@ -159,7 +159,7 @@ class Interruption:
         if self._hung_up:
             return
         self._hung_up = True
-        # It takes locks, whose owner this handler may have interrupted.
+        # It takes locks, whose owner may be interrupted.
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
@@ -175,7 +175,7 @@ class Interruption:
 
     @property
     def reason(self) -> str:
-        """The interruption's reason. Empty before a signal."""
+        """Empty before a signal."""
         return f"interrupted by {self.signal}" if self.signal else ""
 
 
@@ -192,8 +192,8 @@ def ended(
     The first signal ends the run, a second one ends immediately what that waits for, with a line on a terminal.
 
     Args:
-        leave: Closes the screen at the first signal. `None` without a screen. It suspends the lanes along
-            with tfmon itself, and closes the run for the reason.
+        leave: Closes the screen at the first signal, suspends the lanes along with tfmon itself, and closes the
+            run. `None` without a screen.
         hangup: Called at SIGHUP; returns whether the program continues; `None`: if a command trains on.
 
     Thread: the main thread.
@@ -272,7 +272,7 @@ def connecting(lanes: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function that displays a progress line each second, and clears it. `None` without progress."""
+    """Return the function that displays a progress line each second, and clears it."""
     if progress is False:
         yield None
     elif callable(progress):
@@ -291,7 +291,7 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
 
 
 def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
-    """Return the function that displays output below a cell. `None` outside of a notebook."""
+    """Return the function that displays output below a cell, in a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None

@@ -47,7 +47,6 @@ def start(
 
     Args:
         info: The scenario. `None` for a sweep, whose options contain it.
-        as_json: Format of the result of a series.
         detach: Whether lanes of a scenario continue without their first viewer.
     """
     ours, theirs = socket.socketpair()
@@ -82,7 +81,7 @@ def _leave_terminal(kept: int) -> None:
 
     with contextlib.suppress(FileNotFoundError):  # no /proc
         for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
-            with contextlib.suppress(OSError):  # the descriptor of the list itself is closed already
+            with contextlib.suppress(OSError):  # the list's own descriptor
                 os.close(fd)
     null = os.open(os.devnull, os.O_RDWR)
     log = null
@@ -126,10 +125,9 @@ def _run(
     as_json: bool,
     detach: bool,
 ) -> int:
-    """Run until the race has finished and no viewer is attached, or until a stop; return its exit code."""
     from tfmon.lanes.launch import yield_to_lanes
 
-    yield_to_lanes()  # before the other modules are loaded, so that the screen appears soon
+    yield_to_lanes()  # first, so that the screen appears soon
     from tfmon.api.run import collect_rarely, ended
     from tfmon.api.server import Server
     from tfmon.api.settings import config_path

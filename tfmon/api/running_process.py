@@ -53,11 +53,11 @@ class ProcessLook:
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
     stack: str = ""
-    """Stack of its main thread, innermost frame first. Empty if unknown."""
+    """Of its main thread, innermost frame first."""
 
     @property
     def gpu_pct(self) -> Reading:
-        """The share of its GPUs' time, of the most used GPU: its own, or the share of all programs."""
+        """The share of its most used GPU: its own, or the share of all programs."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
         numbers = [one for one in shares if not isinstance(one, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
@@ -92,7 +92,7 @@ class RunningProcess:
         self._before: tuple[float, float | None, Any] | None = None
         self._stack, self._count = "", 0
         self.look()
-        self.looks.clear()  # it had no time to measure
+        self.looks.clear()
 
     def look(self) -> ProcessLook:
         """Return its activity since the last call; raises TfmonError once it has ended."""
@@ -131,7 +131,6 @@ class RunningProcess:
         return ProcessLook(trees[0], self._process.num_threads(), main, read, written, own, self._stack)
 
     def _main_s(self) -> float | None:
-        """Return the CPU time of the main thread. `None` if the system does not allow that."""
         threads = self._allowed(self._process.threads) or ()
         return next((one.user_time + one.system_time for one in threads if one.id == self.pid), None)
 
@@ -220,10 +219,7 @@ def stack_of(pid: int) -> str:
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show a process until it ends or Ctrl+C. Without `live`, print it once.
-
-    Raises: UsageError if it is unreadable, TfmonError if it ended before it was measured.
-    """
+    """Show a process until it ends or Ctrl+C. Without `live`, print it once; raises UsageError or TfmonError."""
     process = RunningProcess(pid)
     with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):
         screen = shown.enter_context(Live(auto_refresh=False, console=Console(highlight=False))) if live else None

@@ -42,7 +42,7 @@ class SeriesProgram(Program):
     """A crossover or a tuning on the lanes of a race."""
 
     result: Snapshot | None = None
-    """The state at the end, before the lanes got back their settings. `None` before it."""
+    """The state at the end, before the lanes got back their settings."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SeriesProgram(Program):
         make: Callable[[Sequence[LaneSpec]], SeriesState],
         tell: Tell | None = None,
     ) -> None:
-        """Connect all parts; `make` creates the series, and raises TfmonError if that is impossible."""
+        """Connect all parts; `make` creates the series, and raises TfmonError."""
         super().__init__(race_options, purpose, tell)
         self._make = make
 
@@ -67,7 +67,7 @@ class SeriesProgram(Program):
         return self.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
 
     def line(self) -> str:
-        """Return the progress of the experiment in a line."""
+        """Return the progress of the experiment."""
         return lane_series_progress(self.session.snapshot())
 
     def settle(self, *, interrupted: bool) -> None:
@@ -104,7 +104,7 @@ class ProfileProgram(Program):
     """A profile of the only lane of a race in steady state, or several of each of two lanes."""
 
     result: Profile | None = None
-    """Profile of the only lane; `None` after a signal."""
+    """`None` after a signal."""
     sides: tuple[ProfiledSide, ProfiledSide] | None = None
 
     def __init__(
@@ -116,7 +116,7 @@ class ProfileProgram(Program):
         chrome: str,
         times: int = TIMES,
     ) -> None:
-        """Connect all parts. For the other arguments see `Profiling.take` and `Profiling.in_turns`."""
+        """Connect all parts; see `Profiling.take` and `Profiling.in_turns`."""
         super().__init__(race_options, purpose)
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 

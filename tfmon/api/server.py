@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 CALM_S = 1.0
 """Interval of sending events: a calm screen draws once a second, and each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""For this time after a request or its start, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
+"""For this time after a request, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
-"""Events that wait for a viewer; a slower viewer gets a new snapshot instead."""
+"""A slower viewer gets a new snapshot instead."""
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
 """Total wait at the end for viewers that do not read."""
@@ -67,7 +67,6 @@ class Server:
         self._began = threading.Event()
         self._start: TfmonError | str = ""
         self.known = program.session.keep_journal(self._take)
-        """The snapshot after the last event in the queues of the viewers."""
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self.lock:
@@ -118,7 +117,7 @@ class Server:
         return viewer
 
     def disconnect(self, viewer: Connection) -> None:
-        """Remove a viewer whose connection has ended, and continue the lanes that it has suspended or paused."""
+        """Remove a viewer, and continue the lanes that it has suspended or paused."""
         with self.lock:
             self.viewers.remove(viewer)
             watched = any(other.follows for other in self.viewers)
@@ -215,14 +214,13 @@ class Connection:
         self.socket, self.ends_run, self._server = connection, ends_run, server
         self.follows = self.suspends = self.left = False
         self.over = threading.Event()
-        """Set when nothing more is sent."""
         self.name = f"process {peer(connection)[0]}"
         self._active_s = time.monotonic()
         self._wake = threading.Event()
         self._events: list[Event] = []
         self._messages: list[Answer | Notice | Ended] = []
         self._behind = True
-        """Whether a snapshot is sent next, without the events before it."""
+        """Whether a snapshot is sent next."""
 
     def add(self, event: Event) -> None:
         """Queue an event."""

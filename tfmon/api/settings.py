@@ -163,10 +163,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 
 
 def settled(options: Chosen, command: str) -> Chosen:
-    """Return options with the user's settings where they are not set.
-
-    Raises: UsageError for options that exclude each other, and for an invalid setting.
-    """
+    """Return options with the user's settings where they are not set; raises UsageError."""
     result, names = copy.copy(options), frozenset(name for name in vars(options) if options.has(name))
     for option in options.declared():
         if option.name not in names and options.takes_setting(option, command):
@@ -180,7 +177,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
     """Return the connection to a host: of the settings file, Ray or ssh; raises UsageError or TfmonError."""
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
-        from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
+        from tfmon.lanes.remote.ray import RayCluster
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
     return replace(host or Host(name), settings=str(config_path()))
@@ -195,7 +192,7 @@ class ConfigFile:
     values: Mapping[str, Value] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the screen that differ from the built-in ones, by the ids of `tfmon.ui.keys`."""
+    """By the ids of `tfmon.ui.keys`."""
     mistakes: tuple[str, ...] = ()
 
 
@@ -242,7 +239,6 @@ def read_file(path: Path) -> ConfigFile:
 
 
 def _keys(table: object) -> tuple[dict[str, str], list[str]]:
-    """Return the keys of a file and its mistakes."""
     if not isinstance(table, dict):
         return {}, ['keys: this is a table; below [keys] write pause = "f5"']
     if not table:

@@ -1,8 +1,7 @@
-"""Sockets between viewers and the process of a run, and their messages.
+"""Sockets between viewers and the process of a run, and their messages, a line of JSON each.
 
-A runner listens in a folder that only its user can enter, and checks the connecting process. Each message is a
-line of JSON: see `tfmon.model.codec`. The first line is the runner's greeting. A viewer that sends `Follow` gets a
-snapshot, then each event, as in a recording.
+A runner listens in a folder that only its user can enter, and checks the connecting process. The first line is the
+runner's greeting. A viewer that sends `Follow` gets a snapshot, then each event, as in a recording.
 """
 
 from __future__ import annotations
@@ -29,16 +28,15 @@ from tfmon.recordings.header import Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"
-"""Environment variable for another folder of the sockets."""
 SUFFIX = ".sock"
 LOG = "runner.log"
 """In `state_folder`: the runners' stderr, empty unless tfmon has a bug."""
 LONGEST_PATH = 100
-"""Of a socket. Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
+"""Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
 ANSWER_S = 3.0
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
-"""Limit of other messages: a lane's state after a day is 5 MB, and a run has at most 16 lanes."""
+"""A lane's state after a day is 5 MB, and a run has at most 16 lanes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +48,9 @@ class RunnerGreeting:
     pid: int
     scenario: str
     recording: str = ""
-    """Path. Empty before a recording exists."""
+    """Empty before it exists."""
     clock_ns: int = field(default=0, compare=False)
-    """The clock of its machine, for stamps of its events. 0 if unknown."""
+    """The clock of its machine, for stamps of its events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ class Ended:
     error: str = ""
     hint: str = ""
     result: tuple[str, ...] = ()
-    """Printed lines of a series. Empty for a race."""
+    """Printed lines of a series."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Notice | Ended | Event
@@ -108,7 +106,6 @@ class LiveRun(NamedTuple):
     path: Path
     greeting: RunnerGreeting
     host: str = ""
-    """Its machine. Empty for this machine."""
 
     @property
     def name(self) -> str:
@@ -137,7 +134,7 @@ def folder(*, create: bool = False) -> Path:
     else:
         from platformdirs import user_runtime_path
 
-        with warnings.catch_warnings():  # platformdirs warns if the variable of the system is not set
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             path = user_runtime_path("tfmon", appauthor=False, ensure_exists=create)
     if create:
@@ -176,7 +173,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def connect(path: Path) -> socket.socket:
-    """Return a connection to the runner behind a socket; raises OSError if none exists."""
+    """Return a connection to the runner behind a socket; raises OSError."""
     with contextlib.ExitStack() as undo:
         connection = undo.enter_context(socket.socket(socket.AF_UNIX))
         connection.settimeout(ANSWER_S)
@@ -233,10 +230,7 @@ def find(word: str) -> LiveRun | None:
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
-    """Return the run with this id (or its start), process or recording, `last` the newest; or `None`.
-
-    Raises: UsageError if several fit.
-    """
+    """Return the run with this id (or its start), process or recording, `last` the newest; raises UsageError."""
     fitting = runs[-1:] if word == "last" else [run for run in runs if run.has_name(word)]
     fitting = [run for run in fitting if word in (run.name, str(run.greeting.pid))] or fitting
     if len(fitting) > 1:

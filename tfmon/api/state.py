@@ -40,7 +40,7 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine]) -> BetweenProcesses | None:
-    """Return the between-process variance that repeats measured on these machines. `None` if unknown."""
+    """Return the between-process variance that repeats measured on these machines."""
     return _read_entry(_read().get(_key(machines)))
 
 
@@ -94,7 +94,7 @@ def _read() -> dict[str, Any]:
 
 
 def _write(table: Mapping[str, Any]) -> None:
-    """Replace the file atomically; leave it if that is impossible."""
+    """Replace the file atomically, if possible."""
     with contextlib.suppress(OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
@@ -113,11 +113,10 @@ class Views:
     """
 
     def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
-        """Listen to a session; `connection` returns that to a host, `kept` whether files are kept."""
         self._session, self._connection, self._kept = session, connection, kept
         self._found: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
-        """Views and start of the unsettled races; the last can be under way."""
+        """Views and start of unsettled races; the last can be under way."""
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool, restarts: bool) -> RacePlan:
@@ -133,7 +132,7 @@ class Views:
     def _find(self, host: str) -> View:
         most = LimitOptions.of_user().view_copy << 20
         if host not in self._found and host:
-            from tfmon.lanes.remote.connection import working_folder  # late: most races need no host
+            from tfmon.lanes.remote.connection import working_folder
 
             about = {"folder": working_folder(), "copy_bytes": most, "kept": self._kept}
             self._found[host] = self._ask(host, "view", about)
@@ -155,7 +154,7 @@ class Views:
         views, began_s = self._races.pop(0)
         age_s, settled = time.monotonic() - began_s, dict(views)
         for host, view in views.items():
-            with contextlib.suppress(TfmonError, OSError):  # its next race removes the rest on a lost host
+            with contextlib.suppress(TfmonError, OSError):  # the next race removes the rest on a lost host
                 if view.store and host:
                     settled[host] = self._ask(host, "settle", {"view": plain(view), "age_s": age_s})
                 elif view.store:

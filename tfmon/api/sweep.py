@@ -37,13 +37,10 @@ class SweepProgram(AnyRun):
     """A sweep, until each combination is settled. Thread: its creation and `close` can block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
-        """Connect to the places, and create or read the file; a resumed sweep only takes its places.
-
-        Raises: TfmonError if it cannot be swept.
-        """
+        """Connect to the places, and create or read the file; raises TfmonError."""
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
-        """A session without a race, for viewers; see `publish`."""
+        """Without a race, for viewers."""
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
@@ -112,7 +109,6 @@ class SweepProgram(AnyRun):
             self.session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
 
     def _keep(self, step: SeriesStep) -> None:
-        """Write a step into the file, and record it in the session."""
         assert self.file is not None, "it is there once the places are"
         if not isinstance(step, SeriesEnded):
             self.file.write(step)
@@ -162,7 +158,7 @@ class SweepProgram(AnyRun):
         return printed, EXIT_INTERRUPTED if interrupted else code
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a viewer's request. Raises TfmonError for a change, because a sweep sets its own settings."""
+        """Carry out a viewer's request; raises TfmonError for a change."""
         match message:
             case Perform("suspend"):
                 self.suspend_lanes()
@@ -185,7 +181,7 @@ class SweepProgram(AnyRun):
             station.suspension.continue_lanes()
 
     def close(self, reason: str = "") -> None:
-        """End the sweep and every process. The measurements are in the file."""
+        """End the sweep and every process."""
         sweep = getattr(self, "sweep", None)
         if sweep is not None:
             sweep.stop(reason or "stopped by the user")
@@ -223,7 +219,7 @@ def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str])
     try:
         return devices.with_scope(info, ["2xcpu"] if {*swept} & {*KINDS} else places)
     except SpecError:
-        return info  # opening the places reports their problems
+        return info  # reported when the places are opened
 
 
 def _planned(

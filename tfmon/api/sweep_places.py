@@ -43,7 +43,7 @@ class ProgramStation(RaceStation):
 
     @property
     def suspension(self) -> Suspender:
-        """The object that suspends its lanes along with tfmon."""
+        """Suspends its lanes along with tfmon."""
         return self.program.lanes.suspension
 
     def race(self, plan: RacePlan) -> tuple[str, str]:
@@ -81,16 +81,15 @@ class PlaceStation(ProgramStation):
         self._counts = counts
         self._word = word
         self.views: dict[str, View] = {}
-        """Its lanes' views of the working folder, by host. Empty for a scenario."""
         self.absent: dict[int, str] = {}
-        """Numbers of devices that it does not have, with the error."""
+        """Unavailable numbers of devices, with the error."""
         try:
             spec = self._find(word)
         except BaseException:
             self.close()
             raise
         if not counts:
-            self._word = spec.place  # a word that means any free GPU has become one: both lanes need the same
+            self._word = spec.place  # both lanes need the same GPU
         self.place = f"{self._word} #{number}" if number > 1 else self._word
         self.kind = spec.kind if counts else kind_of(spec)
         known = self.session.snapshot()
@@ -137,7 +136,7 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
     A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the number of devices of
     each.
 
-    Raises: UsageError for an empty place, settings, or too many places; TfmonError if the cluster has no room.
+    Raises: UsageError for an invalid place or too many places; TfmonError if the cluster has no room.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []

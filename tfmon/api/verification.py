@@ -29,12 +29,7 @@ def verify_claims(
 ) -> tuple[list[ClaimResult], str]:
     """Measure every testable claim of some scenarios, with progress on a terminal.
 
-    Returns a result for each claim, and why it was interrupted, or "".
-
-    Args:
-        seconds: Longest race. `None` for the limit of 10 minutes for all.
-
-    Thread: the main thread, for the signals.
+    Returns a result for each claim, and why it was interrupted, or "". Thread: the main thread, for the signals.
     """
     claims = [(info, claim) for info in infos for claim in info.claims]
     raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
@@ -52,7 +47,6 @@ def verify_claims(
 
 
 def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
-    """Return the result of a claim without a race, or `None`."""
     if not claim.first:
         return ClaimResult(info.name, claim, "corrected", reason=claim.corrected)
     if claim.needs == "mac" and platform.system() != "Darwin":
@@ -77,7 +71,7 @@ class ClaimStation(ProgramStation):
         self.claims, self.policy = claims, policy
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start both lanes of a claim; raises RefusedError if that is impossible here."""
+        """Start both lanes of a claim; raises RefusedError."""
         info, claim = self.claims[attempt.number]
         try:
             plan = self.program.plan(info, replace(self.options, lanes=(claim.first, claim.second)))

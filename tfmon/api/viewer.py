@@ -73,16 +73,12 @@ class Viewer(AnyRun, Source):
         self._remote, self.began_here, self.detachable = remote, began_here, detachable
         self._ahead_ns = 0
         self.greeting: RunnerGreeting | None = None
-        """The run. `None` before `connect`."""
         self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
-        """The state of the run, with a short delay."""
         self.ended: Ended | None = None
-        """The end of the run. `None` before it, and if its process died."""
         self.over = threading.Event()
-        """Set when no more events follow."""
         self.tell: Callable[[str], object] = lambda _text: None
         self.counted = False
-        """Whether tfmon's own use in the machine's samples includes this process."""
+        """Whether tfmon's own use in samples includes this process."""
         self._processor_time = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
@@ -112,7 +108,7 @@ class Viewer(AnyRun, Source):
             raise self.lost_error()
         try:
             self._take(line)
-        except codec.CodecError:  # a checkout of the same schema, in development
+        except codec.CodecError:
             raise other from None
         start_thread("tfmon-view", self._follow, self._lose)
 
@@ -159,11 +155,10 @@ class Viewer(AnyRun, Source):
         elif isinstance(message, HostSample) and self.counted and not message.host:
             self.session.accept(self._with_viewer(message))
         else:
-            # The rest of the union are events; mypy does not see that through the alias.
+            # The rest are events, which mypy does not see.
             self.session.accept(message)  # type: ignore[arg-type]
 
     def _with_viewer(self, sample: HostSample) -> HostSample:
-        """Return a sample whose figures for tfmon include this process."""
         (before_s, used_s), self._processor_time = self._processor_time, (time.monotonic(), time.process_time())
         if not isinstance(sample.monitor_cpu_pct, int | float):
             return sample
@@ -181,7 +176,7 @@ class Viewer(AnyRun, Source):
             self.tell(reason or (self.lost_error().line if self.died else "the run has ended"))
 
     def lost(self) -> str:
-        """Return a line about a runner that disappeared. Empty if it is alive."""
+        """Return a line about a runner that disappeared."""
         return self.lost_error().line if self.died else ""
 
     def lost_error(self) -> TfmonError:
@@ -227,12 +222,12 @@ class Viewer(AnyRun, Source):
         return self.ask(Perform("watch_gpus"))
 
     def begin(self) -> None:
-        """Connect, and wait until the lanes are started. Raises TfmonError if that fails."""
+        """Connect, and wait until the lanes are started; raises TfmonError."""
         self.connect()
         self.ask(Perform("await_start"))
 
     def start(self, say: Say) -> None:
-        """Connect, and display the lines of the start and all further lines by `say`. Raises TfmonError."""
+        """Connect, and display the lines of the start and all further lines by `say`; raises TfmonError."""
         self.tell = say
         self.counted = self._remote is None
         self.connect()
@@ -241,7 +236,7 @@ class Viewer(AnyRun, Source):
         except TfmonError as error:
             if not self.over.is_set():
                 raise
-            say(error.line)  # the run has ended before it could answer
+            say(error.line)
         else:
             for line in lines if self.began_here else ():
                 say(line)
@@ -262,11 +257,11 @@ class Viewer(AnyRun, Source):
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
-        """Return the progress of a series in a line."""
+        """Return the progress of a series."""
         return lane_series_progress(self.session.snapshot())
 
     def go_on_alone(self) -> bool:
-        """End this process without its terminal if the run can continue. Return False if it cannot."""
+        """End this process without its terminal if the run can continue."""
         if self.detachable:
             os._exit(EXIT_INTERRUPTED)
         return False

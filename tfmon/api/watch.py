@@ -1,7 +1,6 @@
 """`tfmon.watch`: observes the training of the calling process like a lane's training.
 
 Hooks and pipes are those of a lane with a user's script; a thread of the same process reads the pipes.
-`tfmon.hooks.install` restores TensorFlow, Keras and Python.
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ class Watch:
         lines, due_s, over = MetricLines("", self._take), time.monotonic(), False
         with os.fdopen(fd, "rb", 0) as metrics, self._requests, selectors.DefaultSelector() as selector:
             selector.register(metrics, selectors.EVENT_READ)
-            selector.register(self._requests, selectors.EVENT_READ)  # it is readable once it is shut down
+            selector.register(self._requests, selectors.EVENT_READ)  # readable once it is shut down
             while not over:
                 ready = selector.select(max(0.0, due_s - time.monotonic()))
                 over = any(key.fileobj is self._requests for key, _ in ready)

@@ -1,1 +1,1 @@
-"""Recordings of races, replayed, compared and exported. Never loads TensorFlow."""
+"""Recordings of races, replayed, compared and exported."""

@@ -25,13 +25,13 @@ from tfmon.model.session import Snapshot
 from tfmon.version import __version__
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""The longest line, a snapshot with eight lanes, takes 7 MiB."""
+"""A snapshot with eight lanes takes 7 MiB."""
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
     "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""The only recorded environment variables: they change the speed of TensorFlow."""
+"""The only recorded variables: they change the speed of TensorFlow."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
@@ -59,19 +59,18 @@ def _size(machine: Machine) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """How a race ended, for lists; all of it follows from the events."""
+    """How a race ended, for lists."""
 
     at_ns: int
     events: int
     seconds: float | None
-    """From the start signal to the end; `None` if the race never started."""
+    """From the start signal."""
     verdict: str
     ratio: float | None
     tensorflow: str | None
     lanes: tuple[str, ...] = ()
-    """Titles of the lanes at the end; older recordings have none."""
+    """Titles at the end; older recordings have none."""
     failure: str = ""
-    """Why lanes failed, or empty if none did, and in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class Known:
 
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
-    """Return the header of a race that begins now, in lanes that use this interpreter."""
+    """Return the header of a race that begins now."""
     named = {spec.host for spec in event.specs} - {""}
     return Header(
         schema=SCHEMA,
@@ -131,7 +130,7 @@ def _failures(known: Snapshot) -> Iterator[str]:
 
 
 def _installed_tensorflow() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version  # late: it loads what reads e-mails
+    from importlib.metadata import PackageNotFoundError, version  # late: it loads the email package
 
     for name in _TENSORFLOWS:
         try:
@@ -148,7 +147,7 @@ MARKING = {
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:
-    """Return the mark of an event, if it has one; `names` has what each lane is called there, by its key."""
+    """Return the mark of an event, if it has one; `names` are the lanes' titles, by key."""
 
     def named(lane: str) -> str:
         return names.get(lane, lane)

@@ -24,7 +24,7 @@ FOLDER_VARIABLE = "TFMON_RECORDINGS"
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
-"""Temporary files of an interrupted rewriting are removed after this time."""
+"""Then temporary files of an interrupted rewriting are removed."""
 
 
 def folder() -> Path:
@@ -38,7 +38,7 @@ def folder() -> Path:
 
 
 def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
-    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError."""
+    """Make a new private file for the race of a scenario, and open it; raises OSError."""
     place = place or folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
@@ -51,14 +51,14 @@ def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") 
 
 
 def create_file(path: Path) -> int:
-    """Make a new file, private to the user, open and locked for writing; raises OSError, also where it exists."""
+    """Make a new private file, open and locked for writing; raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest recordings, but none being written, until all fit; return False if `keep` does not."""
+    """Drop the oldest recordings until all fit; return False if `keep` does not."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ class RecordedRun:
     size: int
     modified_s: float
     header: Header | None = None
-    """`None` if the recording cannot be read."""
+    """`None` if unreadable."""
     closed: Closed | None = None
     """`None` if the recording was not closed."""
     running: bool = False
@@ -113,10 +113,10 @@ class RecordedRun:
 
 
 def runs() -> list[RecordedRun]:
-    """Return all recordings in the folder by their start, the oldest first; only their first lines are read."""
+    """Return all recordings in the folder, the oldest first; only their first lines are read."""
     result = []
     for path in _files(folder()):
-        with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
             result.append(outline(path))
     return runs_of(result)
 
@@ -148,7 +148,7 @@ def find(word: str) -> Path:
 def choose(
     word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RecordedRun]], where: str, command: str
 ) -> Path:
-    """Return the one of some recordings that a word names, as `find` does; `command` lists those, and `where`."""
+    """Return one of some recordings like `find`; `command` lists those, and `where`."""
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
         known = runs()
         over = [run for run in known if not run.running]
@@ -169,7 +169,7 @@ def choose(
 
 
 def delete(path: Path) -> None:
-    """Delete a recording permanently. Raises RecordingError while it is being written."""
+    """Delete a recording permanently, unless it is being written; raises RecordingError."""
     if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:

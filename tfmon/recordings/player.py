@@ -61,7 +61,7 @@ class Player:
         )
 
     def tick(self, seconds: float) -> None:
-        """Advance by this much time, if it plays."""
+        """Advance, if it plays."""
         if not self._playing:
             return
         until_ns = min(self._now_ns + round(seconds * 1e9) * self._speed, self._times_ns[-1])
@@ -95,7 +95,7 @@ class Player:
         self._now_ns = at_ns
 
     def go_to_mark(self, direction: int) -> None:
-        """Go to the next mark, or to the one before."""
+        """Go to the next or previous mark."""
         if direction > 0:
             result = [mark.at_ns for mark in self._marks if mark.at_ns > self._now_ns][:1]
         else:
@@ -104,12 +104,12 @@ class Player:
             self.go_to(at_ns)
 
     def change_speed(self, direction: int) -> None:
-        """Play faster, or slower."""
+        """Play faster or slower."""
         place = SPEEDS.index(self._speed) + direction
         self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
 
     def _go_to_place(self, place: int) -> None:
-        with contextlib.suppress(RecordingError):  # it is reported when it is played
+        with contextlib.suppress(RecordingError):  # reported when it is played
             if recorded := self._recording.last_known(place):
                 self._kept.setdefault(recorded, self._recording.known_after(recorded))
         nearest = max(kept for kept in self._kept if kept <= place)
@@ -145,7 +145,7 @@ def _started_ns(recording: Recording) -> int | None:
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:
-    """Return a recording, closed, and its last state. Raises RecordingError."""
+    """Return a recording, closed, and its last state; raises RecordingError."""
     with Recording(path) as recording:
         return recording, end_of(recording)
 

@@ -28,7 +28,7 @@ from tfmon.recordings.runs_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 
 LARGEST_BYTES = 4 * 2**30
-"""Largest recording that is read, uncompressed: eight lanes for some forty hours."""
+"""Uncompressed: eight lanes for some forty hours."""
 MOST_MARKS = 5_000
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
@@ -43,18 +43,17 @@ class Recording:
     """A recording that can be read from any event on; its file is open until it is closed. Thread: one."""
 
     def __init__(self, path: Path) -> None:
-        """Open a recording and index it; raises RecordingError for another file, another schema, and damage."""
+        """Open a recording and index it; raises RecordingError for another schema and damage."""
         self.path = path
         self.torn = False
-        """True if its last line is cut off by a crash or a full disk, or is still being written."""
+        """Whether its last line is cut off, or is still being written."""
         self.closed: Closed | None = None
-        """Its last line; `None` if the recording was not closed."""
         self.marks: list[TimeMark] = []
         self.times_ns = array("q")
-        """Time of each event. An event older than its predecessor gets the predecessor's time."""
+        """An event older than its predecessor gets the predecessor's time."""
         self._offsets = array("q")
         self._known: dict[int, int] = {}
-        """Position of the snapshot after a number of events."""
+        """Offset of the snapshot after a number of events."""
         self._file = self._open()
         try:
             self.header = _header(self.path, self._file.readline(LONGEST_LINE_BYTES + 1))
@@ -81,14 +80,14 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a place, except some types. Raises RecordingError for a bad one."""
+        """Read the events before a place, except some types; raises RecordingError."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
         for place in range(len(self) if until is None else until):
             if not (line := self._line(place)).startswith(skipped):
                 yield self._read(place, line)
 
     def event(self, place: int) -> Event:
-        """Read one event; raises RecordingError for a bad one."""
+        """Read one event; raises RecordingError."""
         return self._read(place, self._line(place))
 
     def _read(self, place: int, line: bytes) -> Event:
@@ -100,14 +99,14 @@ class Recording:
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
-        """Make a session accept the events between two places; raises RecordingError for a bad one."""
+        """Make a session accept the events between two places; raises RecordingError."""
         for place in range(since, until):
             session.accept(self.event(place))
             if place + 1 in self._known:
                 session.restore(self.known_after(place + 1))
 
     def known_after(self, place: int) -> Snapshot:
-        """Return the snapshot after a number of events that `last_known` named; raises RecordingError."""
+        """Return the snapshot after a number of events from `last_known`; raises RecordingError."""
         self._file.seek(self._known[place])
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
@@ -117,7 +116,7 @@ class Recording:
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
-        """Return after how many events, up to so many, the recording says last what was known, or 0 for never."""
+        """Return the number of events, at most `place`, before the last snapshot. 0 without one."""
         return max((at for at in self._known if at <= place), default=0)
 
     def place_at(self, at_ns: int) -> int:
@@ -251,7 +250,7 @@ def _header(path: Path, line: bytes) -> Header:
 
 @contextlib.contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Raise one RecordingError for whatever computing with impossible figures of a recording raises."""
+    """Raise one RecordingError for errors in computing with impossible figures."""
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
@@ -260,7 +259,7 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
-    """Read only the header of a recording and, if it was closed, how it ended. Raises RecordingError."""
+    """Read only the header of a recording and its end; raises RecordingError."""
     try:
         return read_outline(outline(path))
     except OSError as error:
@@ -268,7 +267,7 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
 
 
 def read_outline(found: Outline) -> tuple[Header, Closed | None]:
-    """Return the header of a recording and, if it was closed, how it ended. Raises RecordingError."""
+    """Return the header of a recording and its end; raises RecordingError."""
     if found.problem:
         raise RecordingError(found.problem)
     header = _header(Path(found.path), found.first.encode())

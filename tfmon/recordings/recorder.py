@@ -24,9 +24,9 @@ from tfmon.system.threads import start_thread
 FLUSH_S = 1.0
 """If tfmon is killed, this much of a race is lost."""
 MOST_PENDING = 50_000
-"""Events that may wait for a disk that does not answer."""
+"""May wait for a disk that does not answer."""
 CHECK_BYTES = 2 * 2**20
-"""The size of all recordings is checked whenever the one being written has grown by this."""
+"""The size of all recordings is checked when the one being written has grown by this."""
 SETTLED_S = 2.0
 """A race whose lanes have ended is closed after this time without an event: processes end a little later."""
 PATIENCE_S = 10.0
@@ -36,19 +36,17 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """The snapshot after it; only for the first and the last event of a race, because it takes 12 kB."""
+    """Only for the first and the last event of a race, because it takes 12 kB."""
 
 
 class Recorder:
-    """Keeps the journal of a session.
-
-    If a file cannot be written, the race goes on, and the session gets the reason and the time.
+    """Keeps the journal of a session; if a file cannot be written, the race goes on.
 
     Thread: its own, but `_take` runs with the session locked; `close` from any.
     """
 
     def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:
-        """Record into the user's folder or, if one is named, into a file; raises RecordingError for a bad name."""
+        """Record into the user's folder or into a file; raises RecordingError for a bad name."""
         self._session = session
         self._python = python
         self._file = None if file is None else file.absolute()
@@ -60,7 +58,7 @@ class Recorder:
         self._closing = threading.Event()
         self._writer: Writer | None = None
         self._stopped: Writer | None = None
-        """A writer that has stopped. Its file stays locked during the race, so that it does not look killed."""
+        """Its file stays locked during the race, so that it does not look killed."""
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
@@ -116,7 +114,7 @@ class Recorder:
                         raise OSError(f"it reached the {most} that all recordings may take")
             if self._overrun:
                 raise OSError("the disk does not keep up")
-            # A race without a result is not over for the user, who may restart its lanes.
+            # Without a result, the user may restart its lanes.
             settled = known is not None and known.over and known.has_result
             if settled and time.monotonic() - self._told_s >= SETTLED_S:
                 self._end_race()

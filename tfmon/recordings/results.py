@@ -37,7 +37,7 @@ def read_race(path: Path) -> tuple[RaceResult, bool]:
 
 
 def read_races(folder: Path) -> list[tuple[RaceResult, bool]]:
-    """Return every race of a folder as `read_race` does, by the names of their files; raises RecordingError."""
+    """Return every race of a folder as `read_race` does, by file name; raises RecordingError."""
     result = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if not result:
         raise RecordingError(
@@ -47,7 +47,7 @@ def read_races(folder: Path) -> list[tuple[RaceResult, bool]]:
 
 
 def read_json(document: Any, id: str, where: str) -> RaceResult:  # noqa: ANN401 - whatever a file holds
-    """Return the race of a JSON result that is read; raises RecordingError, which names `where` it was."""
+    """Return the race of a parsed JSON result from `where`; raises RecordingError."""
     if isinstance(document, dict) and isinstance(document.get("result"), dict):
         document = document["result"]
     if not isinstance(document, dict) or "lanes" not in document or "verdict" not in document:
@@ -63,7 +63,7 @@ def read_json(document: Any, id: str, where: str) -> RaceResult:  # noqa: ANN401
 
 
 def _is_result(path: Path) -> bool:
-    """Return whether a file is a JSON object over several lines or its name says so, and no recording."""
+    """Return whether a file is a JSON result, by its name or because it has several lines."""
     if path.name.endswith((".jsonl", ".gz")):
         return False
     try:

@@ -1,8 +1,7 @@
-"""The bridge on another machine: the host's Python runs this text to list and watch runs, without tfmon.
+"""The bridge on another machine: the host's Python (3.8 or newer) runs this text without tfmon.
 
-It prints the sockets of the user's runs with the first line of each. Then it reads lines from stdin. An empty line
-lists the recordings. The path of a recording sends its size and bytes. The path of a socket passes bytes both ways
-until one side ends. It runs on Python 3.8 or newer. The same functions list the recordings of this machine.
+It prints the sockets of the user's runs with their first lines, then answers lines from stdin: an empty one with
+the recordings, the path of a recording with its size and bytes. The path of a socket passes bytes both ways.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ class Outline(NamedTuple):
     modified_s: float
     first: str = ""
     last: str = ""
-    """Its last whole line: how the race ended, if it was closed."""
+    """Its last whole line."""
     locked: bool = False
     problem: str = ""
 
@@ -43,11 +42,11 @@ class Outline(NamedTuple):
 def recordings_in(folder: Path) -> "list[Path]":
     """Return the recordings in a folder by their names; raises OSError."""
     named = [path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and not path.name.startswith(".")]
-    return sorted(path for path in named if path.is_file())  # who opens a named pipe waits
+    return sorted(path for path in named if path.is_file())  # no named pipes
 
 
 def outline(path: Path) -> Outline:
-    """Return the facts that a list shows of a recording; raises OSError if it is not there."""
+    """Return the facts that a list shows of a recording; raises OSError."""
     about = path.stat()
     try:
         with path.open("rb") as raw:
@@ -80,7 +79,7 @@ def is_locked(descriptor: int) -> bool:
 
 
 def recordings() -> "list[Outline]":
-    """Return the outlines of the user's recordings, in the folders that tfmon takes where nothing is installed."""
+    """Return the user's recordings, in the default folders."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     places = [Path(state), Path.home() / "Library" / "Application Support"]
     named = os.environ.get("TFMON_RECORDINGS")
@@ -112,7 +111,7 @@ def greetings() -> "list[tuple[str, str]]":
     """Return the path of each socket that answers, the oldest first, and its first line."""
     result = {}
     for path in [path for folder in folders() for path in folder.glob("*.sock")]:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:  # the run may be over
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:
             about = path.stat()
             if about.st_uid == os.getuid():
                 run.settimeout(ANSWER_S)
@@ -123,7 +122,7 @@ def greetings() -> "list[tuple[str, str]]":
 
 
 def pass_on(path: str) -> None:
-    """Pass bytes on between a run and stdin and stdout until one side ends, or is reset as by a kill."""
+    """Pass bytes on between a run and stdin and stdout until one side ends."""
     with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as run:
         run.connect(path)
         targets = {0: run.fileno(), run.fileno(): 1}

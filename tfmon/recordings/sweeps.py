@@ -42,13 +42,13 @@ class SweepFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.failure = ""
-        """Why the latest events are not in it, or empty if they are."""
+        """Why the latest events are not in it."""
         self._descriptor: int | None = descriptor
         self._unwritten = bytearray()
         self._lock = threading.Lock()
 
     def write(self, event: SeriesStep) -> None:
-        """Add an event. After a failed write, it is written again with the next event: see `failure`."""
+        """Add an event; after a failure, it is written with the next one."""
         self._add(codec.encode(event))
 
     def _add(self, line: bytes) -> None:
@@ -64,7 +64,7 @@ class SweepFile:
                 self.failure = f"{self.path} cannot be written: {error.strerror or error}"
 
     def close(self) -> None:
-        """Close it, after a last attempt to write. Its content stays."""
+        """Close it, after a last attempt to write."""
         self._add(b"")
         with self._lock:
             if self._descriptor is not None:
@@ -78,7 +78,7 @@ def folder() -> Path:
 
 
 def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFile:
-    """Make the file of a new sweep, by default among the user's; raises UsageError if it cannot be made."""
+    """Make the file of a new sweep; raises UsageError."""
     try:
         if path is None:
             path, descriptor = library.create(scenario, folder(), SUFFIX)
@@ -103,7 +103,7 @@ def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFi
 
 
 def read(path: Path) -> SeriesState:
-    """Return the state of a sweep at the end of its file, without a cut-off last line; raises TfmonError."""
+    """Return the state of a sweep at the end of its file; raises TfmonError."""
     return _parse(path, _load(path))[0]
 
 
@@ -119,14 +119,14 @@ def is_sweep(path: Path) -> bool:
 
 
 def began(path: Path) -> str:
-    """Return when a sweep began, from a file that `read` has read."""
+    """Return when a sweep began."""
     with path.open("rb") as file:
         header: SweepHeader = codec.read(codec.parse(file.readline()), SweepHeader)
     return header.began
 
 
 def resume(path: Path) -> tuple[SeriesState, SweepFile]:
-    """Return the state of a sweep, and its file to write on; raises TfmonError, also where that is locked."""
+    """Return the state of a sweep, and its file to write on, unless it is locked; raises TfmonError."""
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
             state = after(state, codec.read(codec.parse(line), SeriesStep))
         except codec.CodecError as error:
             raise TfmonError(f"{path}, line {number}: {error}", "what is before it can be kept") from None
-    for number in tuple(state.running):  # the monitor was killed in the middle of these visits
+    for number in tuple(state.running):  # the monitor was killed in these visits
         figures = state.attempts[number].figures or Figures(state.running[number])
         state = after(state, VisitEnded(number, figures))
     return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), len(whole)

@@ -1,6 +1,6 @@
 """Writes one recording, which only grows and is compressed at once.
 
-A compressed recording is a chain of gzip members. Each begins with a snapshot, except the first. If the process is
+A compressed recording is a chain of gzip members, which begin with a snapshot, except the first. If the process is
 killed, the recording can be read up to the last flush.
 """
 
@@ -24,20 +24,19 @@ from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Known
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
 """From this age of a race on, one sample of each kind is kept of this time."""
 SNAPSHOT_S = 600.0
-"""Time between two snapshots in a race of up to an hour. In a longer race it is a sixth of the age of the race."""
+"""Time between two snapshots; after an hour it is a sixth of the age of the race."""
 MOST_LINES = 50
-"""Lines of a lane's output that are kept of this time, too; a lane's log has 500 in all."""
+"""Lines of a lane's output that are kept of this time, too."""
 _LEVEL = 4
 RARE_EVENTS = GpuSample, HostSample, TreeSample, LinkMeasured, Progressed
 
 
 class Writer:
-    """Appends to a new file. If its name does not end in .gz, it has plain lines and all events.
+    """Appends to a new file; with plain lines if its name does not end in .gz.
 
     In a compressed recording of an old race, some samples and printed lines are left out.
 
-    Raises: OSError, from every method except `abandon`. Earlier content stays readable.
-    Thread: one.
+    Raises: OSError, from every method except `abandon`. Thread: one.
     """
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -50,9 +49,9 @@ class Writer:
         self._began_ns = self._latest_ns = self._snapshot_ns = 0
         self._pending: list[bytes] = []
         self._kept: dict[tuple[object, ...], int] = {}
-        """The time of the last kept sample of each kind, in units of `RARE_NS`."""
+        """Time of the last sample of each kind, in units of `RARE_NS`."""
         self._lines: dict[str, int] = {}
-        """Printed lines that were kept of this time, by lane."""
+        """Kept lines of this time, by lane."""
 
     def begin(self, header: Header) -> None:
         """Write the first line."""
@@ -101,7 +100,7 @@ class Writer:
             self._write_snapshot(known)
 
     def close(self, closed: Closed | None, known: Snapshot | None) -> None:
-        """Write the last lines and close the file: how the race ended, and after a long race its last state."""
+        """Write the last lines and close the file: the end, and after a long race its last state."""
         try:
             is_long = self._latest_ns - self._began_ns >= SNAPSHOT_S * 1e9
             if self._packed and is_long and known is not None:

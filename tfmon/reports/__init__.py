@@ -1,7 +1,4 @@
-"""Reports: sections of blocks, which `text` and `html` write; and common parts of JSON.
-
-Every JSON object has `schema` and the version of tfmon. Units are in the names of the keys. Unknown is null.
-"""
+"""Reports: sections of blocks, which `text` and `html` write, and common parts of JSON. Unknown is null."""
 
 from __future__ import annotations
 
@@ -75,14 +72,14 @@ class Table:
     """The header first; a header of empty texts is not displayed."""
     about: str = ""
     left: Collection[int] = (0,)
-    """Indexes of the text columns; the others are aligned to the right."""
+    """The text columns; others are aligned to the right."""
     values: Sequence[Sequence[float | None]] | None = None
-    """Sort keys of the cells of each row except the header."""
+    """Sort keys of the cells, without the header."""
     marked: Collection[int] = ()
     brief: Sequence[int] = ()
-    """Indexes of the columns for a terminal. Empty for all."""
+    """The columns for a terminal. Empty for all."""
     folded: str = ""
-    """Summary of a folded table, which only pages include. Empty to display it."""
+    """Summary of a folded table, which only pages include."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class Chart:
 
     @property
     def caption(self) -> str:
-        """The title and content in a line."""
+        """Title and content in a line."""
         return ": ".join(filter(None, (self.title, self.about)))
 
 
@@ -129,7 +126,7 @@ class Report:
     answer: Sequence[Note | Code] = ()
     when: str = ""
     keys: Sequence[tuple[str, str]] = ()
-    """Keys and names of the series that a page can hide in all charts."""
+    """Keys and names of the series that a page can hide."""
     hosts: Collection[str] = ()
     others: Collection[ProcessName] = ()
     data: dict[str, Any] = field(default_factory=dict)
@@ -146,13 +143,13 @@ def one_line(text: str) -> str:
 
 
 def machine_json(machine: Machine) -> dict[str, Any]:
-    """Return a machine as JSON values."""
+    """Return a machine as JSON."""
     known = {name: None if value == "" else value for name, value in asdict(machine).items()}
     return {**known, "gpus": list(machine.gpus), "power_limits_w": list(machine.power_limits_w)}
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return the figures of a connection. `None` if not measured."""
+    """Return the figures of a connection as JSON."""
     return {
         "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
         "clock_offset_ms": link.offset_ns / 1e6 if link else None,

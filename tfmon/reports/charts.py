@@ -30,10 +30,10 @@ class Series:
     """One line of a chart."""
 
     key: str
-    """Id for hiding, displayed at the line's end."""
+    """For hiding, and at the line's end."""
     name: str
     place: int
-    """Index of the colour, and then of the dash."""
+    """Index of the colour and the dash."""
     points: Sequence[Point]
 
 
@@ -61,12 +61,11 @@ def number(field: str, title: str | None, *, axis: Spec | None = None, **scale: 
 
 
 def word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
-    """Return the encoding of a word, or of a tooltip."""
+    """Return the encoding of a word or a tooltip."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
 def _time(rows: Sequence[Spec]) -> Spec:
-    """Return the time axis, with a mark at every round minute, ten seconds, or another suitable step."""
     since_s, until_s = (pick((row["t"] for row in rows), default=0.0) for pick in (min, max))
     step_s = next((step for step in _STEPS_S if (until_s - since_s) / step <= MOST_TICKS), _STEPS_S[-1])
     ticks = list(range(math.ceil(since_s / step_s) * step_s, math.floor(until_s) + 1, step_s))
@@ -158,10 +157,7 @@ def bars(
     *,
     share: bool = True,
 ) -> Spec:
-    """Return stacked bars: for each row its key and name, the part, and its amount.
-
-    The amounts of a bar are shares that add up to 100 %, or seconds.
-    """
+    """Return stacked bars of shares in percent, or of seconds; a row is a key, a name, a part, and its amount."""
     unit, scale = ("%", {"domain": [0, 100]}) if share else ("s", {})
     values = [
         {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(size, 3), "w": f"{size:.1f} {unit}"}
@@ -232,7 +228,6 @@ def _lines(
     dots: bool = False,
     ends: bool = True,
 ) -> Spec:
-    """Return lines with a point for every value; the point next to the pointer is displayed with its values."""
     dashes = [_DASHES[(one.place // COLOURS + one.place % 2) % len(_DASHES)] for one in series]
     dash = word("s", legend=None, scale={"domain": [one.key for one in series], "range": dashes})
     shown: Any = {"value": 1}
@@ -263,7 +258,7 @@ def _lines(
 
 
 def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
-    """Return a chart of these layers, as wide as the page."""
+    """Return a chart of these layers."""
     label_style = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
     lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
     return {

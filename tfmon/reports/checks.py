@@ -59,7 +59,7 @@ def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
 
 
 def findings(report: Diagnosis | None) -> Sequence[Block]:
-    """Return the obstacles to a race on its machine. `None` if it could not be examined."""
+    """Return the obstacles to a race. `None` if they could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
@@ -81,7 +81,7 @@ def _item(one: Result, verbose: bool) -> Item:
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:
-    """Return the report as JSON values."""
+    """Return the report as JSON."""
     facts, obstacle = report.facts, report.no_gpu
     return {
         **head(),
@@ -154,7 +154,6 @@ def _gpus(machine: Machine) -> str:
 
 
 def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    """Yield missing parts of hosts, and names of the same machine."""
     for one in usable:
         if not one.machine.tensorflow:
             yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
@@ -171,7 +170,7 @@ def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
 
 
 def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
-    """Return the hosts as JSON values."""
+    """Return the hosts as JSON."""
     return {**head(), "hosts": [_host_json(one, here) for one in surveys]}
 
 
@@ -189,7 +188,7 @@ def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
 
 
 def nodes_to_text(nodes: Sequence[RayNode]) -> str:
-    """Write a table of the nodes."""
+    """Return a table of the nodes."""
     table = Table([_NODE_HEAD, *map(_node, nodes)], left=range(5))
     return text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
 
@@ -212,12 +211,12 @@ def _free(free: float | None, total: float) -> str:
 
 
 def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
-    """Return the nodes as JSON values."""
+    """Return the nodes as JSON."""
     return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
-    """Return all outcomes as JSON values; `interrupted` explains missing claims."""
+    """Return all outcomes as JSON; `interrupted` explains missing claims."""
     return {
         **head(),
         "claims": [
@@ -264,7 +263,7 @@ def _claim_item(result: ClaimResult) -> Item:
 
 
 def prediction(claim: Claim) -> str:
-    """Write the prediction of a claim: `cpu,graph=on` > `cpu,graph=off`."""
+    """Return such as `cpu,graph=on > cpu,graph=off`."""
     if not claim.first:
         return ""
     if claim.at_most is not None:

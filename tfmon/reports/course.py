@@ -18,7 +18,7 @@ from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
 
 MOST_POINTS = 600
-"""Approximate points of a series; in a longer race each covers more than a second."""
+"""Of a series; in a longer race each covers more than a second."""
 TABLE_ROWS = 30
 LONGEST_REST_NS = 10_000_000_000
 """A longer time without a value is a gap in a line: in turns, lanes rest for less."""
@@ -30,7 +30,7 @@ MOST_MOMENTS = 200
 NOT_COUNTED = "not counted: "
 Items: TypeAlias = Sequence[LaneWindow] | Sequence[Sample]
 Values: TypeAlias = Mapping[str, Sequence[LaneWindow]] | Mapping[str, Sequence[Sample]]
-"""Measurements by the name of a lane or source."""
+"""By the name of a lane or source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Quantity:
     write: Callable[[float], str]
     note: Callable[[Sequence[Any]], str] = lambda _: ""
     scale: float = 1.0
-    """Number of units of the measurement in a unit of the axis."""
+    """Units of the measurement in a unit of the axis."""
     zero: bool = True
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race over time; `names` are the lanes' full names, `keys` hide them in charts."""
+    """Return the course of the race; `names` are the lanes' full names, `keys` hide them in charts."""
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
@@ -94,18 +94,14 @@ _READINGS = {
 
 
 class _Drawer:
-    """Makes the charts of one race."""
-
     def __init__(self, course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> None:
         self._course, self._names, self._keys = course, names, keys
         self._total_s = course.seconds(course.until_ns)
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
         self._idle = list(_idle(course))
         self._unsampled_ns = 2 * RARE_NS if self._total_s > RARE_S else LONGEST_REST_NS
-        """Largest distance of two samples in a race of this length."""
 
     def throughput(self) -> list[Chart | Table | None]:
-        """Return the throughput of all lanes, with the marks of changes and a table of them."""
         shades = list(self._shades())
         longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
         few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
@@ -117,7 +113,6 @@ class _Drawer:
         return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
     def sampled(self, what: str) -> Chart | None:
-        """Return the chart of samples. `None` if not read."""
         quantity, of = _READINGS[what], self._course.samples.get(what, {})
         largest = max((one.value for samples in of.values() for one in samples), default=0.0)
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
@@ -130,7 +125,6 @@ class _Drawer:
     def chart(
         self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
-        """Return a quantity over time, with its table. `None` if it is unknown."""
         order = [*self._names, *(subject for subject in of if subject not in self._names)]
         rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
         series = [
@@ -166,13 +160,13 @@ class _Drawer:
             if before_ns is not None:
                 after = bisect.bisect(self._idle, (before_ns, 0))
                 idle = of_lane and any(end_ns <= since_ns for _, end_ns in self._idle[after : after + 1])
-                if idle or since_ns - before_ns > rest_ns:  # no line is drawn across
+                if idle or since_ns - before_ns > rest_ns:
                     yield (at_s + before_s) / 2, None, "", ""
             before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             point = shown, quantity.write(value), quantity.note(group)
             since_s = self._course.seconds(group[0].since_ns) + self._every_s / 2
-            if since_s < at_s - 2 * self._every_s:  # a window with a long stop in it has no slope
+            if since_s < at_s - 2 * self._every_s:  # a long stop has no slope
                 yield since_s, *point
             yield at_s, *point
 
@@ -185,7 +179,6 @@ class _Drawer:
             yield (at + 0.5) * every_s, list(group)
 
     def _table(self, quantity: Quantity, of: Values) -> Table:
-        """Return a table of a value of each lane or device over about thirty stretches of time."""
         step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
         known = {
             subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}
@@ -216,7 +209,6 @@ class _Drawer:
                 yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
 
     def _lines(self) -> Iterator[Line]:
-        """Yield the marks; a knob that several lanes changed within a second is marked once."""
         groups: list[tuple[Moment, list[str]]] = []
         for moment in self._course.moments[:MOST_MOMENTS]:
             same = next(

@@ -14,10 +14,7 @@ from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, ho
 
 
 def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the comparison as JSON values, with the results of gates.
-
-    Units: throughput in examples/s; a ratio is the second race over the first.
-    """
+    """Return the comparison and its gates as JSON; a ratio is the second race over the first."""
     return {
         **head(),
         "first": _race_json(comparison.first),
@@ -75,7 +72,7 @@ def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
 
 
 def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
-    """Return each lane's speed-up, the differences, and the results of gates, in sections."""
+    """Return each lane's speed-up, the differences, and the results of gates."""
     races = (("first", comparison.first), ("second", comparison.second))
     sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")
@@ -114,7 +111,6 @@ def _ratios(comparison: Comparison) -> Table:
 
 
 def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
-    """Yield the known peaks of a lane's memory, and of its GPUs'."""
     lanes = (pair.first, pair.second)
     for name, peaks in (
         ("memory", [lane.peak_private_bytes for lane in lanes]),

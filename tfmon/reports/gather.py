@@ -27,7 +27,6 @@ from tfmon.recordings.player import end_of
 from tfmon.recordings.reader import Recording, guard
 
 CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
-"""Samples: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
 _QUANTITIES = {
     "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
     "temperature_c": HEAT,
@@ -55,7 +54,6 @@ class Moment:
     at_ns: int
     text: str
     lane: str = ""
-    """The changed lane. Empty for several lanes."""
     gap_ns: int = 0
 
 
@@ -72,7 +70,7 @@ class Course:
 
     @property
     def since_ns(self) -> int:
-        """The start of its time: the start signal, or else the first window."""
+        """The start signal, or else the first window."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
         starts = [one[0].since_ns for one in self.windows.values() if one]
@@ -111,15 +109,12 @@ def gather(path: Path) -> Course:
 
 @dataclass(slots=True)
 class _Keeper:
-    """Collects samples and marked moments."""
-
     names: Mapping[str, str]
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     racing: set[str] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
-        """Keep the data of an event."""
         match event:
             case TreeSample():
                 self._sampled(event, without="" if event.lane in self.racing else CPU)
@@ -150,7 +145,7 @@ class _Keeper:
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
     """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
 
-    Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit at the end of `name`.
+    `time` is UTC; `seconds` counts from the first event; `value` is in the unit at the end of `name`.
     """
     encode, between = json.JSONEncoder(allow_nan=False).encode, "\n"
     target.write('{\n"header": ' + encode(codec.plain(recording.header)))
@@ -189,16 +184,16 @@ class ExportedSample:
 
     at_ns: int
     subject: str
-    """The lane, `machine`, or a GPU such as `gpu:0`; with its host for another machine: `gpu2/machine`."""
+    """The lane, `machine`, or a GPU such as `gpu:0`; for another host `gpu2/machine`."""
     name: str
     value: KnobValue
     step: int | None = None
     note: str = ""
-    """Why a window is discarded. Empty for steady state."""
+    """Why a window is discarded."""
 
 
 def samples_of(event: Event) -> Iterator[ExportedSample]:
-    """Return the numbers in an event, at the end of their windows; unmeasured ones are missing."""
+    """Return the numbers in an event, at the end of their windows."""
     match event:
         case Window():
             yield from _of_window(event)

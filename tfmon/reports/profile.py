@@ -27,7 +27,7 @@ MOST_LAYERS = 10
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as JSON values, times as means per step. Unknown figures are under `missing`."""
+    """Return a profile as JSON, times as means per step. Unknown figures are under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}
@@ -48,12 +48,12 @@ def _plain(value: Any, path: str, missing: dict[str, str]) -> Any:  # noqa: ANN4
 
 
 def to_text(profile: Profile) -> str:
-    """Return a profile as plain text, at most 100 columns wide."""
+    """Return a profile as plain text."""
     return text.write(describe(profile), width=WIDTH)
 
 
 def describe(profile: Profile) -> Report:
-    """Return the parts of the steps' time, in sections."""
+    """Return the parts of the steps' time."""
     step, longest = _time(profile.step_ns), _time(profile.longest_ns)
     bottleneck = profile.bottleneck
     limit = f"bottleneck: {units.absent(bottleneck)}" if isinstance(bottleneck, Missing) else bottleneck.text
@@ -89,11 +89,10 @@ def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its 
 
 
 Share = tuple[str, Reading, str]
-"""The operation or part, its nanoseconds per step, and a note."""
+"""Name, nanoseconds per step, and a note."""
 
 
 def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:
-    """Return parts of the time of a step; reasons for unknown parts are below the table."""
     rows, reasons = [["", "", "", ""]], []
     for name, time_ns, note in parts:
         if isinstance(time_ns, Missing):
@@ -166,7 +165,7 @@ def _operations(profile: Profile) -> Iterator[Block]:
     rows = [["operation", "device", "runs", "share", "own time"]]
     for op in ops.top:
         name = op.name
-        if not name.startswith(op.kind):  # the last part of the name is only the kind
+        if not name.startswith(op.kind):
             name = f"{op.kind} {name.rpartition('/')[0] or name}"
         runs, share = f"{op.count / profile.steps:.3g}/step", units.percent(100 * op.share)
         rows.append([_cut(name, _OPERATION), op.device, runs, share, _time(op.self_ns)])

@@ -21,7 +21,7 @@ from tfmon.reports.profile import memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
-"""Rows of a table; smaller differences are summed in one row."""
+"""Smaller differences are summed in one row."""
 MOST_BARS = 12
 _NAME = 34
 HEADINGS: dict[Grouping, str] = {
@@ -32,12 +32,12 @@ HEADINGS: dict[Grouping, str] = {
 
 
 def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
-    """Return the comparison as plain text, at most 100 columns wide."""
+    """Return the comparison as plain text."""
     return text.write(describe(first, second), width=WIDTH)
 
 
 def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
-    """Return the explanation of a longer step of one side, in sections; a page has a chart, too."""
+    """Return the explanation of a longer step of one side; a page has a chart, too."""
     answer, *more = answers(first, second)
     chart = replace(_chart(first, second), table=None) if page else None
     return Report(

@@ -61,9 +61,6 @@ def report(
     """Return the report of a race.
 
     Args:
-        analysis: The analysis of its end, for the charts and the tables of a series.
-        result: Its result.
-        course: The course of a recorded race over time.
         again: The command that repeats the race.
         examination: The doctor's report on the machine.
     """
@@ -109,7 +106,6 @@ def _minute(started: str) -> str:
 
 
 def _answer(analysis: Analysis, result: RaceResult, *, torn: bool) -> Iterator[Note | Code]:
-    """Yield the result of the race: the answer of its series, or the verdict, with its limits."""
     verdict = result.verdict
     notes = list(series.answer(analysis))
     if not notes:
@@ -125,7 +121,6 @@ def _answer(analysis: Analysis, result: RaceResult, *, torn: bool) -> Iterator[N
 
 
 def _result(result: RaceResult) -> Iterator[Block]:
-    """Yield the figures of every lane, and why lanes failed."""
     columns = [column for column in _COLUMNS if any(column[1](lane) is not None for lane in result.lanes)]
     rows = [["lane", *(title for title, _, _ in columns)]]
     for lane in result.lanes if columns else ():
@@ -157,7 +152,7 @@ def _failure(lane: LaneResult) -> Iterator[Block]:
 def _limits(result: RaceResult) -> Iterator[str]:
     answer = "" if result.is_series else f"{result.verdict.answer} {result.verdict.note}"
     for lane in result.lanes:
-        elsewhere = f"{answer} {' '.join(cause.text for cause in lane.causes)}"  # causes have their own section
+        elsewhere = f"{answer} {' '.join(cause.text for cause in lane.causes)}"
         for concern in lane.concerns:
             is_first_batches = concern.text.startswith(FIRST_BATCHES) and FIRST_BATCHES in elsewhere
             if concern.text not in answer and not is_first_batches:
@@ -188,7 +183,7 @@ def _memory_text(lane: LaneResult) -> str:
 
 
 _Column = tuple[str, Callable[[LaneResult], float | None], Callable[[LaneResult], str]]
-"""Title, sort key (`None` if unknown), and text."""
+"""Title, sort key, and text."""
 
 
 def _column(title: str, value: Callable[[LaneResult], float | None], write: Callable[[float], str]) -> _Column:
@@ -212,7 +207,6 @@ _COLUMNS: tuple[_Column, ...] = (
     _column("GPU busy", lambda lane: lane.gpu_busy_pct, units.percent),
     _column("GPU memory", lambda lane: lane.gpu_memory_used_bytes, units.memory),
 )
-"""Columns of the table of lanes."""
 _LONG = ("95 % CI", "p99", "GPU memory")
 
 
@@ -224,7 +218,6 @@ def _history(result: RaceResult) -> Table | None:
 
 
 def _method(result: RaceResult) -> Iterator[str]:
-    """Yield the mode, what counts, and the use of the interval."""
     verdict, lanes = result.verdict, result.lanes
     if len(lanes) > 1 and result.mode == TURNS:
         yield (
@@ -257,7 +250,6 @@ def _method(result: RaceResult) -> Iterator[str]:
 
 
 def _view_lines(result: RaceResult) -> Iterator[str]:
-    """Yield the views of a script's lanes, and their written files."""
     views = result.views.values()
     yield from describe({"" if host == HERE else host: view for host, view in result.views.items()})
     yield from collision_lines(result.collisions)
@@ -283,7 +275,6 @@ def _recording_lines(result: RaceResult) -> list[str]:
 
 
 def _settings(result: RaceResult) -> Table | None:
-    """Return every knob with its value in effect at the end; differing knobs are marked."""
     lanes, defaults = result.lanes, result.defaults
     knobs = list(dict.fromkeys([*result.differing, *(knob for lane in lanes for knob in lane.knobs)]))
     rows = [["knob", *(lane.label for lane in lanes), "default"]]
@@ -296,7 +287,6 @@ def _settings(result: RaceResult) -> Table | None:
 
 
 def _machines(result: RaceResult) -> Table:
-    """Return the machines, the versions, and the variables that control TensorFlow."""
     rows = [["", ""], *machine_rows(result.machine)]
     for host, one in result.hosts.items():
         rows += [[f"{name} of {host}", value] for name, value in machine_rows(one.machine)]

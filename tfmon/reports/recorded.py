@@ -21,7 +21,6 @@ def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tup
     """Return the report of a recording, and whether it is cut off.
 
     Args:
-        path: The recording.
         again: Returns the command that repeats the race.
         host: The name of this machine. The doctor examines it if it raced.
     """

@@ -22,7 +22,7 @@ _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|cr
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
 """Last word of an option or variable with a secret."""
 _LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
-"""Options with one dash that begin with -p and have no password."""
+"""Begin with -p and have no password."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _AFTER = rf"\1{HIDDEN}"
 _TABLE = (
@@ -49,13 +49,13 @@ _TABLE = (
     (r"(?:/home|/Users)/[^/\s\"':;,]+", "~"),
     (r"(?<![\w/])/root(?=/|\b)", "~"),
 )
-"""Each pattern of a secret, and its replacement."""
+"""Patterns of secrets with their replacements."""
 _LONG = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 LEAST_DIGITS = 3
 LEAST_CHANGES = 0.3
 """Share of changes between letters and digits in a long word. In random words it is 0.4 to 0.6."""
 _WORDS = {"cpu", "gpu", "localhost", "root", ""}
-"""Names that are not hidden."""
+"""Not hidden."""
 
 
 def keep(text: str) -> str:
@@ -69,7 +69,7 @@ def hides(report: Report, host: str = "", *, everything: bool = False) -> Callab
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
-    """Return a function that hides hosts, users, commands of other users, and secrets in a text."""
+    """Return a function that hides hosts, users, commands of other users, and secrets."""
     known = set(processes)
     home, user = str(Path.home()), ""
     with contextlib.suppress(OSError, KeyError):
@@ -84,7 +84,7 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
     table += [(_word(name), HIDDEN) for name in _longest({*hosts, *(host.partition(".")[0] for host in hosts)})]
     patterns = [(re.compile(pattern), replacement) for pattern, replacement in table]
 
-    @functools.lru_cache(maxsize=100_000)  # a report repeats names and figures
+    @functools.lru_cache(maxsize=100_000)
     def hide(text: str) -> str:
         for pattern, replacement in patterns:
             text = pattern.sub(replacement, text)
@@ -115,7 +115,7 @@ def other_processes(snapshot: Snapshot) -> set[ProcessName]:
 
 
 def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold
-    """Return a JSON value with `hide` applied to every text in it, keys included."""
+    """Return a JSON value with `hide` applied to every text, keys included."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, dict):

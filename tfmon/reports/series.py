@@ -92,7 +92,7 @@ def answer(analysis: Analysis) -> Iterator[Note | Code]:
 
 
 def crossover(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the curve of the last crossover with its table. Nothing without one."""
+    """Return the curve of the last crossover with its table."""
     table = crossover_table(analysis)
     if table is None:
         return ()
@@ -102,7 +102,7 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def tuning(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the tried changes, their gains, and the best. Nothing without any."""
+    """Return the tried changes, their gains, and the best."""
     table = tuning_table(analysis)
     if table is None:
         return ()
@@ -121,7 +121,7 @@ LEARNS = "* trains differently from the baseline (other {}): a faster step is no
 
 
 def to_text(ranking: Ranking, file: str = "") -> str:
-    """Return the answer and the ranking, the best combination first, as plain text."""
+    """Return the answer and the ranking, the best combination first."""
     written = text.write(describe(ranking), brief=True)
     if not file:
         return written
@@ -214,7 +214,6 @@ def _knobs(plan: SeriesPlan) -> Table:
 
 
 def _machines(ranking: Ranking) -> Table:
-    """Return each place with its device, machine and versions."""
     plan = ranking.state.plan
     figures = (row.attempt.figures for row in ranking.rows)
     versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
@@ -232,7 +231,7 @@ def _name(row: SweepRow) -> str:
 
 
 def progress_line(ranking: Ranking) -> str:
-    """Return the progress, the present measurement, and the best so far in one line."""
+    """Return the progress, the present measurement, and the best so far."""
     now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
     bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]

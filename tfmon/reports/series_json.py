@@ -1,4 +1,4 @@
-"""A crossover, a tuning and a sweep as JSON objects. Units are in the names of the keys."""
+"""A crossover, a tuning and a sweep as JSON objects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfmon.reports import head, recording_json, scaling_json
 
 
 def series_to_json(analysis: Analysis) -> dict[str, Any]:
-    """Return the result of the race's crossover or tuning as JSON values."""
+    """Return the result of the race's crossover or tuning as JSON."""
     part = crossover_json(analysis) or tuning_json(analysis) or {}
     return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
 
 
 def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
-    """Return a sweep as JSON values, the best combination first. Units: in the names."""
+    """Return a sweep as JSON, the best combination first."""
     state, plan = ranking.state, ranking.state.plan
     return {
         **head(),
@@ -44,7 +44,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
 
 
 def combination_json(row: SweepRow) -> dict[str, Any]:
-    """Return one combination as JSON values."""
+    """Return one combination as JSON."""
     known, figures = row.attempt, row.attempt.figures
     missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
     return {

@@ -1,4 +1,4 @@
-"""The parts of the steps' time of a race's lanes, in sections."""
+"""The parts of the steps' time of a race's lanes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PARTS = (
     "tfmon itself",
     "other Python",
 )
-"""Parts of a step in the order of the bars; `page.css` has their colours."""
+"""In the order of the bars; `page.css` has their colours."""
 BOTH = "compute"
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 def sections(analysis: Analysis) -> Sequence[Section]:
-    """Return the section about the steps. Empty before a lane is in steady state."""
+    """Return the section about the steps."""
     return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
 
 
@@ -74,7 +74,7 @@ def _step_times(analysis: Analysis) -> Chart | None:
 
 
 def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]:
-    """Yield the share of the steps in each bin of the chart, with an empty one at either end."""
+    """Yield the share of the steps in each bin, with an empty one at either end."""
     total = sum(lane.steady.histogram.values())
     counts: dict[int, int] = {}
     for index, amount in lane.steady.histogram.items():

@@ -55,7 +55,6 @@ class _TextWriter:
     title: int
 
     def section(self, section: Section) -> Iterator[str]:
-        """Yield the lines of a section, below its heading if any."""
         heading, margin = "" if self.brief else section.heading, ""
         for number, block in enumerate(section.shown):
             lines = self._block(block)

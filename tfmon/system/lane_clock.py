@@ -1,7 +1,6 @@
 """The time of a lane, which stops while the lane is suspended or paused.
 
-A process does not notice a suspension, so the process that suspends it writes the duration into a shared mapped
-file before it continues the lane. All durations that a lane reports use this time.
+A process does not notice a suspension, so the process that suspends it writes the duration into a shared file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from collections.abc import Callable
 
 AT, SIZE = 64, 72
-"""Offset of the word in the lane's file, after its token, and the size of the file."""
+"""Offset of the word in the lane's file, after its token, and the file's size."""
 
 
 def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
@@ -31,34 +30,33 @@ def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
 
 
 class SuspendedTime:
-    """Written by the process that suspends a lane: its suspended time, or the time of its suspension.
+    """Written by the process that suspends a lane.
 
-    The word is the suspended time; during a suspension it is the lane's time, negative. A word is written at once,
-    so the lane never reads a part of it.
+    The word is the suspended time; during a suspension it is the lane's time, negative. It is written at once, so
+    the
+    lane never reads a part of it.
 
     Thread: any; a suspension that two threads notice counts once.
     """
 
     def __init__(self, fd: int) -> None:
-        """Write into the lane's file, which may be closed afterwards."""
         self._word = _map(fd, mmap.PROT_READ | mmap.PROT_WRITE)
 
     def begins(self) -> None:
-        """Note that the lane has just been suspended."""
+        """The lane has just been suspended."""
         if self._word[0] >= 0:
             self._word[0] -= time.monotonic_ns()
 
     def ends(self) -> None:
-        """Note that the lane is about to continue."""
+        """The lane is about to continue."""
         if self._word[0] < 0:
             self._word[0] += time.monotonic_ns()
 
 
 class LaneClock:
-    """The time of the lane of this process. Units: nanoseconds. Thread: any."""
+    """The time of this process's lane; `time.monotonic_ns` until `follow`. Thread: any."""
 
     def __init__(self) -> None:
-        """Equals `time.monotonic_ns` until `follow`."""
         self._word: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 1)()
         self._paused_ns = 0
 
@@ -73,13 +71,13 @@ class LaneClock:
 
     @property
     def suspended_ns(self) -> int:
-        """Return the suspended time."""
+        """The suspended time."""
         word = self._word[0]
         return word if word >= 0 else time.monotonic_ns() + word
 
     @property
     def stopped_ns(self) -> int:
-        """Return the suspended and paused time."""
+        """The suspended and paused time."""
         return self.suspended_ns + self._paused_ns
 
     def stamp(self, at_ns: int) -> int:

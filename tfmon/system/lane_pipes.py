@@ -1,7 +1,7 @@
 """How a process finds its lane: pipes in environment variables, and the expected surroundings.
 
 A script keeps its own arguments, and the training process can be a child of the started one. So descriptors are
-inherited, and a variable contains their numbers.
+inherited.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
-"""For use by the script: the lane's id such as A, its number from 0, and the number of lanes."""
+"""For use by the script: the lane's id, its number from 0, and the number of lanes."""
 PORTS = "TFMON_PORTS"
-"""The folder in which the lanes of a race exchange their ports; see `hooks.uses`."""
+"""The folder in which lanes exchange their ports; see `hooks.uses`."""
 USES = "_tfmon_uses"
 """Name of `hooks.uses` in the script's process, which is loaded before the script's modules."""
 SETTINGS = "TFMON_SETTINGS"
-"""Knobs that the command line sets for a lane, as a JSON object."""
+"""Knobs of the command line, as a JSON object."""
 ANY = "any"
-"""Devices of a lane without a device: all that the script finds."""
+"""All devices that the script finds."""
 HOLDER = "TFMON_HOLDER"
 """Process id of a lane's first Python: a launcher can close the descriptors in its children."""
 
@@ -56,7 +56,7 @@ class LanePipes:
 
 
 def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
-    """Return the lane in the environment, or `None`."""
+    """Return the lane in the environment."""
     parts = environment.get(VARIABLE, "").split(":")
     if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
         return None
@@ -64,7 +64,7 @@ def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
 
 
 def is_open(pipes: LanePipes) -> bool:
-    """Return whether this process has inherited the descriptors, and they still belong to the lane."""
+    """Return whether this process has inherited the lane's descriptors."""
     try:
         os.fstat(pipes.metric_fd)
         os.fstat(pipes.knob_fd)
@@ -74,7 +74,7 @@ def is_open(pipes: LanePipes) -> bool:
 
 
 def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
-    """Return the lane with descriptors opened through the process that has them, or `None`."""
+    """Return the lane with descriptors opened through the process that has them."""
     opened: list[int] = []
     try:
         for fd, flags in (
@@ -93,9 +93,9 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
 
 
 SURROUNDINGS = "TFMON_SURROUNDINGS"
-"""The surroundings that a lane's first process expects, as JSON: Ray for example starts processes with nice 15."""
+"""The expected surroundings, as JSON: Ray for example starts processes with nice 15."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
-"""Variables that a lane takes unchanged from the monitor."""
+"""Taken unchanged from the monitor."""
 _CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")
 _NICE = "nice"
 
@@ -107,7 +107,7 @@ def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | Non
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return how this process's surroundings differ from the expected ones: "nice value 15 in place of 0"."""
+    """Return differences to the expected surroundings: "nice value 15 in place of 0"."""
     expected_json = variables.pop(SURROUNDINGS, "")
     if not expected_json:
         return ()

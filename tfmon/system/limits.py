@@ -15,15 +15,14 @@ _MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""The limit, the use, and the field of memory.stat for files, for version 2 and version 1."""
+"""Limit, use, and the field of memory.stat for files, in version 2 and 1."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
-    """Return how many cores the process may use on average, or `None` without a limit.
+    """Return how many cores the process may use on average.
 
     The tightest limit of its group and all groups above counts.
-    Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1), found through /proc/PID/cgroup
-    and /proc/PID/mountinfo.
+    Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1).
     """
     limits = [limit for folder in group_folders("cpu", root, pid) if (limit := _limit(folder)) is not None]
     return min(limits, default=None)
@@ -40,8 +39,7 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
 def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """Return the number of active quota periods of each group, and in how many it exhausted the quota.
 
-    Groups without such counts are omitted. Source: nr_periods and nr_throttled in `cpu.stat`, since the group
-    exists.
+    Source: nr_periods and nr_throttled in `cpu.stat`, since the group exists.
     """
     read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
@@ -54,10 +52,7 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
-    """Return the machine's memory and its available memory, in bytes. `None` if unknown.
-
-    Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
-    """
+    """Return the machine's memory and its available memory (`MemTotal` and `MemAvailable`)."""
     result = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
     return (1024 * int(result["MemTotal"]), 1024 * int(result["MemAvailable"])) if len(result) == 2 else None
 
@@ -89,7 +84,6 @@ def _limit(folder: Path) -> float | None:
 
 
 def _folders(root: Path, controller: str, pid: int | str) -> Iterator[Path]:
-    """Yield the folder of the process's group and of each group above it, in every hierarchy of a controller."""
     paths = _group_paths(root, pid)
     for line in read_text(root / "proc" / str(pid) / "mountinfo").splitlines():
         mount, _, source = line.partition(" - ")
@@ -118,7 +112,7 @@ def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
 
 
 def _below(path: str, mounted: str) -> tuple[str, ...]:
-    if ".." in PurePosixPath(path).parts:  # outside what this container can see
+    if ".." in PurePosixPath(path).parts:  # outside this container
         return ()
     try:
         return PurePosixPath(path).relative_to(mounted).parts
@@ -145,16 +139,16 @@ def read_text(path: Path) -> str:
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
 MOST_COUNTS = 60
 UNLIMITED = 2**60
-"""A larger value means no limit in version 1."""
+"""From here on, version 1 means no limit."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
 MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
 
 
 class MemoryKills:
-    """Counts the processes that the kernel kills for lack of memory; the kernel sends SIGKILL without a report.
+    """Counts the processes that the kernel kills for lack of memory, by SIGKILL without a report.
 
     Source: `oom_kill` in `memory.events` (v2) or `memory.oom_control` (v1) of this process's group, which its
-    children share, and in /proc/vmstat. Thread: one at a time; the caller holds a lock.
+    children share, and in /proc/vmstat. Thread: one at a time.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -173,7 +167,7 @@ class MemoryKills:
         self._counts.append((at_ns, self._read()))
 
     def since(self, at_ns: int) -> str:
-        """Return a text about kills since a lane's last sign of life, or "".
+        """Return a text about kills since a lane's last sign of life.
 
         A process with much memory ends seconds after its kill, so the last count may include it.
         """
@@ -189,7 +183,7 @@ class MemoryKills:
         return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
 
     def _record(self) -> str:
-        """Return the kernel's record of the last kill from /dev/kmsg. Empty if unavailable."""
+        """Return the kernel's record of the last kill."""
         records: list[bytes] = []
         try:
             log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

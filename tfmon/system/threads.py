@@ -21,13 +21,12 @@ class ThreadLife:
     """Whether the thread of the last `begin` still runs. Thread numbers are reused."""
 
     def __init__(self) -> None:
-        """Start without a thread."""
         self._local = threading.local()
         self._mark: weakref.ref[object] = weakref.ref(self)
 
     def begin(self) -> None:
         """Follow the calling thread."""
-        mark = self._local.mark = threading.local()  # any object that goes with the thread
+        mark = self._local.mark = threading.local()  # it goes with the thread
         self._mark = weakref.ref(mark)
 
     @property
@@ -37,7 +36,7 @@ class ThreadLife:
 
 
 def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:
-    """Return a started daemon thread for `work`; `failed` is called if that raises."""
+    """Start a daemon thread; `failed` is called if `work` raises."""
     thread = threading.Thread(target=guarded, args=(name, work, failed), name=name, daemon=True)
     thread.start()
     return thread
@@ -60,7 +59,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:
-    """Return the started timer for `work` in its own thread; `failed` is called if that raises."""
+    """Start a timer with its own thread; `failed` is called if `work` raises."""
     timer = threading.Timer(seconds, guarded, (name, work, failed))
     timer.name, timer.daemon = name, True
     timer.start()
@@ -68,7 +67,7 @@ def call_later(name: str, seconds: float, work: Callable[[], object], failed: Fa
 
 
 def guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
-    """Run `work` in another owner's thread; `failed` is called if that raises."""
+    """Run `work`; `failed` is called if that raises."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - top of a thread

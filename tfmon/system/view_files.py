@@ -1,8 +1,10 @@
 """The files that lanes write in their views of the working folder.
 
-Written files are kept beside recordings. Each race has a private store, locked while the race runs, with a folder
-for each process of a lane, such as `A`, and `A-2` after a restart. This folder has `written`, the upper
-folder of an overlay or the copy, and until the end of the race `work`, which overlays need.
+Each race has a private store beside the recordings, locked while the race runs, with a folder for each process of
+a
+lane, such as `A`, and `A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and
+until
+the end of the race `work`, which overlays need.
 """
 
 from __future__ import annotations
@@ -23,11 +25,10 @@ from tfmon.model.views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
 LIMIT_BYTES = 4 * 2**30
-"""Limit of all kept files at the start of a race."""
+"""Of all kept files at the start of a race."""
 MOST_ENTRIES = 20_000
-"""Entries of a folder that are examined, in some tenths of a second."""
+"""Examined of a folder, in some tenths of a second."""
 MOST_EDITED = 3
-"""Edited files that are listed."""
 _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
 _locked: dict[Path, int] = {}
 
@@ -40,7 +41,7 @@ def default_base() -> Path:
 
 
 def new_store(view: View, number: int) -> View:
-    """Return the view for a new race, with its own store beside the previous one."""
+    """Return the view for a new race, with its own store."""
     if not view.store:
         return view
     before = Path(view.store)
@@ -66,7 +67,7 @@ def open_place(view: View) -> None:
 
 
 def entry(view: View) -> list[str]:
-    """Return the arguments that run the following command in a lane's view, once its place is open."""
+    """Return the arguments that run the following command in a lane's view."""
     package = str(Path(__file__).parents[2])
     return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
 
@@ -99,7 +100,7 @@ def close_store(store: Path) -> None:
 
 
 def tidy(place: Path, view: View) -> None:
-    """Reduce a place to the written files; does nothing the second time."""
+    """Reduce a place to the written files."""
     if view.kind == COPY and (place / WORK).exists():
         for name, _ in files_of(place / WRITTEN):
             if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
@@ -151,7 +152,7 @@ def sweep(base: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with its content, even with unreadable parts of a script or an overlay."""
+    """Remove a folder, even with unreadable parts of a script or an overlay."""
     for root, names, _ in os.walk(folder):
         for path in (Path(root, name) for name in names):
             with contextlib.suppress(OSError):
@@ -164,7 +165,7 @@ def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the path and status of the entries of a folder; of a large folder only the first ones."""
     paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
     for path in itertools.islice(paths, MOST_ENTRIES):
-        with contextlib.suppress(OSError):  # it has gone
+        with contextlib.suppress(OSError):
             yield path, os.lstat(path)
 
 
@@ -172,7 +173,7 @@ def _edited(view: View, since_s: float) -> Iterator[str]:
     own = os.path.dirname(view.store)  # noqa: PTH120 - of recordings and stores
     for path, result in entries(Path(view.folder)):
         changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(own)
-        if changed and not is_locked(Path(path)):  # as the recording of the race is
+        if changed and not is_locked(Path(path)):  # like the recording
             yield os.path.relpath(path, view.folder)
 
 
@@ -183,7 +184,7 @@ def lock(fd: int) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process has locked a file or folder, or it cannot be opened."""
+    """Return whether a file or folder is locked, or cannot be opened."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

@@ -1,7 +1,7 @@
 """Writes a report as one HTML file that needs no network.
 
-Secrets in its text are hidden, and the rest is escaped. Vega-Lite with Vega (877 KiB, included)
-draws the charts. Bokeh's script takes 1,239 KiB, and its canvas prints as pixels and is opaque to screen readers.
+Vega-Lite with Vega (877 KiB, included) draws the charts. Bokeh's script takes 1,239 KiB, and its canvas prints as
+pixels and is opaque to screen readers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def charts_script() -> str:
 
 
 def write_charts_script() -> None:
-    """Write the script to stdout: the child's part, in a separate process because it keeps Python's lock."""
+    """Write the script to stdout: the child's part, in a process because it keeps Python's lock."""
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
@@ -77,7 +77,7 @@ def write(report: Report, hide: Callable[[str], str], script: str) -> str:
 
 
 def render(template: str, hide: Callable[[str], str] = keep, **values: object) -> str:
-    """Return a template of this folder with these values; `hide` and the escaping apply to each text."""
+    """Return a template of this folder; `hide` and the escaping apply to each text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

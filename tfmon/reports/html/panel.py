@@ -15,9 +15,9 @@ from tfmon.reports.html import render
 
 SHOWN = ("Result", "What limits the lanes")
 MOST_DRAWN = 300
-"""Approximate points of the line."""
+"""Points of the line."""
 GAP_NS = 2_000_000_000
-"""A longer gap between steps breaks the line."""
+"""Breaks the line."""
 
 
 def panel(analysis: Analysis, doing: str) -> str:
@@ -37,7 +37,6 @@ def panel(analysis: Analysis, doing: str) -> str:
 
 
 def _bar(chart: Chart) -> dict[str, object]:
-    """Return a bar of shares and its legend."""
     parts = chart.spec["layer"][0]["data"]["values"]
     widths = {part["p"]: part["w"] for part in parts}
     return {
@@ -49,7 +48,7 @@ def _bar(chart: Chart) -> dict[str, object]:
 
 
 def _lines(lane: LaneState) -> tuple[list[list[str]], str]:
-    """Return the throughput over time as lines of points, and a caption. No lines before there are two points."""
+    """Return the throughput over time as lines of points, and a caption."""
     points = list(_throughput(lane))
     if len(points) < 2:
         return [], ""
