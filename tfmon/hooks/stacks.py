@@ -64,8 +64,8 @@ class StackSampler:
         return seen
 
     def _run(self, steps: LockType) -> None:
-        self.until_ns = self.now_ns()
         try:
+            self.until_ns = self.now_ns()
             while True:
                 age_s = (time.monotonic_ns() - self.began_ns) / 1e9
                 time.sleep(min(LONGEST_S, max(SHORTEST_S, SHARE * age_s)))
