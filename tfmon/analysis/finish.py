@@ -118,7 +118,7 @@ def loss_warnings(snapshot: Snapshot) -> list[str]:
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in itertools.combinations(lanes, 2):
         scatter = max(loss_scatter(one.totals.losses.points), loss_scatter(other.totals.losses.points))
-        apart = loss_difference(one, other)
+        apart = _loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter and _comparable(one, other):
             result.append(
                 f"losses of {one.title} and {other.title} at the same step differ by {units.loss(apart)}, "
@@ -150,7 +150,7 @@ def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
     return NORMAL * statistics.median(abs(step - middle) for step in steps) / 2**0.5
 
 
-def loss_difference(one: LaneState, other: LaneState) -> float | None:
+def _loss_difference(one: LaneState, other: LaneState) -> float | None:
     """Return the median difference of two lanes' losses at the same steps. `None` from too few."""
     first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:

@@ -28,7 +28,7 @@ TENSOR = "16 bits, or TF32, use them where dimensions are multiples of 8"
 FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
-def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
+def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
     """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time). `None` if unknown."""
     means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
     kernels = means.get("kernels_pct")
@@ -46,7 +46,7 @@ def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
     busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
     if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
         return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"
-    shares = shares_while_busy(use)
+    shares = _shares_while_busy(use)
     if shares is None:
         return ""
     sm, tensor, memory = (shares.get(name, 0.0) for name in ("sm_pct", "tensor_pct", "memory_pct"))

@@ -84,12 +84,12 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 
     if enough(comparison.reach(looks)):
         return None
-    pairs = more_pairs(comparison, looks, enough, fresh=race.fresh)
+    pairs = _more_pairs(comparison, looks, enough, fresh=race.fresh)
     lasted_ns = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0)
     return None if pairs is None else pairs * lasted_ns / 1e9 / (comparison.center.count - 1)
 
 
-def more_pairs(
+def _more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
     """Return the number of pairs until the comparison is precise enough. `None` if it never is."""

@@ -22,7 +22,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
     lanes = [snapshot.lane(name) for name in state.plan.lanes]
     return {
         "knob": curve.knob,
-        "lanes": [{**lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
+        "lanes": [{**_lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
         "values": [
             {
                 "value": point.value,
@@ -56,7 +56,7 @@ def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
         return None
     lane, bottleneck = analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
     return {
-        "lane": lane_json(lane),
+        "lane": _lane_json(lane),
         "began_with": state.present[0].of_lane.before if state.present else lane.settings,
         "attempts": [
             {
@@ -101,7 +101,7 @@ def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
     return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
 
 
-def lane_json(lane: LaneState) -> dict[str, Any]:
+def _lane_json(lane: LaneState) -> dict[str, Any]:
     """Return the name of a lane, and its place."""
     spec = lane.spec
     return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}

@@ -76,7 +76,7 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
     unknown = sum(row.attempt.kind == kind for row in without)
     if ranking.over and unknown:
         line += f"; {unknown} without a ratio may be better"
-    return f"{line}; it {learns_text(best)}" if best.learns else line
+    return f"{line}; it {_learns_text(best)}" if best.learns else line
 
 
 def baseline_text(ranking: Ranking) -> str:
@@ -105,7 +105,7 @@ def troubles(ranking: Ranking) -> list[str]:
     return [*lost, f"ended early: {state.ended}"] if state.ended else lost
 
 
-def learns_text(row: SweepRow) -> str:
+def _learns_text(row: SweepRow) -> str:
     """Return how a combination trains differently from the baseline: "trains differently (other batch size)"."""
     return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
@@ -211,7 +211,7 @@ def _about(row: SweepRow) -> str:
         pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
         said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
     if row.learns:
-        said.append(f"* {learns_text(row)}")
+        said.append(f"* {_learns_text(row)}")
     if figures is not None and figures.baseline_examples_per_s:
         said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
     if figures is not None and figures.bottleneck_text:

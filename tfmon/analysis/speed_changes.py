@@ -75,7 +75,7 @@ class SpeedChange:
         return "; ".join(filter(None, (causes.get(self.cause, ""), *(self.beside or nothing))))
 
 
-def levels_of(lane: LaneState) -> tuple[Level, ...]:
+def _levels_of(lane: LaneState) -> tuple[Level, ...]:
     """Return the speeds of a lane since its last settings change, the present one last. () for a single one."""
     watch = lane.speed
     if not watch.levels:
@@ -86,13 +86,13 @@ def levels_of(lane: LaneState) -> tuple[Level, ...]:
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
     """Return each change of a lane's speed since its settings last changed, oldest first."""
-    pairs = itertools.pairwise(levels_of(lane))
+    pairs = itertools.pairwise(_levels_of(lane))
     return tuple(_change(lane, before, after, after) for before, after in pairs)
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
     """Return a lane's slowdown from its fastest speed, and its start. `None` without a slowdown."""
-    levels = levels_of(lane)
+    levels = _levels_of(lane)
     if len(levels) < 2:
         return None
     place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))

@@ -190,7 +190,7 @@ def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
-def choices_of(combinations: Iterable[Attempt], kind: str) -> int:
+def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
     """Return the number of combinations to choose from on a kind of device, without the baseline."""
     return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
@@ -201,13 +201,13 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
     choices: Mapping[str, int]
     if before is None:
         changed = set(range(len(attempts)))
-        choices = {kind: choices_of(attempts, kind) for kind in plan.kinds}
+        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
         rows = [judge(one, plan, choices[one.kind], 0.0) for one in attempts]
     else:
         pairs = zip(before.rows, attempts, strict=True)
         changed = {one.number for row, one in pairs if row.attempt is not one and not one.baseline}
         refused = any(attempts[number].refused for number in changed)
-        choices = {kind: choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
+        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
         rows = [*before.rows]
     measured = before is None or any(attempts[one].figures is not rows[one].attempt.figures for one in changed)
     pooled = _pooled(rows) if changed else None  # each one's variance of equal processes counts for the others

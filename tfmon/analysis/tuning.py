@@ -188,19 +188,19 @@ def changed_work(lane: LaneState, knob: str) -> str:
 
 def gain_of(attempt: Attempt) -> Estimate | None:
     """Return the gain of an attempt so far, 1.38 for 38 %. `None` from too few pairs."""
-    share = min(1.0, len(attempt.pairs) / looks_at(attempt)[-1])
+    share = min(1.0, len(attempt.pairs) / _looks_at(attempt)[-1])
     looks = Looks(SPENDING, share, attempt.of_lane.choices)
     return gain(attempt.pairs, looks, one_process=not attempt.of_lane.restarts)
 
 
-def looks_at(attempt: Attempt) -> tuple[int, ...]:
+def _looks_at(attempt: Attempt) -> tuple[int, ...]:
     """Return the numbers of pairs at which the gain of an attempt is tested."""
     return LOOKS_RESTARTING if attempt.of_lane.restarts else LOOKS
 
 
 def decide(attempt: Attempt) -> str:
     """Return `kept` or `reverted`, or "" if more pairs are needed."""
-    looks = looks_at(attempt)
+    looks = _looks_at(attempt)
     pairs, result = len(attempt.pairs), gain_of(attempt)
     last = pairs >= looks[-1]
     if pairs < looks[0]:
@@ -319,7 +319,7 @@ def _measured_text(attempt: Attempt) -> str:
     so_far = f", {gain_text(result)} so far" if result is not None else ""
     if result is not None and result.high > WIDE * result.low:
         so_far = ", too early to say"
-    looks = looks_at(attempt)
+    looks = _looks_at(attempt)
     next_look = next((look for look in looks if look > pairs), looks[-1])
     return f"{pairs} of {next_look} pairs{so_far}"
 

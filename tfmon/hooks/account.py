@@ -1,4 +1,4 @@
-"""Connects the account of this process with the samples of its main thread."""
+"""Samples the main thread for the account of this process."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _PARTS = {
     stacks.BUILD: ("", "building the model"),
     stacks.LOAD: ("", "loading"),
 }
-"""Group and name of a kind of work; an empty group means the group of the base."""
+"""Group and name for each kind of work. Empty group: the group of the base."""
 SAVERS = ("ModelCheckpoint", "BackupAndRestore", "SwapEMAWeights")
 MOST_TEXT = 100
 LATE_NS = 1_000_000_000
-"""After this time without a sample, the present line does not stand for the time since then."""
+"""From this age, a sample does not stand for the time since then."""
 
 
 _begun_in = 0
-"""The process whose account has begun."""
 
 
 def begin_process() -> None:
-    """Start the account of this process, unless it has begun, from the start of the process."""
+    """Start the account of this process once."""
     global _begun_in  # noqa: PLW0603 - state of the process
     if _begun_in == os.getpid():
         return
@@ -47,7 +46,7 @@ def begin_process() -> None:
 
 
 def begin_block() -> StackSampler:
-    """Start the account of a watched block, and return what samples it until it is stopped."""
+    """Start the account of a watched block, and return its sampler."""
     global _begun_in
     _begun_in, sampler = os.getpid(), StackSampler()
     account.begin(lane_clock.now_ns(), lane_clock.now_ns())
@@ -71,7 +70,7 @@ def _sampled(sampler: StackSampler) -> Iterator[Sampled]:
 
 
 def part_of(reason: str) -> tuple[str, str]:
-    """Return the group and name of time outside steps, by the reason that the windows give."""
+    """Return the group and name of time outside steps."""
     callback = reason.removeprefix("callback ")
     if callback != reason:
         return (groups.SAVING if callback in SAVERS else groups.CALLBACKS), callback

@@ -1,8 +1,8 @@
-"""Collects the steps of a loop that are all alike, and reports them to the lane together.
+"""Collects steps that are alike, and reports them to the lane together.
 
-A step is alike if it pulls at most one batch, from the loop's first iterator, and is updated once, in the same way
-as the step before. A Python call between two steps takes 2 µs, because the CPU's caches are cold. So hooks write
-a step's times into this object with few calls, and the rest is done once per bundle.
+A step is alike if it pulls at most one batch, from the loop's first iterator, and has one update like the one
+before.
+A Python call between two steps takes 2 µs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Bundle:
-    """Steps noted since the last report. Thread: the loop's, see `thread`. Units: ns of `lane_clock`."""
+    """Steps noted since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
 
     __slots__ = (
         "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
@@ -38,20 +38,20 @@ class Bundle:
     def __init__(self) -> None:
         self.source: BatchSource | None = None
         self.next_pull: Callable[[], Any] | None = None
-        """Returns the iterator whose pull begins the next step. `None` if no pull may begin a step."""
+        """Returns the iterator whose pull begins the next step. `None` if none does."""
         self.next_function: Callable[[], Any] = nothing
-        """Returns the function whose call is the next update. `nothing` if no function is expected."""
+        """Returns the function of the next update."""
         self.eager = False
         self.busy = False
         self.begun_ns: list[int] = []
-        """Start times of the noted steps. Each is the end of the step before."""
+        """Each is the end of the step before."""
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
-        """Input waits of the last reported step and of the noted steps."""
+        """Of the last reported step and the noted steps."""
         self.given: list[int] = []
         self.loss: Any = None
         self.loss_before: Any = None
-        """Losses of the last two updates. No other result of a step is kept."""
+        """Losses of the last two updates."""
 
     def follow(
         self,
@@ -62,9 +62,9 @@ class Bundle:
         rows: int,
         loss: object,
     ) -> None:
-        """Note steps like the one just updated by `function`, until the lane's window is due."""
+        """Note steps like the last one, until the lane's window is due."""
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
-        path = path_to(spec, is_batch)
+        path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
         ranks = (one.shape.rank for one in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
@@ -85,7 +85,7 @@ class Bundle:
         self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
 
     def begins_with(self, iterator: object) -> BatchSource | None:
-        """Note a pull that begins a step, and return its source. Return None if it must not be noted."""
+        """Note a pull that begins a step. Return its source, or None if it must not be noted."""
         next_pull = self.next_pull
         if (
             next_pull is None
@@ -102,7 +102,7 @@ class Bundle:
         return self.source
 
     def receive(self, batch: Any) -> None:
-        """Note the batch of the step that a pull has begun."""
+        """Note the batch of the pull."""
         self.waits_ns.append(lane_clock.now_ns() - self.begun_ns[-1])
         for key in self.rows_path:
             batch = batch[key]
@@ -110,7 +110,7 @@ class Bundle:
         self.next_function, self.busy = self.function, False
 
     def begins(self, dims: Iterable[int | None]) -> bool:
-        """Note the start of a step that reads nothing. Return False if it must not be noted."""
+        """Note the start of a step without input, if possible."""
         now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
         if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
@@ -120,7 +120,7 @@ class Bundle:
         return True
 
     def calls(self, function: object) -> bool:
-        """Return whether a call of `function` is the update that the step under way expects."""
+        """Return whether the call is the expected update."""
         return (
             function is self.next_function()
             and self.traces.count == self.traced
@@ -128,25 +128,25 @@ class Bundle:
         )
 
     def note_given(self, given: Given) -> bool:
-        """Note an eager gradient. Return whether the current step expects it."""
+        """Note an eager gradient. Return whether it was expected."""
         expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
         if expected:
             self.given += given
         return expected
 
     def expects(self, updater: Updater) -> bool:
-        """Return whether an eager update by `updater` is the update of the current step."""
+        """Return whether the eager update is the expected one."""
         return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
 
     def update(self, loss: object) -> None:
-        """Note that the current update has been made."""
+        """Note the end of the update."""
         self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:
             self.next_function = self.function
 
     def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
-        """Report the noted steps that have ended, and return their number."""
+        """Report the ended steps, and return their number."""
         rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
         steps = len(ends_ns)
         rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
@@ -178,15 +178,14 @@ class Bundle:
 
     @property
     def updated(self) -> bool:
-        """Whether the step under way has its update."""
+        """Whether the current step has its update."""
         return self.next_pull is not None or (self.source is None and not self.busy)
 
     @property
     def received(self) -> bool:
-        """Whether the step under way has its batch."""
+        """Whether the current step has its batch."""
         return len(self.rows) > len(self.begun_ns)
 
 
-def is_batch(spec: Any) -> bool:
-    """Return whether a batch's part has the type of a plain tensor with a first dimension."""
+def _is_batch(spec: Any) -> bool:
     return type(spec).__name__ == "TensorSpec" and bool(spec.shape.rank)

@@ -1,4 +1,4 @@
-"""Times the callbacks that a script gives to `fit`, at the end of epochs and after each batch."""
+"""Times the script's callbacks of `fit`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FILES.add(__file__)
 
 
 class TimedMethod:
-    """Takes the place of a method of one callback while `fit` runs, and reports its time.
+    """Replaces a method of a callback while `fit` runs, and reports its time.
 
-    It is an attribute of the callback and not of its class, so classes defined inside functions are timed, too.
+    It is set on the object, so classes defined inside functions are timed, too.
     """
 
     def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
@@ -40,7 +40,7 @@ class TimedMethod:
         return copy.deepcopy(self._own, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method, and report its time."""
+        """Call the method."""
         call = self._call
         timed, interrupted = not call.in_callback and call.here, ""
         with hooks:
@@ -71,7 +71,7 @@ class TimedMethod:
         seen.what = f"{seen.cost_ns / 1e6 / seen.count:.1f} ms each"
 
     def restore(self) -> None:
-        """Put the callback's own method back, unless the script has replaced it."""
+        """Restore the method unless the script has replaced it."""
         if vars(self._callback).get(self._name) is not self:
             return
         if self._before is None:
@@ -81,7 +81,7 @@ class TimedMethod:
 
 
 def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]:
-    """Replace the methods of a callback that work at the end of an epoch, or in each batch."""
+    """Replace the methods of a callback."""
     names = ["on_epoch_end", *(BATCH_METHODS if sees_batches(callback) else ())]
     for name in names if hasattr(callback, "__dict__") else ():
         own, base = getattr(callback, name, None), getattr(keras.callbacks.Callback, name, None)

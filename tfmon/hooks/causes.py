@@ -1,7 +1,4 @@
-"""Adds up what slows the script down, and reports it to the lane at intervals.
-
-Hooks call `causes.saw` with an id of `analysis.causes`. Nothing here is called in every step.
-"""
+"""Adds up the causes of a slow script. Nothing here runs in every step."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
 
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
-"""A cause is reported again after a second, or after this share of the time of the run."""
+"""Minimum interval between reports of a cause, also as a share of the run."""
 STALE_SHARE = 0.25
-"""An unchanged cause is reported again after this share of the time, which keeps its own share correct."""
+"""An unchanged cause is reported again after this share, to keep its own share correct."""
 MOST_TEXT = 200
 
 
 @dataclass(slots=True)
 class Observation:
-    """The observations of one cause at one place. Code that modifies it sets `changed`."""
+    """Observations of one cause at one place. Code that modifies it sets `changed`."""
 
     cause: str
     place: str
@@ -44,14 +41,14 @@ class Causes:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all causes. Times count from now on."""
+        """Forget all causes, and restart the clock."""
         self._began_ns = lane_clock.now_ns()
         self.named_ns = 0
         self._seen: dict[tuple[str, str, str], Observation] = {}
         self._first_ns = 0
 
     def training_begins(self, at_ns: int) -> None:
-        """Record when the first step began. Counts and times are reported from then on."""
+        """Record the first step. Only later costs count."""
         if self._first_ns:
             return
         self._first_ns = at_ns
@@ -61,18 +58,18 @@ class Causes:
 
     @property
     def unnamed_ns(self) -> int:
-        """The time of the run, without pauses and without the time of causes."""
+        """Time of the run without causes."""
         return self.passed_ns - self.named_ns
 
     @property
     def passed_ns(self) -> int:
-        """The time since tfmon was loaded, or a watched block began, without pauses and suspension."""
+        """Time of the run, without pauses and suspensions."""
         return lane_clock.now_ns() - self._began_ns
 
     def saw(
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
     ) -> Observation:
-        """Add an observation of a cause at the user's instruction `place`, and return its sums."""
+        """Add an observation, and return the cause's sums."""
         seen = self._seen.get((cause, place, subject))
         if seen is None:
             seen = Observation(cause, place, subject)
@@ -90,7 +87,7 @@ class Causes:
         seen.changed = True
 
     def news(self, *, all_of_them: bool = False) -> Iterator[CauseSeen]:
-        """Return the causes that are due."""
+        """Yield the causes that are due."""
         now_ns = lane_clock.now_ns()
         passed_ns = now_ns - self._first_ns if self._first_ns else 0
         for seen in list(self._seen.values()):

@@ -1,7 +1,4 @@
-"""Counts the examples of a step from two observations, and has the reasons why a count is unknown.
-
-The batches that were read and the arguments of the gradients must agree.
-"""
+"""Counts the examples of a step: batches read and arguments of gradients must agree."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 from tfmon.hooks.looking import leaves_of
 
 Given = tuple[int, ...]
-"""First dimensions of the arguments of a gradient function, or of both ends of a tape."""
+"""First dimensions of a gradient function's arguments, or of both ends of a tape."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen to be one"
@@ -25,7 +22,7 @@ UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
 def is_batched(dataset: Any) -> bool | None:
-    """Return whether elements may be batches along their first dimension. None if that is not the batch size."""
+    """Return whether elements may be batches. None if the first dimension is not the batch size."""
     last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
         if "batch" in (kind := type(dataset).__name__).lower():
@@ -39,7 +36,7 @@ def is_batched(dataset: Any) -> bool | None:
 
 
 def first_dimensions(batch: Any) -> set[int | None]:
-    """Return the first dimensions of a batch or its types, without waiting. None if unknown."""
+    """Return the first dimensions. None if unknown."""
     shapes: list[Any] = [getattr(part, "shape", None) for part in leaves_of(batch)]
     return {shape[0] for shape in shapes if getattr(shape, "rank", None)}
 
@@ -50,7 +47,7 @@ def examples_of(pulled: Counter[tuple[Any, frozenset[int]]], given: Counter[Give
     total, each = 0, set[int]()
     for dims, calls in given.items():
         if not dims and updates > 1 and len(given) > 1:
-            continue  # one optimizer of a round is given the batch, another makes its own
+            continue  # another optimizer has the batch
         result = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
         if len(result) != 1:
             if not dims:

@@ -1,7 +1,7 @@
-"""Reads the transformations of a script's datasets, and what tf.data has counted for each of them.
+"""Reads the transformations of a script's datasets, and tf.data's counts of them.
 
-Source: `tf.data.experimental.get_model_proto`, at the same path in TensorFlow 2.18 and 2.21. tf.data makes a
-map without `num_parallel_calls` parallel unless its function has a state, and fuses a map with the batch after it.
+tf.data makes a map without `num_parallel_calls` parallel unless its function has a state, and fuses a map with the
+batch after it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ BETWEEN = (
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 GENERATOR = "tensorflow.python.data.ops.from_generator_op"
 MOST_OPERATIONS = 10_000
-"""Larger functions are not searched."""
 CHEAP_NS = 200_000
-"""Below this time per example, most of a map is the start of its function."""
+"""Below this, most of a map's time per example is the start of its function."""
 STAGES_OF_MAPS = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
 _STAGES = {
     **dict.fromkeys(MAPS, STAGES_OF_MAPS),
@@ -35,9 +34,8 @@ _STAGES = {
     "CacheDataset": ("MemoryCache", "FileCache"),
     "_PaddedBatchDataset": ("PaddedBatchV2",),
 }
-"""Names that tf.data's model has for the transformations of a kind."""
 _NESTED = ("FlatMap", "Interleave", "ParallelInterleave")
-"""Stages whose further inputs are iterators over datasets that a function makes."""
+"""Stages whose further inputs are made by a function."""
 _CALLS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case",
     "StatelessCase", "MapDefun",
@@ -47,19 +45,19 @@ FILES.add(__file__)
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """What tf.data has counted for one stage of an iterator."""
+    """Counts of tf.data for one stage of an iterator."""
 
     kind: str
     elements: int
     busy_ns: float
-    """Time without the stages that it reads from, divided by its threads."""
+    """Time without its inputs, divided by its threads."""
     parallel: bool
     bytes: int = 0
     """Size of all its elements."""
     consumed: int = 0
-    """Size of all elements that it has read."""
+    """Size of all elements read."""
     below: tuple[PipelineStage, ...] = ()
-    """The stages that it reads from, to the sources."""
+    """Its inputs, down to the sources."""
 
     @property
     def filling(self) -> bool:
@@ -68,19 +66,19 @@ class PipelineStage:
 
 
 def made(dataset: Any) -> None:
-    """Record on a dataset the line of the script that is making it."""
+    """Store the script's current line."""
     frame = users_frame()
     setattr(dataset, MADE_AT, (frame.f_code.co_filename, frame.f_lineno))
 
 
 def place_of(dataset: Any) -> str:
-    """Return the line of the script that made a dataset, or ""."""
+    """Return the line that made a dataset, or ""."""
     path, number = getattr(dataset, MADE_AT, ("", 0))
     return line_at(path, number) if path else ""
 
 
 def chain_of(dataset: Any, without: Container[int] = ()) -> Iterator[Any]:
-    """Yield a dataset and all its inputs, from its end to its sources, but no input of a dataset in `without`."""
+    """Yield a dataset and its inputs down to the sources, but no inputs of `without`."""
     ahead = [dataset]
     while ahead:
         yield (one := ahead.pop())
@@ -89,13 +87,13 @@ def chain_of(dataset: Any, without: Container[int] = ()) -> Iterator[Any]:
 
 
 def batch_size_of(dataset: Any) -> int:
-    """Return the size of the last batches in a pipeline, or 0."""
+    """Return the size of the last batches, or 0."""
     sizes = (int(one._batch_size) for one in chain_of(dataset) if type(one).__name__ in BATCHES)
     return next(sizes, 0)
 
 
 def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
-    """Return the stages of an iterator from its end to its sources. Empty if tf.data does not count them."""
+    """Return the stages from the end to the sources. Empty if tf.data does not count them."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
@@ -103,13 +101,13 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
         return ()
     try:
         model = tf.data.experimental.get_model_proto(iterator)
-    except tf.errors.NotFoundError:  # its autotuner is off
+    except tf.errors.NotFoundError:  # no autotuner
         return ()
 
     def read(key: int) -> tuple[PipelineStage, ...]:
         node = model.nodes[key]
         inputs = list(node.inputs)
-        if node.name.rstrip("V234") in _NESTED:  # the others are opened for each element, except for a generator
+        if node.name.rstrip("V234") in _NESTED:  # others open for each element
             inputs = [*inputs[:1], *(one for one in inputs[1:] if model.nodes[one].name == "Generator")]
         below = tuple(stage for one in inputs for stage in read(one))
         threads = next((one for one in node.parameters if one.name == "parallelism"), None)
@@ -123,10 +121,7 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
 
 
 def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[int, PipelineStage]:
-    """Return the stage of each dataset by its id. A kind whose numbers differ is left out.
-
-    tf.data does not open the inputs of a filled cache.
-    """
+    """Return the stages by the datasets' ids, without kinds whose numbers differ."""
     filled = filled_caches(dataset, stages)
     result: dict[int, PipelineStage] = {}
     for kinds in dict.fromkeys(_STAGES.values()):
@@ -138,14 +133,14 @@ def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[i
 
 
 def filled_caches(dataset: Any, stages: tuple[PipelineStage, ...]) -> set[int]:
-    """Return the ids of the caches that do not read from their input."""
+    """Return the ids of the caches that no longer read."""
     caches = [one for one in stages if one.kind in _STAGES["CacheDataset"]]
     every = [one for one in chain_of(dataset) if type(one).__name__ == "CacheDataset"]
     return {id(one) for one, stage in zip(every, caches, strict=False) if not stage.filling}
 
 
 def operations(graph: Any, most: int = MOST_OPERATIONS) -> list[Any] | None:
-    """Return the operations of a function and its callees, or None if they cannot be read."""
+    """Return the operations of a function and its callees. None if unreadable."""
     result: list[Any] = []
     ahead, seen = [graph], set()
     while ahead:
@@ -174,13 +169,13 @@ def has_state(operation: Any) -> bool:
 
 
 def is_generator(dataset: Any) -> bool:
-    """Return whether a dataset reads from a generator of Python."""
+    """Return whether it reads from a Python generator."""
     function = getattr(getattr(dataset, "_map_func", None), "_func", None)
     return getattr(function, "__module__", "") == GENERATOR
 
 
 def name_of_function(dataset: Any) -> str:
-    """Return the name of the function of a `map` or `filter`, or `lambda`."""
+    """Return the function's name, or `lambda`."""
     wrapped = getattr(dataset, "_map_func", None) or getattr(dataset, "_predicate", None)
     name = str(getattr(getattr(wrapped, "_func", None), "__name__", ""))
     return name if name.isidentifier() else "lambda"

@@ -1,4 +1,4 @@
-"""Reads prefetch, threads and batch size from a script's dataset, and returns the dataset with other values."""
+"""Reads and changes prefetch, threads and batch size of a dataset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INPUT_THREADS = Knob(
 )
 _OPTIONS, _PREFETCH, _REBATCH = "_OptionsDataset", "_PrefetchDataset", "_RebatchDataset"
 _AHEAD = ("_ParallelMapDataset", "_ParallelInterleaveDataset", "_ParallelBatchDataset")
-"""Transformations that work ahead themselves. tf.data adds a prefetch after any other last transformation."""
+"""tf.data adds a prefetch after any other end."""
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _AFTER_BATCH = frozenset((
     _OPTIONS, _PREFETCH, "_RepeatDataset", "_TakeDataset", "_SkipDataset", "CacheDataset", "_ShuffleDataset",
@@ -35,18 +35,18 @@ FILES.add(__file__)
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:
-    """Return the values of a dataset's knobs, without a batch size that cannot be changed."""
+    """Return the values of a dataset's knobs that can be changed."""
     threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
     result: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
-        result[BATCH_SIZE.name] = batch_of(dataset)
+        result[BATCH_SIZE.name] = _batch_of(dataset)
     return result
 
 
 def prefetch_of(dataset: Any) -> KnobValue:
-    """Return the prefetch at a dataset's end. It is `auto` if tf.data adds one.
+    """Return the prefetch at the end.
 
-    Source: tf.data adds one unless the end is parallel, `inject_prefetch` is off, or autotuning is off.
+    tf.data adds one unless the end is parallel, `inject_prefetch` is off, or autotuning is off.
     """
     last = _past(dataset, _OPTIONS)
     kind = type(last).__name__
@@ -58,8 +58,8 @@ def prefetch_of(dataset: Any) -> KnobValue:
     return "auto" if adds and kind not in _AHEAD else "off"
 
 
-def batch_of(dataset: Any) -> int:
-    """Return the batch size of a dataset. Raises KnobError if another size would be wrong."""
+def _batch_of(dataset: Any) -> int:
+    """Raise KnobError if another size would be wrong."""
     import tensorflow as tf
 
     inner = dataset
@@ -81,7 +81,7 @@ def batch_of(dataset: Any) -> int:
 
 
 def is_cut_by_map(dataset: Any) -> bool:
-    """Return whether a map follows the batch. The map may change the number of examples."""
+    """Return whether a map, which may change the number of examples, follows the batch."""
     while type(dataset).__name__ in _AFTER_BATCH:
         if type(dataset).__name__ in ("_MapDataset", "_ParallelMapDataset"):
             return True
@@ -90,7 +90,7 @@ def is_cut_by_map(dataset: Any) -> bool:
 
 
 def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
-    """Return a dataset with the same elements in order under other settings, or itself if nothing differs."""
+    """Return a dataset with the same elements, or itself if nothing differs."""
     own = settings_of(dataset)
     changed = {name: value for name, value in wanted.items() if name in own and own[name] != value}
     if not changed:
@@ -110,7 +110,7 @@ def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
         threads = changed[INPUT_THREADS.name]
         options.threading.private_threadpool_size = 0 if threads == "auto" else threads
     logger = logging.getLogger("tensorflow")
-    was, logger.disabled = logger.disabled, True  # a change of the script's own option is logged as a warning
+    was, logger.disabled = logger.disabled, True  # it warns of changed options
     try:
         return inner.with_options(options)
     finally:

@@ -1,7 +1,7 @@
-"""Finds why a model that Keras trains on a GPU uses it badly.
+"""Finds why a Keras model uses its GPU badly.
 
-Source: the cuDNN conditions of LSTM and GRU in Keras 3 (`backend.tensorflow.rnn.cudnn_ok`, `inner_loop`) and
-legacy Keras (`_could_use_gpu_kernel`), and `Trainer.jit_compile`, which determinism turns off.
+Source: `backend.tensorflow.rnn.cudnn_ok` and `inner_loop` of Keras 3, `_could_use_gpu_kernel` of legacy Keras, and
+`Trainer.jit_compile`, which determinism turns off.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _CELLS = ("LSTMCell", "GRUCell")
 
 
 def see(causes: Causes, model: Any, place: str) -> None:
-    """Report why the model trained at `place` uses its GPU badly."""
+    """Report why the model uses its GPU badly."""
     for name, reason in without_cudnn(model):
         causes.saw("gpu_no_cudnn", place, subject=name, what=reason)
     if is_deterministic() and not compiled_by_xla(model):
         causes.saw("gpu_deterministic", place, subject="op determinism")
-    on_cpu = [weight for weight in model.trainable_weights if is_on_cpu(weight)]
+    on_cpu = [weight for weight in model.trainable_weights if _is_on_cpu(weight)]
     if on_cpu:
         causes.saw(
             "gpu_weights_on_cpu",
@@ -35,7 +35,7 @@ def see(causes: Causes, model: Any, place: str) -> None:
 
 
 def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield the recurrent layers that cannot use cuDNN, with the arguments that prevent it."""
+    """Yield the recurrent layers that cannot use cuDNN, and why."""
     flatten = getattr(model, "_flatten_layers", None)
     for layer in flatten() if flatten is not None else ():
         kind = next((one.__name__ for one in type(layer).__mro__ if one.__name__ in ("LSTM", "GRU")), "")
@@ -61,8 +61,7 @@ def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
             yield layer.name, ", ".join(reasons)
 
 
-def is_on_cpu(weight: Any) -> bool:
-    """Return whether a weight is in CPU memory."""
+def _is_on_cpu(weight: Any) -> bool:
     inner = getattr(weight, "value", weight)
     device = str(getattr(inner() if callable(inner) else inner, "device", ""))
     return "CPU" in device.rpartition("/")[2].upper()

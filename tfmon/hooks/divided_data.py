@@ -1,4 +1,4 @@
-"""Finds validation data that shares examples with training: `take` and `skip` of data shuffled in each epoch."""
+"""Finds validation data that shares examples with training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES.add(__file__)
 
 
 def read(dataset: Any, *, trains: bool) -> None:
-    """Record that the script begins to read a dataset, and whether it trains from it."""
+    """Record that the script begins to read a dataset."""
     for shuffled, kind in _shuffled_below(dataset):
         parts = vars(shuffled).setdefault(_PARTS, {})
         parts[kind] = trains or parts.get(kind, False)
@@ -25,7 +25,7 @@ def read(dataset: Any, *, trains: bool) -> None:
 
 
 def _shuffled_below(dataset: Any, kind: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield the shuffled datasets of which a pipeline reads a part. A cache keeps the first order."""
+    """A cache keeps the first order."""
     name = type(dataset).__name__
     if name == "CacheDataset":
         return

@@ -1,4 +1,4 @@
-"""Measures epochs and the time between them, and reports a cause if epochs differ."""
+"""Measures epochs and the time between them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from tfmon.model.script_events import SHORT, SPARE
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
 VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
 SLOW_FIRST = 1.5
-"""The first epoch is slow if it takes this many times as long as its steps take in later epochs."""
+"""Ratio from which the first epoch is slow."""
 SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
-"""Factor, number of epochs and number of steps from which later epochs are slower than the first."""
+"""Factor, number of epochs and of steps from which later epochs are slower."""
 LEAST_WAIT, OUTGROWS = 0.5, 1.5
-"""Input is the cause from this share of the slowdown and this growth relative to the rest of a step."""
+"""Input is the cause from this share of the slowdown and this relative growth."""
 ALL_EPOCHS, LONG_NS = 20, 200_000_000
-"""After this many epochs, waits are read only if their mean is longer. Reading takes 0.1 ms."""
+"""After this many epochs, waits are read if their mean is longer. Reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
-"""Below this step time, the Python code around a step counts."""
 SHORT_NS = 200_000_000
-"""A shorter wait for the first batch may be the start of an iterator."""
+"""A shorter wait may be the start of an iterator."""
 _places: set[str] = set()
-"""Places of earlier trainings. Their first epochs are not reported again."""
+"""First epochs of a repeated training are not reported."""
 
 
 def _s(time_ns: float) -> str:
@@ -55,7 +54,7 @@ class Epochs:
         return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
 
     def begins(self, waited_ns: Callable[[], int], ago_ns: int = 0) -> None:
-        """Record that an epoch began `ago_ns` ago. `waited_ns` returns the total input wait before it."""
+        """Record the start of an epoch, `ago_ns` ago."""
         self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
         if self._read:
             self._waited_ns = waited_ns()
@@ -64,7 +63,7 @@ class Epochs:
             self._ended_ns = 0
 
     def first_step(self, waited_ns: Callable[[], int]) -> None:
-        """Record the end of the first step of an epoch. `waited_ns` returns the total input wait."""
+        """Record the end of the first step."""
         self._first_step_ns = max(1, self._now_ns - self._began_ns)
         if not self._read:
             return
@@ -73,7 +72,7 @@ class Epochs:
             self._tell(BATCH, self._first_wait_ns, count=1)
 
     def ends(self, steps: int, waited_ns: Callable[[], int], called_ns: int | None = None) -> None:
-        """Record the end of the last of an epoch's steps.
+        """Record the end of the last step.
 
         Args:
             steps: number of steps.
@@ -111,7 +110,7 @@ class Epochs:
         each_ns, wait_ns = self._later_ns / self._later_steps, self._later_waits_ns / self._later_steps
         more_ns = self._first_took_ns - each_ns * self._first_steps
         if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps and not self._again:
-            # Every graph is traced once: the account has that time.
+            # The account has the time of traces.
             parts = {
                 "first batch": self._first_batch_ns - wait_ns,
                 "other batches": (first_wait_ns - wait_ns) * (self._first_steps - 1),

@@ -1,7 +1,6 @@
-"""Finds expensive operations in the graph of a training step: metrics, loops, augmentation, 16 bits.
+"""Finds expensive operations in the graph of a training step.
 
-The estimates count operations. In steps of small operations, the time to start them dominates, so their number
-gives the time; `MOST_NS` limits the time of an operation. Operations on images are weighed by their size.
+Estimates count operations, because starting them dominates small ones. Operations on images are weighed by size.
 """
 
 from __future__ import annotations
@@ -21,24 +20,23 @@ from tfmon.model.script_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 
 LEAST_OPERATIONS, MOST_OPERATIONS, SAMPLE = 400, 200_000, 150
-"""Smaller graphs are not searched for metrics and loops, larger ones for nothing. Reading a stack takes 0.2 ms."""
+"""Limits of searched graphs, and of stacks read. Reading a stack takes 0.2 ms."""
 LEAST_METRICS, LEAST_UNROLLED = 300, 2_000
 FEW_METRICS = 100
-"""Operations of a loss and an accuracy, which every model has."""
+"""Operations of a loss and an accuracy."""
 LEAST_PART = 0.5
-"""Share of a graph's operations from which a part is a cause."""
 MOST_NS = 5_000
-"""The most that a small operation in a graph takes."""
+"""Maximum time of a small operation."""
 OF_VARIABLE = 300
-"""Operations for each variable from which they repeat. A loop over layers has other variables in each round."""
+"""Operations for each variable from which they repeat. A loop over layers has new variables in each round."""
 ROWS = 32
-"""Examples of a batch whose size the graph does not know."""
+"""Assumed batch size if unknown."""
 _IDLE = frozenset((
     "Const", "Placeholder", "NoOp", "Identity", "ReadVariableOp", "Reshape", "Shape", "StridedSlice", "Pack",
 ))  # fmt: skip
 _MULTIPLIES = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
 _NS_OF_VALUE = {"ImageProjectiveTransformV3": 15.0, "ResizeBilinear": 5.0, "ResizeBicubic": 30.0}
-"""Time for each value of an output on one core; of other operations, and of two arithmetic ones, `_NS`."""
+"""Time for each value of an output on one core; otherwise `_NS`."""
 _NS, _NS_OF_FLOPS = 1.0, 0.05
 AUGMENTS = "/image_preprocessing/"
 FILES.add(__file__)
@@ -50,11 +48,11 @@ class GraphPart:
 
     cause: str
     place: str
-    """The line of the script. Empty if the stack of its operations shows only the call of `fit`."""
+    """The line, or "" if the stack shows only the call of `fit`."""
     started: float = 0.0
-    """Operations that a step starts for it, if `share` is not known."""
+    """Operations started per step, if `share` is unknown."""
     share: float = 0.95
-    """The share of the step, or the most that it can be."""
+    """Maximum share of the step."""
     traced: float = 0.0
     """Share of the trace."""
     subject: str = ""
@@ -63,12 +61,7 @@ class GraphPart:
 
 
 def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
-    """Yield the parts of a graph of a training step that are causes.
-
-    Args:
-        graph: the graph of a function that trains.
-        rows: examples in a batch, or 0 if unknown.
-    """
+    """Yield the causes in the graph of a training step. `rows` can be 0."""
     found = operations(graph, MOST_OPERATIONS)
     if found is None:
         return
@@ -82,14 +75,14 @@ def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
 
 
 def _mapped(found: list[Any], rows: int) -> Iterator[GraphPart]:
-    """Yield calls of `tf.map_fn`, which runs a function for one example after the other."""
+    """Yield calls of `tf.map_fn`."""
     loops = [one for one in found if one.type in ("While", "StatelessWhile")]
     for loop in loops:
         stack = list(loop.traceback)
         place = line_of_stack(stack[: _first_in(stack, "/map_fn.py")])
         if not place or "gradient_tape" in loop.name:
             continue
-        alike = [one for one in loops if one is loop or loop.name in one.name]  # the loop, and its gradient
+        alike = [one for one in loops if one is loop or loop.name in one.name]  # with its gradient
         bodies = (one.graph._functions.get(one.get_attr("body").name) for one in alike)
         inside = sum(len(operations(one.graph, MOST_OPERATIONS) or ()) for one in bodies if one is not None)
         yield GraphPart("step_map_fn", place, rows * inside, what=f"{inside} operations for each example")
@@ -116,7 +109,7 @@ def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:
 
 
 def _layer_in(name: str, layers: Container[str]) -> str:
-    """Return the layer in whose scope an operation is, or "". TensorFlow numbers a scope that is used again."""
+    """TensorFlow numbers a scope that is used again."""
     scopes = (form for scope in name.split("/")[:-1] for form in (scope, re.sub(r"_\d+$", "", scope)))
     return next((scope for scope in scopes if scope in layers), "")
 
@@ -141,7 +134,6 @@ def _size(shape: Any, rows: int) -> int:
 
 
 def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
-    """Yield the metrics or the unrolled loop that make most of a graph, by a sample of its operations."""
     every = len(found)
     sample = found[:: max(1, every // SAMPLE)]
     stacks = [list(one.traceback) for one in sample]
@@ -162,7 +154,7 @@ def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
         return
     if every < LEAST_UNROLLED:
         return
-    # The gradient of an operation is not made in the loop, and there is as much of it.
+    # Gradients are not made in the loop, and are as many.
     forward = [
         (one, stack)
         for one, stack in zip(sample, stacks, strict=True)
@@ -188,7 +180,6 @@ def _is_metric(stack: list[Any]) -> bool:
 
 
 def _in_16_bits(found: list[Any]) -> Iterator[GraphPart]:
-    """Yield the operations on matrices that this CPU can only emulate."""
     emulated = ("float16",) if has_bfloat16() else ("float16", "bfloat16")
     multiplies = ((one.type, one.outputs[0].dtype.name) for one in found if one.type in _MULTIPLIES)
     kinds = Counter((operation, kind) for operation, kind in multiplies if kind in emulated)

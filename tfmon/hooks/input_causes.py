@@ -1,8 +1,4 @@
-"""Finds the lines of a script that make its input slow, from its datasets and from tf.data's own model.
-
-The model is read between two steps; tfmon counts no element. A stage is reported only if the stages of the model
-match the script's datasets.
-"""
+"""Finds the lines that make a script's input slow, from its datasets and tf.data's model."""
 
 from __future__ import annotations
 
@@ -46,7 +42,6 @@ from tfmon.model.script_events import (
 )
 
 LEAST_ELEMENTS = 16
-"""Elements that a stage has made before the stages are compared."""
 _WORK = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 _BY_ELEMENT = frozenset((
     "Placeholder", "Const", "Identity", "NoOp", "Cast", "AddV2", "Add", "Sub", "Mul", "RealDiv", "Div", "Neg",
@@ -54,7 +49,7 @@ _BY_ELEMENT = frozenset((
     "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
     "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
 ))  # fmt: skip
-"""Operations with the same result for a batch as for each of its examples."""
+"""Operations that can work on batches instead of examples."""
 FILES.add(__file__)
 
 
@@ -64,7 +59,7 @@ def causes_of(
     prefetch: object,
     early: tuple[PipelineStage, ...] = (),
 ) -> list[Observation] | None:
-    """Return the causes of slow input of an iterator over `dataset`. None if it is too early or too late.
+    """Return the causes of slow input. None if it is too early or too late.
 
     `early` are the stages during the first wait, which `shuffle` closes when it has read all elements.
     """
@@ -98,7 +93,7 @@ def causes_of(
 
 
 def traits_of(dataset: Any) -> Iterator[str]:
-    """Yield traits of a dataset, which select the advice that applies to it."""
+    """Yield traits of a dataset, which select the advice."""
     yield DATASET
     every = list(chain_of(dataset))
     kinds = [type(one).__name__ for one in every]
@@ -121,7 +116,7 @@ def traits_of(dataset: Any) -> Iterator[str]:
 
 
 def _users(dataset: Any) -> Iterator[Any]:
-    """Yield the datasets made by the script and not by a library."""
+    """Yield the datasets that no library made."""
     for one in chain_of(dataset):
         function = getattr(getattr(one, "_map_func", None), "_func", None)
         module = str(getattr(function, "__module__", ""))
@@ -160,7 +155,6 @@ def _of_maps(
     explained: Collection[int],
     batched: Collection[int],
 ) -> Iterator[Observation]:
-    """Yield the slow maps that are not explained yet, each with the reason whose remedy helps most."""
     every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
     for each in every:
         stage = stages.get(id(each)) if type(each).__name__ in MAPS else None
@@ -187,7 +181,6 @@ def _of_maps(
 
 
 def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[int]:
-    """Yield the ids of cheap maps that do the same for a batch as for each example."""
     every = list(chain_of(dataset))
     for number, each in enumerate(every):
         stage = stages.get(id(each)) if type(each).__name__ in MAPS else None
@@ -202,7 +195,7 @@ def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[
 
 
 def _batch_after(later: list[Any]) -> int:
-    """Return the size of the batches of unchanged map elements, or 0."""
+    """Return the size of the batches of unchanged elements, or 0."""
     for one in reversed(later):
         if type(one).__name__ in BATCHES:
             return int(one._batch_size)
@@ -212,7 +205,6 @@ def _batch_after(later: list[Any]) -> int:
 
 
 def _generator_of(dataset: Any) -> Any:
-    """Return the function passed to `from_generator`, or None."""
     ahead, seen = [dataset._map_func._func], set()
     while ahead:
         function = ahead.pop()
@@ -232,7 +224,7 @@ def _place_of_code(kind: type) -> str:
 
 
 def _has_own_workers(dataset: Any) -> bool:
-    """Return whether Keras prefetches with its own workers, in which case tf.data does not."""
+    """Return whether Keras prefetches instead of tf.data."""
     return any(
         getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
         for one in chain_of(dataset)

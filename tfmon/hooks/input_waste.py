@@ -1,8 +1,4 @@
-"""Finds work of a pipeline that is done in vain.
-
-Elements that are dropped after a `map`, a deterministic `map` that runs in each epoch, a cache that is discarded,
-and a dataset for each window.
-"""
+"""Finds wasted work of a pipeline."""
 
 from __future__ import annotations
 
@@ -32,23 +28,23 @@ from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
 
 PASSES = "_tfmon_passes"
 LEAST_DROPPED, LEAST_SHARE = 0.2, 0.05
-"""Least share of the elements that is dropped, and least share of the pipeline's work of a cause."""
+"""Minimum shares of dropped elements, and of the pipeline's work."""
 MEMORY_SHARE = 0.5
-"""A cache is advised in memory if it takes at most this share of the available memory."""
+"""Maximum share of the available memory for an advised cache."""
 _DROPS = ("_SkipDataset", "_FilterDataset", "_ShardDataset")
 _FLAT = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """A cause of wasted work, and the datasets whose work it explains."""
+    """A cause, and the datasets whose work it explains."""
 
     seen: Observation
     explained: frozenset[int]
 
 
 def begin_pass(dataset: Any) -> None:
-    """Count that the script begins to train from a dataset and its inputs."""
+    """Count a training pass over a dataset."""
     for each in chain_of(dataset):
         setattr(each, PASSES, getattr(each, PASSES, 0) + 1)
 
@@ -63,9 +59,9 @@ def waste_of(
 
     Args:
         dataset: the end of the pipeline.
-        stages: the stages of its datasets, by id.
+        stages: stages by the datasets' ids.
         total_ns: the work of all stages.
-        batched: ids of the maps that had better follow `batch`.
+        batched: ids of the maps that should follow `batch`.
     """
     windows = list(_windows(dataset, stages))
     result: list[Waste] = []
@@ -77,7 +73,7 @@ def waste_of(
             explained |= one.explained
             result.append(one)
     for one in windows:
-        # tf.data does not count the work of the datasets that are made for windows.
+        # tf.data does not count these.
         others = sum(each.seen.figures["of_input"] for each in result)
         one.seen.figures["of_input"] = max(0.0, 1.0 - others) / len(windows)
     return [*result, *windows]
@@ -105,7 +101,7 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
 def _dropped_share(dataset: Any, stage: PipelineStage) -> float:
     kind, length = type(dataset).__name__, int(dataset._input_dataset.cardinality())
     if kind == "_SkipDataset":
-        # They are dropped first, so their share of the examples so far is larger than their share of an epoch.
+        # Their share of the examples so far is too large.
         skipped = int(dataset._count)
         return min(1.0, skipped / length) if length > 0 else skipped / max(1, stage.below[0].elements)
     if kind == "_ShardDataset":
@@ -121,7 +117,7 @@ def _call_of(dataset: Any) -> str:
 
 
 def _reads_unchanged(filtered: Any, mapped: Any) -> bool:
-    """Return whether a filter after a map reads only values that the map passes on unchanged."""
+    """Return whether a filter reads only values that the map before passes on unchanged."""
     before = filtered._input_dataset
     while type(before).__name__ in BETWEEN:
         before = before._input_dataset
@@ -157,7 +153,7 @@ def _repeated(
     stages: dict[int, PipelineStage],
     batched: Collection[int],
 ) -> Iterator[Waste]:
-    """Yield the last map up to which all work is the same in each epoch, if no cache keeps its results."""
+    """Yield the last map with the same results in each epoch."""
     every = list(chain_of(dataset))
     if any(type(one).__name__ == "CacheDataset" for one in every) or any(map(is_generator, every)):
         return

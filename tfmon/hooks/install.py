@@ -1,8 +1,6 @@
 """Patches the libraries that a script loads.
 
-Steps of PyTorch, JAX and TensorFlow 1 sessions are seen only through `tfmon.report`. Source: PyTorch's hook after
-an optimizer step. JAX has no such hook: a hint follows a call of `jax.grad` or `jax.value_and_grad`,
-or a while without reports.
+Steps of PyTorch, JAX and TensorFlow 1 sessions are seen only through `tfmon.report`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ KERAS = ("keras", "tf_keras")
 
 
 def loaded(module: Any) -> None:
-    """Patch a library that the script has just loaded."""
+    """Patch a library that was just loaded."""
     if module.__name__ == "tensorflow":
         from tfmon.trainer.runtime import split_cpu
 
@@ -53,7 +51,7 @@ def loaded(module: Any) -> None:
         process.steps.variables = process.tensorflow.variables
         process.tensorflow.install()
         IteratorHooks(process.steps, hooks).install()
-        for name in KERAS:  # TensorFlow may have loaded it while it was loaded itself
+        for name in KERAS:  # TensorFlow may have loaded it
             if hasattr(sys.modules.get(name), "optimizers"):
                 process.tensorflow.patch_optimizers(sys.modules[name])
         process.pipeline = pipeline = Pipeline(hooks, process.joined, process.steps)
@@ -85,7 +83,7 @@ def _forked() -> None:
 
 
 def begin(finder: Any) -> None:
-    """Watch this process, which may have loaded libraries. `finder` finds later imports; see `site`."""
+    """Watch this process. `finder` finds later imports."""
     causes.begin()
     retracing.begin()
     step_causes.begin()
@@ -110,7 +108,7 @@ def end() -> None:
 
 
 def let_report() -> None:
-    """Stop watching loops. The script reports its steps itself."""
+    """Stop watching loops: the script reports its steps."""
     lane = process.joined()
     process.steps.retire(reported=True)
     if lane is not None and process.steps.lane is not None:
@@ -153,34 +151,32 @@ hooks.failed, hooks.reset = _hooks_failed, lambda: process.steps.forget()
 
 
 ENOUGH_S = 5.0
-"""Delay after the first update before a script without reports gets a hint."""
+"""Delay after the first update before a hint."""
 LOADED_S = 30.0
-"""Delay after JAX was loaded. Its updates may not be seen."""
+"""Delay after the import of JAX, whose updates may be unseen."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
 SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
 _told: set[str] = set()
 
 
 def patch_other(module: Any) -> None:
-    """Report the first update of PyTorch, JAX or a TensorFlow 1 session. Call it after the import."""
+    """Report the first update of a library that is not followed."""
     if module.__name__ == "torch":
         register = module.optim.optimizer.register_optimizer_step_post_hook
-        handle = register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+        handle = register(lambda *_args: _tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
         hooks.undo.append(handle.remove)
     elif module.__name__ == "tensorflow":
         from tensorflow.python.client.session import BaseSession
 
-        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: tell_later(0, SESSION)))
+        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: _tell_later(0, SESSION)))
     else:
         trains = f"JAX trains here. Add: {LINES}"
         for name in ("grad", "value_and_grad"):
-            hooks.replace(module, name, hooks.around(lambda *_args, **_more: tell_later(ENOUGH_S, trains)))
-        tell_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
+            hooks.replace(module, name, hooks.around(lambda *_args, **_more: _tell_later(ENOUGH_S, trains)))
+        _tell_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
 
-def tell_later(seconds: float, reason: str) -> None:
-    """Report after a delay why no step is seen, unless a step is seen before."""
-
+def _tell_later(seconds: float, reason: str) -> None:
     def say() -> None:
         time.sleep(seconds)
         _not_reported(reason)

@@ -1,7 +1,7 @@
-"""Patches on Keras: `fit`, `train_on_batch`, `evaluate` and `predict`.
+"""Patches on the methods of Keras models.
 
-Each call gets a `FitCall` (`keras_fit`) and a callback that marks epochs. The callback must not have batch
-methods: Keras would read the loss after every step.
+Each call gets a `FitCall` and a callback that marks epochs. The callback must not have batch methods: Keras would
+read the loss after every step.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from tfmon.system.lane_pipes import USES
 FILES.add(__file__)
 ADAPTED = ("TextVectorization", "Normalization", "Discretization", "StringLookup", "IntegerLookup")
 LARGE_BATCH = 1_024
-"""Batch size that is advised for `adapt`."""
 LEAST_NOTED = 2
-"""Minimum batch size from which `train_on_batch` steps are noted in the bundle. A batch of one is a cause."""
+"""Minimum batch size of bundled steps. A batch of one is a cause."""
 WRITES = ("backup_dir", "filepath", "filename")
-"""Attributes of Keras callbacks that contain output paths."""
+"""Attributes of Keras callbacks with output paths."""
 
 
 def patch(keras: Any) -> None:
-    """Patch the models of this Keras or legacy Keras."""
+    """Patch the models of this Keras."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
     _replace(keras, "train_on_batch", _train_on_batch)
@@ -177,7 +176,6 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:
-    """Return the callback for a call. None if the call is not the lane's, or accepts no other callback."""
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
         return None
@@ -197,7 +195,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     if (uses := sys.modules.get(USES)) is not None:
         for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
             if isinstance(path, str):
-                uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
+                uses.note(path, "w")  # libraries write it unseen by Python
     return _callback(keras, call)
 
 
@@ -217,6 +215,6 @@ def _callback(keras: Any, call: FitCall) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether Keras makes a dataset of this value in each call of `fit`."""
+    """Return whether Keras makes a dataset of it in each `fit`."""
     leaves = leaves_of(value)
     return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)

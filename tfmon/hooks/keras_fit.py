@@ -1,8 +1,6 @@
-"""Follows one call of `fit`, `evaluate` or `predict` of Keras: its steps, epochs and validation.
+"""Follows one call of `fit`, `evaluate` or `predict` of Keras.
 
-`keras_calls` makes a `FitCall` for each call. It times the calls of the train function as steps.
-
-Source: `keras.Model.fit` calls `train_function(iterator)` once per `steps_per_execution` steps.
+`keras.Model.fit` calls `train_function(iterator)` once per `steps_per_execution` steps.
 """
 
 from __future__ import annotations
@@ -46,14 +44,14 @@ SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
 NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Models that `fit` has trained. The next call builds only its input."""
+"""The next `fit` of these models builds only its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
 
 
 class Timed:
-    """A train function whose calls are a lane's steps. It takes other attributes from the function."""
+    """A train function whose calls are a lane's steps."""
 
     def __init__(self, own: Callable[..., Any], call: FitCall) -> None:
         self._own, self._call = own, call
@@ -65,7 +63,7 @@ class Timed:
         return copy.deepcopy(self._own, memo)
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function and time it as one or several steps."""
+        """Call the function."""
         call = self._call
         with hooks:
             call.begin_call(args[0])
@@ -82,7 +80,7 @@ class Timed:
 
 
 class FitCall:
-    """Follows one call of `fit`, `evaluate` or `predict`. Thread: the training thread."""
+    """One call of `fit`, `evaluate` or `predict`. Thread: the training thread."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:
         self._keras, self._lane, self._doing = keras, lane, doing
@@ -90,7 +88,7 @@ class FitCall:
         self._shown, self._per_call, self._own_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
         self._iterator: Any = None
-        """The batch iterator of `fit`, if the steps per call can be changed."""
+        """The batch iterator, if the steps per call can be changed."""
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
@@ -98,7 +96,7 @@ class FitCall:
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._sized = True
-        """Whether Keras knows the number of batches before the first epoch."""
+        """Whether the number of batches is known before the first epoch."""
         self._counted = self._examples = 0
         self._read: Callable[[], object] = nothing
         self._metrics: dict[str, float] = {}
@@ -106,11 +104,9 @@ class FitCall:
         self.backup = ""
         """Folder of the script's BackupAndRestore callback."""
         self.methods: list[TimedMethod] = []
-        """The replaced methods of the script's callbacks."""
         self.sees_batches = False
-        """Whether a callback of the script has code for each batch."""
         self.arrays_since_ns = 0
-        """When `fit` was called with arrays. 0 for other data."""
+        """When `fit` was called with arrays, or 0."""
         self._epochs_seen = Epochs()
         self._called_ns, self._in_epoch = 0, False
         self.in_callback = False
@@ -147,14 +143,13 @@ class FitCall:
         levers.offer(lane, lane.device)
         self._per_call = self._own_per_call = steps_in_call(model)
         self._by_steps = {self._per_call: own}
-        self._iterator = iterator_of_fit(model)
+        self._iterator = _iterator_of_fit(model)
         if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
             lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
         self._timed = model.train_function = Timed(own, self)
         self._updater = process.updater_of(model.optimizer)
 
     def _see_model(self) -> None:
-        """Report the model after a step has built it. A part that is never used is never built."""
         model = self._model()
         with contextlib.suppress(ValueError):
             if self._lane.device == "gpu" and self._feed is not None:
@@ -167,7 +162,7 @@ class FitCall:
             self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _time_calls(self) -> None:
-        """Time a train function, including a new one made by a callback."""
+        """Time the train function, which a callback may replace."""
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
             self._own_function = model.train_function
@@ -182,7 +177,7 @@ class FitCall:
             self._lane.cannot_know("steps", MADE_ANEW.format(counted))
 
     def begin_call(self, iterator: object) -> None:
-        """Record a call of the train function. The next pull belongs to the step."""
+        """Record a call of the train function."""
         if process.pipeline is not None:
             process.pipeline.keras_reads(iterator)
         if iterator is not self._read() and self._feed is not None:
@@ -194,7 +189,7 @@ class FitCall:
             self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
 
     def end_call(self, loss: object = None, *, failed: bool = False) -> None:
-        """Record the end of the call of one or several steps."""
+        """Record the end of the call."""
         if self._feed is not None:
             self._feed.follows = 0
             self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
@@ -202,7 +197,7 @@ class FitCall:
         if not steps:
             self._lane.meter.cancel_step()
             if self._updater is not None:
-                self._updater.missed()  # at the end of the data, the graph counts an update that it does not make
+                self._updater.missed()  # counted at the end of the data
             return
         if self._updater is not None:
             self._updater.made += steps
@@ -216,7 +211,7 @@ class FitCall:
             self._called_ns = self._lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
-        """Return the number of steps in the call that has ended. The data may end within the call."""
+        """Return the steps in the call, within which the data may end."""
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
         if failed or most == 1:
             return int(not failed)
@@ -235,7 +230,7 @@ class FitCall:
         return steps != self._per_call
 
     def _set_steps(self) -> None:
-        """Change the steps per call from the next epoch on. An evaluation keeps the script's number."""
+        """Change the steps per call. An evaluation keeps the script's number."""
         name, model = STEPS_PER_EXECUTION.name, self._model()
         iterator = self._iterator
         if iterator is None or self._batches is None:
@@ -254,7 +249,7 @@ class FitCall:
         model.steps_per_execution = iterator.steps_per_execution = self._per_call = steps
 
     def begin_epoch(self, epoch: int) -> None:
-        """Record that an epoch begins."""
+        """Record the start of an epoch."""
         self._set_steps()
         gap_ns = self._lane.meter.start_clock()
         self._epochs_seen.begins(self._lane.meter.all_waits_ns)
@@ -272,7 +267,7 @@ class FitCall:
             process.restored = epoch, self.backup
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
-        """Record that an epoch ended; its callbacks run now."""
+        """Record the end of an epoch; its callbacks run now."""
         self._end_steps()
         if self._batches is None:
             self._batches = self._batch
@@ -283,7 +278,6 @@ class FitCall:
             self._model().stop_training = True
 
     def _end_steps(self) -> None:
-        """Stop the clock after the last step of an epoch."""
         self._lane.meter.stop_clock(BETWEEN)
         if self._per_call != self._own_per_call:
             self._model().steps_per_execution = self._own_per_call
@@ -304,7 +298,7 @@ class FitCall:
         return self._lane.measures_this_thread
 
     def callback_begins(self, name: str) -> str:
-        """Record the start of a script's callback at the end of an epoch. Return the interrupted part."""
+        """Return the interrupted part."""
         return self._lane.meter.passes(f"callback {name}")
 
     def callback_ended(self, name: str, took_ns: int, interrupted: str) -> None:
@@ -313,7 +307,7 @@ class FitCall:
         causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
-        """Record the start of `evaluate` or `predict`, whose steps do not train."""
+        """Record the start of `evaluate` or `predict`."""
         self._end_steps()
         self._test_began_ns = lane_clock.now_ns()
         self._now = VALIDATION if self._doing == "fit" else self._doing
@@ -321,7 +315,7 @@ class FitCall:
         self._lane.report_progress(self._progress)
 
     def end_test(self) -> None:
-        """Record the end of an evaluation or prediction."""
+        """Record its end."""
         took_ns = lane_clock.now_ns() - self._test_began_ns
         self._lane.meter.passes(self._before)
         if self._now == VALIDATION:
@@ -363,11 +357,12 @@ class FitCall:
         )
 
 
-def iterator_of_fit(model: Any) -> Any:
-    """Return the batch iterator of the calling `fit`, or None if the steps per call cannot be changed.
+def _iterator_of_fit(model: Any) -> Any:
+    """Return the batch iterator of the calling `fit`, if the steps per call can be changed.
 
-    Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables:
-    they would keep the iterator of the last epoch alive, and freeing it late takes 50 ms.
+    `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables: they
+    would keep
+    the iterator of the last epoch alive, and freeing it late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
@@ -379,13 +374,13 @@ def iterator_of_fit(model: Any) -> Any:
 
 
 def _traced(own: Any) -> Iterator[Any]:
-    """Yield the traced functions of a train function. Keras 3 keeps its tf.function in a closure."""
+    """Keras 3 keeps its tf.function in a closure."""
     for one in (own, *(cell.cell_contents for cell in getattr(own, "__closure__", None) or ())):
         yield from getattr(one, "_list_all_concrete_functions", tuple)()
 
 
 def loss_of(result: Any) -> Any:
-    """Return the unread loss in a train function's result, or None."""
+    """Return the unread loss in a result, or None."""
     if isinstance(result, dict):
         named = (value for name, value in result.items() if str(name).endswith("loss"))
         return result.get("loss", next(named, None))

@@ -1,4 +1,4 @@
-"""The knobs that a script offers, including the learning rate of its optimizer."""
+"""The knobs that a script offers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfmon.system.lane_pipes import SETTINGS
 
 
 class OfferedKnobs:
-    """The knobs that a script offers, with their current values. Thread: the training thread."""
+    """The offered knobs with their values. Thread: the training thread."""
 
     def __init__(self) -> None:
         self.settings: dict[str, KnobValue] = {}
@@ -24,11 +24,11 @@ class OfferedKnobs:
 
     @property
     def not_offered(self) -> str:
-        """Name of a knob that the command line sets and the script does not offer. Empty without such a knob."""
+        """A knob of the command line that is not offered, or ""."""
         return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
-        """Return a knob's value on the command line, or None. Raises KnobError for an impossible value."""
+        """Return a knob's value on the command line. Raises KnobError for an impossible value."""
         requested = self._requested.get(knob.name)
         if requested is None:
             return None
@@ -55,11 +55,11 @@ class OfferedKnobs:
         return value
 
     def made_of_defaults(self, values: Mapping[str, KnobValue]) -> None:
-        """Display values that a library chose beside the knobs. They cannot be changed."""
+        """Display values that cannot be changed."""
         self.settings.update({name: value for name, value in values.items() if name not in self._offered})
 
     def set(self, name: str, value: KnobValue) -> bool:
-        """Change a value, and return whether it takes effect later. Raises KnobError if impossible."""
+        """Change a value, and return whether it takes effect later. Raises KnobError."""
         value = find([knob for knob, _ in self._offered.values()], name).check(value)
         later = bool(self._offered[name][1](value))
         if not later:

@@ -1,4 +1,4 @@
-"""A lane that is a user's process. It measures one thread and handles requests between steps."""
+"""A lane that is a user's process. It handles requests between steps."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from tfmon.trainer.step_clock import Sampler
 from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
-"""Mark of the windows after a script was asked to end. From then on it does not wait for its slice."""
+"""Mark of windows after a request to end. The lane no longer waits for its slice."""
 OTHER_THREADS = "several threads train at once, and the first alone is counted; not"
 EXIT_S = 0.5
 """Maximum delay of `os._exit` that tfmon causes."""
 
 
 class Lane:
-    """The lane of this process. Thread: the measured one, see `measures_this_thread`."""
+    """The lane of this process. Thread: the measured one."""
 
     def __init__(self, pipes: LanePipes) -> None:
         self.device = pipes.kind
@@ -73,7 +73,7 @@ class Lane:
         self._life.begin()
         account.thread = self._thread
         self._others: dict[int, str] = {}
-        """Place of each thread that trains but is not measured."""
+        """Places of threads that train unmeasured."""
         self._ends, self._pid = False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
@@ -97,7 +97,7 @@ class Lane:
         return threading.get_ident() == self._thread and not self.reporter.closed
 
     def claims_thread(self) -> bool:
-        """Return whether the calling thread is measured. It replaces a measured thread that has ended."""
+        """Return whether the calling thread is measured. It may replace one that has ended."""
         ident = threading.get_ident()
         if self._life.over:
             self._thread = account.thread = ident
@@ -131,14 +131,14 @@ class Lane:
         signal.raise_signal(signal.SIGINT)
 
     def _release(self, reason: str) -> None:
-        """Stop measuring after a thread of tfmon has died. The script continues."""
+        """Stop measuring after a thread of tfmon has died."""
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
             self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
         self.reporter.end()
 
     def report_model(self, parameters: int) -> None:
-        """Report the size of the model that trains now."""
+        """Report the size of the model."""
         now_ns, settings = time.monotonic_ns(), dict(self.knobs.settings)
         self.reporter.send(Built(at_ns=now_ns, parameters=parameters, examples=None, settings=settings))
 
@@ -161,7 +161,7 @@ class Lane:
         self.reporter.offer(progress())
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob and return its value; see `OfferedKnobs.offer`. End the script if impossible."""
+        """Offer a knob and return its value. Interrupt the script if the requested value is impossible."""
         known = knob.name in self.knobs
         try:
             value = self.knobs.offer(knob, apply)
@@ -184,7 +184,7 @@ class Lane:
         return value
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step as soon as the lane may train. Return whether it was paused before."""
+        """Begin a step as soon as the lane may train. Return whether it was paused."""
         if self.meter.stopped_ns:
             self.meter.start_clock(at_ns)
         paused = at_ns is None and self.obey()
@@ -192,7 +192,7 @@ class Lane:
         return paused
 
     def obey(self) -> bool:
-        """Handle requests, and wait while the lane is paused. Return whether it was paused."""
+        """Handle requests while the lane is paused. Return whether it was."""
         paused = self.control.slices.paused and self.meter.warm
         if paused or self._mailbox.waiting:
             self._handle_requests()
@@ -219,7 +219,6 @@ class Lane:
             self.cannot_know(*feed.unknown.popitem())
 
     def _look(self) -> None:
-        """Measure the causes of slow input and of slow steps."""
         self.look()
         step_causes.settle(self.control.clock.called_ns, self.control.clock.done)
 
@@ -229,7 +228,7 @@ class Lane:
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     def _deliver(self, request: Request) -> None:
-        """Take a request. Thread: the inbox's."""
+        """Thread: the inbox's."""
         if isinstance(request, Stop):
             self._end_waits()
             return
@@ -247,12 +246,12 @@ class Lane:
                     self._handle(request)
             paused = self.control.slices.paused and self.meter.warm
             if not paused or self._ends or self.reporter.closed:
-                return  # where nobody can resume it, a lane trains on
+                return  # nobody could resume it
             lane_clock.pause(self._mailbox.wait)
 
     def _handle(self, request: Request) -> None:
         if isinstance(request, Run | RunSlice | Pause) and not self.meter.warm:
-            return  # it was meant for the process that was the lane before
+            return  # sent to the lane's previous process
         if isinstance(request, SetKnob):
             self._set_knob(request)
         else:
@@ -273,7 +272,7 @@ class Lane:
             self.control.knob_changed(request)
 
     def begin_pending(self, names: Iterable[str]) -> dict[str, KnobValue]:
-        """Apply and return the pending values of these knobs."""
+        """Apply and return the pending values."""
         pending = {name: self._pending.pop(name) for name in names if name in self._pending}
         for request in pending.values():
             self.knobs.settings[request.knob] = request.value
@@ -281,7 +280,7 @@ class Lane:
         return {name: request.value for name, request in pending.items()}
 
     def leave(self) -> None:
-        """Send the remaining events, and stop being a lane. The process continues to train."""
+        """Send the remaining events, and stop being a lane."""
         self._at_exit()
         atexit.unregister(self._at_exit)
         if os._exit is self._hook:
@@ -311,10 +310,7 @@ class Lane:
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """Send the measurements with a timeout, then call `os._exit`, which runs no exit handler.
-
-        The timeout is needed because another thread, or the code that a signal interrupted, may hold a lock.
-        """
+        """A thread, or the code that a signal interrupted, may hold a lock, so there is a timeout."""
         if os.getpid() == self._pid:
             sent = threading.Event()
 
@@ -328,6 +324,5 @@ class Lane:
         self._exit(status)
 
     def _end_waits(self, _code: int = 0) -> None:
-        """End all waits after SIGINT or the end of the monitor."""
         self._ends = True
         self._mailbox.post(Run())

@@ -1,9 +1,7 @@
-"""Applies the settings that a lane was asked to differ in, through public ways of TensorFlow and Keras.
+"""Applies the settings of a lane through public ways of TensorFlow and Keras.
 
-Threads and the allocator are set before TensorFlow looks for devices, mixed precision when Keras is loaded, and
-the rest when a model is compiled. If the script overrides a lever, the lane reports it and ends.
-
-Source: `Model.compile` of Keras 3 and legacy Keras, which share these argument names.
+If the script overrides a lever, the lane ends. `Model.compile` of Keras 3 and legacy Keras share the argument
+names.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ FILES.add(__file__)
 
 
 class Levers:
-    """The levers of the command line, and their state. Thread: any."""
+    """The levers of the command line. Thread: any."""
 
     def __init__(self) -> None:
         settings = json.loads(os.environ.get(SETTINGS, "{}"))
@@ -56,12 +54,12 @@ class Levers:
             knob.name: settings[knob.name] for knob in LEVERS if _is_possible(knob, settings.get(knob.name))
         }
         self._in_effect: dict[str, Callable[[], KnobValue]] = {}
-        """For each applied lever, a function that reads its value."""
+        """Functions that read the applied levers."""
         self._why: dict[str, str] = {}
         """Why Keras did not accept a lever."""
 
     def loaded_tensorflow(self, tf: Any) -> None:
-        """Apply the levers that TensorFlow reads when it looks for devices. Call it before TensorFlow is used."""
+        """Apply the levers that TensorFlow reads when it looks for devices. Call it before that."""
         threading = tf.config.threading
         for knob, kind in ((THREADS, "intra"), (INTER_THREADS, "inter")):
             value = self.requested.get(knob.name)
@@ -82,7 +80,7 @@ class Levers:
         if (value := self.requested.get(MIXED_PRECISION.name)) is not None:
             policies = keras.mixed_precision
             policies.set_global_policy(POLICIES[str(value)])
-            self._in_effect[MIXED_PRECISION.name] = functools.partial(precision_of, keras)
+            self._in_effect[MIXED_PRECISION.name] = functools.partial(_precision_of, keras)
         if any(name in self.requested for name in ARGUMENTS):
             owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
             hooks.replace(owner, "compile", self._compile)
@@ -114,7 +112,7 @@ class Levers:
         return compile_
 
     def offer(self, lane: Offers, device: str) -> None:
-        """Report the levers in effect to a lane, and end it if one is not as requested."""
+        """Report the levers to a lane, and end it if one is not as requested."""
         for knob in LEVERS:
             if knob.name not in self._in_effect:
                 continue
@@ -130,12 +128,12 @@ class Levers:
 
 
 def compiled_by_xla(model: Any) -> bool:
-    """Return whether XLA compiles the train function. Resolves `auto`."""
+    """Return whether XLA compiles the train function."""
     return bool(getattr(model, "jit_compile", None) or getattr(model, "_jit_compile", None))
 
 
 def traits_of(model: Any) -> list[str]:
-    """Return traits of a compiled model's steps, including whether XLA can compile them."""
+    """Return traits of a compiled model's steps."""
     if model.run_eagerly:
         return [EAGER, RUN_EAGERLY]
     parts = [*getattr(model, "_flatten_layers", list)(), model.optimizer]
@@ -144,14 +142,13 @@ def traits_of(model: Any) -> list[str]:
 
 
 def steps_in_call(model: Any) -> int:
-    """Return the steps per call of a compiled model's train function."""
+    """Return the steps per call of the train function."""
     # Legacy Keras keeps it in a variable.
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
 
 
-def precision_of(keras: Any) -> KnobValue:
-    """Return the 16-bit compute type that layers have by default, or `off`."""
+def _precision_of(keras: Any) -> KnobValue:
     name = str(keras.mixed_precision.global_policy().name)
     return next((value for value, policy in POLICIES.items() if policy == name), name)
 
@@ -162,12 +159,12 @@ def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:
     precision = next((value for value, name in POLICIES.items() if name == policy), None)
     return {
         XLA.name: compiled_by_xla(model) and not model.run_eagerly,
-        MIXED_PRECISION.name: precision_of(keras) if precision is None else precision,
+        MIXED_PRECISION.name: _precision_of(keras) if precision is None else precision,
     }
 
 
 def defaults() -> dict[str, str]:
-    """Return other defaults that depend on device, machine or environment."""
+    """Return other defaults that depend on the machine or environment."""
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}
@@ -189,7 +186,7 @@ def _seed() -> str:
 
 
 def is_deterministic() -> bool:
-    """Return whether the script has made operations deterministic."""
+    """Return whether operations are deterministic."""
     from tensorflow.python.framework.config import is_op_determinism_enabled
 
     return bool(is_op_determinism_enabled())
@@ -211,8 +208,6 @@ def _is_possible(knob: Knob, value: object) -> bool:
 
 
 def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
-    """Return a function that refuses another value while the script runs."""
-
     def apply(requested: KnobValue) -> None:
         if requested != value:
             raise KnobError(FROM_START.format(knob.name, knob.name, show(requested)))

@@ -1,4 +1,4 @@
-"""Finds the libraries that a script has loaded, and the device that they use."""
+"""Finds the loaded libraries, and the device that they use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfmon.system.lane_pipes import ANY
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
-    """Return the device (`cpu` or `gpu`), why it is not `kind`, and the loaded libraries. Imports nothing."""
+    """Return the device, why it is not `kind`, and the loaded libraries. Imports nothing."""
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
@@ -48,10 +48,7 @@ def traits() -> Iterator[str]:
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return the bytes allocated by the framework now and at its peak. None if unknown.
-
-    Source: `tf.config.experimental.get_memory_info`, `torch.cuda.memory_allocated`.
-    """
+    """Return the framework's bytes now and at the peak. None if unknown."""
     if kind != "gpu":
         return None, None
     if _is_in_use():
@@ -72,7 +69,7 @@ def _sees_gpu() -> bool:
 
 
 def _is_in_use() -> bool:
-    """Return whether TensorFlow has looked for devices, which starts CUDA. Keras may only load it."""
+    """Return whether TensorFlow has looked for devices, which starts CUDA."""
     context = sys.modules.get("tensorflow.python.eager.context")
     result = getattr(getattr(context, "_context", None), "_physical_devices", None)
     return result is not None

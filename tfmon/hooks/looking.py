@@ -1,4 +1,4 @@
-"""Reads batches, outputs, variables and optimizers for the hooks, without waiting for the device."""
+"""Reads batches, frames and tensors for the hooks, without waiting for the device."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 CELLS = "ipykernel_"
-"""Part of the path of IPython's kernel, which calls the cells of a notebook."""
+"""Part of the path of a notebook's kernel."""
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
 
 
 def logs_operations() -> bool:
-    """Return whether TensorFlow logs the placement of each operation, which would show tfmon's operations."""
+    """Return whether TensorFlow logs operations, and would log tfmon's."""
     context = sys.modules.get("tensorflow.python.eager.context")
     return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
 
@@ -27,7 +27,8 @@ def may_compute() -> bool:
     """Return whether tfmon may measure this CPU with operations of TensorFlow.
 
     Not while a timer of the script sends signals: TensorFlow 2.21 on a virtual machine then corrupted its memory
-    in one of four processes that multiplied 256 x 256 matrices, with and without tfmon.
+    in one of
+    four processes that multiplied matrices, with and without tfmon.
     """
     timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
     return not logs_operations() and not any(signal.getitimer(one)[0] for one in timers if one is not None)
@@ -42,14 +43,14 @@ def users_frame() -> FrameType:
 
 
 def line_of(frame: FrameType) -> str:
-    """Return the file, line and text of a frame's instruction."""
+    """Return the file, line and text of a frame."""
     if frame.f_globals.get("__name__") == "threading":
-        return LIBRARYS_THREAD  # no frame of the script is on the stack
+        return LIBRARYS_THREAD  # no frame of the script
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
-    """Return the file, number and text of a line. `loaded` contains the globals of its module."""
+    """Return the file, number and text of a line. `loaded`: globals of its module."""
     text = linecache.getline(name, number, loaded).strip()
     folder, file = os.path.split(name)
     place = "cell" if CELLS in folder else file
@@ -71,9 +72,9 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
-    """Return the possible numbers of examples in a batch: the first dimensions of its parts.
+    """Return the possible numbers of examples in a batch. Empty if unknown.
 
-    Scalars are ignored, and one part beside a scalar may be a single example. Empty if unknown.
+    Scalars are ignored, and one part beside a scalar may be a single example.
     """
     result = [rows for leaf in leaves_of(batch) if (rows := rows_of_part(leaf)) is not None]
     if not batched:
@@ -83,7 +84,7 @@ def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
 
 
 def rows_of_part(leaf: Any) -> int | None:
-    """Return the first dimension of a tensor over all replicas. 0 for a scalar, None if unknown."""
+    """Return the first dimension over all replicas. 0 for a scalar, None if unknown."""
     parts = getattr(leaf, "values", None)
     if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
         return sum(next(iter(rows_of(part)), 0) for part in parts)
@@ -99,20 +100,20 @@ def rows_of_part(leaf: Any) -> int | None:
 
 
 def rows_in(tensors: Any) -> tuple[int, ...]:
-    """Return the first dimensions of the tensors that have one."""
+    """Return the tensors' first dimensions."""
     shapes = [quick() for tensor in tensors if (quick := getattr(tensor, "_shape_tuple", None)) is not None]
     return tuple(shape[0] for shape in shapes if shape)
 
 
 def first_of(target: Any) -> Any:
-    """Return the target that was differentiated, or the first of several."""
+    """Return the first differentiated target."""
     while isinstance(target, tuple | list) and target:
         target = target[0]
     return target
 
 
 def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:
-    """Return the path of the first wanted part in a nested structure, or None."""
+    """Return the path of the first wanted part, or None."""
     if not isinstance(value, dict | tuple | list):
         return () if wanted(value) else None
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

@@ -1,4 +1,4 @@
-"""Reports a loop to the lane: its steps with examples and loss, epochs, progress, and unknown values."""
+"""Reports a loop to the lane: steps, epochs, progress, and unknown values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 TRAINING, VALIDATION = "training", "validation"
 VALIDATION_PULLS = 3
-"""This many pulls in a row from an iterator that never fed an update are validation."""
+"""This many pulls in a row from an untrained iterator are validation."""
 NO_LOSS = "the training step returns none of what was differentiated"
 
 
 class LoopReport:
-    """Progress of a loop, and the values reported so far. Thread: the loop's."""
+    """Progress of a loop, and reported values. Thread: the loop's."""
 
     def __init__(self) -> None:
         self.doing = ""
@@ -36,7 +36,7 @@ class LoopReport:
         self._batches: int | None = None
         self._told: set[str] = set()
         self.doubts: dict[str, str] = {}
-        """Reasons for unknown values. An empty reason means that the value is known again."""
+        """Reasons for unknown values. Empty: known again."""
         self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.epochs = Epochs()
         self.of_keras: Sequence[str] = ()
@@ -56,7 +56,7 @@ class LoopReport:
         read: bool,
         variables: Callable[[], list[Any]],
     ) -> None:
-        """Report once for each kind of update what counts as a step."""
+        """Report what counts as a step, once for each kind of update."""
         if step.mark in self._kinds:
             return
         begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
@@ -75,7 +75,7 @@ class LoopReport:
             )
 
     def step_begins(self, lane: Lane, step: SeenStep, main: BatchSource | None) -> None:
-        """Report a step whose first update begins."""
+        """Report the first update of a step."""
         if main is not None and not main.steps and main in step.fed:
             self.epochs.begins(lane.meter.all_waits_ns, lane_clock.now_ns() - step.began_ns)
 
@@ -103,21 +103,21 @@ class LoopReport:
             lane.look()
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
-        """Replace the updates that were reported as steps by one step."""
+        """Replace updates that were reported as steps by one step."""
         examples = past.examples if in_graph else past.of_one_step
         self.doubts["examples"] = ""
         self.examples(examples)
         lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
 
     def epoch_over(self, lane: Lane | None, batches: int) -> None:
-        """Record that an epoch of so many batches has ended."""
+        """Record the end of an epoch."""
         self._batches = batches
         self._epoch += 1
         if lane is not None:
             self.epochs.ends(batches, lane.meter.all_waits_ns)
 
     def progress(self, main: BatchSource | None) -> Progressed:
-        """Return the progress in the dataset that the loop reads."""
+        """Return the progress in the main dataset."""
         begun = self._epoch - int(main is not None and main.over)
         return Progressed(
             at_ns=time.monotonic_ns(),
@@ -129,17 +129,17 @@ class LoopReport:
         )
 
     def examples(self, counted: int | str) -> int:
-        """Return the examples of a step. If unknown, return 0 and keep the reason."""
+        """Return the examples of a step, or 0 and keep the reason."""
         if isinstance(counted, str):
             self.doubts["examples"] = self.doubts.get("examples") or counted
         return 0 if isinstance(counted, str) or "examples" in self._told else counted
 
     def doubt(self, reason: str, *parts: str) -> None:
-        """Mark all values of the steps, or only `parts`, as unknown."""
+        """Mark values of the steps as unknown."""
         self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
 
     def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
-        """Report unknown values once, as soon as the loop's steps are recognized."""
+        """Report unknown values once, as soon as steps are recognized."""
         if rounds.unsteady:
             self.doubt(NO_ROUNDS)
         for what, reason in self.doubts.items() if sure or rounds.unsteady else ():

@@ -1,7 +1,6 @@
-"""Facts about a graph that trains or computes gradients. They are stored on the graph.
+"""Facts about a graph that trains or computes gradients, stored on the graph.
 
-Python's collector does not look into a graph. A strong reference to an optimizer or variable would never be freed,
-so references are weak, and tensors are identified by name.
+Python's collector does not look into a graph, so references to optimizers and variables are weak.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from tfmon.hooks.optimizers import Updater
 MARK = "_tfmon_mark"
 UNTRAINED = object()
 _ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
-"""Writes that count as an update only if the variable was differentiated by."""
+"""These update only differentiated variables."""
 _SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
 LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Operations whose first input is usually a batch. A reshape shows that examples are split."""
+"""Their first input is usually a batch. A reshape shows that examples are split."""
 _MORE_LAYERS = ("BatchMatMulV2", "Einsum", "FusedBatchNormV3")
 _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
 class Variables(dict[int, Callable[[], Any]]):
-    """Weak references to TensorFlow variables, which cannot be in a set."""
+    """Weak references to variables, which cannot be in a set."""
 
     def __init__(self, sources: Any = ()) -> None:
         flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
@@ -38,14 +37,14 @@ class Variables(dict[int, Callable[[], Any]]):
                 self[id(variable)] = weakref.ref(variable)
 
     def _one_is_gone(self, _ref: object) -> None:
-        self._ids = None  # another one may get its identity
+        self._ids = None  # its id may be reused
 
     def are(self, sources: object) -> bool:
-        """Return whether the flat list `sources` contains the same variables."""
+        """Return whether the flat list contains the same variables."""
         return isinstance(sources, (list, tuple)) and [*map(id, sources)] == self._ids
 
     def has(self, variable: object) -> bool:
-        """Return whether a variable is referred to."""
+        """Return whether it contains a variable."""
         ref = self.get(id(variable))
         return ref is not None and ref() is variable
 
@@ -56,24 +55,24 @@ class Mark:
     def __init__(self) -> None:
         self.pulls = False
         self.varies = False
-        """Whether a call may update several times or not at all (loop or branch in the graph)."""
+        """Whether a call may update several times or never."""
         self.by_hand = ""
-        """Name of the function that writes its weights without an optimizer."""
+        """The function that updates without an optimizer."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.batched: bool | None = None
-        """Whether the first layer takes a batch. False for one example, None if unknown."""
+        """Whether the first layer takes a batch. None if unknown."""
         self.sources = Variables()
         self.targets: set[str] = set()
         self.loss_path: tuple[Any, ...] | None = None
         self.updater: Updater | None = None
         self.hooks: Callable[[], object] = lambda: None
         self.per_call: int | None = None
-        """Updates per call. None until it was compared with the optimizers' counts."""
+        """Updates per call. None until compared with the optimizers' counts."""
         self.counted: int | None = None
 
     @property
     def trains(self) -> bool:
-        """Whether a call of the function updates weights."""
+        """Whether a call updates weights."""
         return bool(self.optimizers or self.by_hand)
 
     def loss_in(self, result: Any) -> Any:
@@ -85,7 +84,7 @@ class Mark:
         return result
 
     def is_loss(self, graph: Any, output: Any) -> bool:
-        """Return whether an output is a differentiated scalar, also over replicas or before scaling."""
+        """Return whether it is a differentiated scalar, also over replicas or before scaling."""
         parts = getattr(output, "values", None)
         output = parts[0] if isinstance(parts, tuple) and parts else output
         floating = getattr(getattr(output, "dtype", None), "is_floating", False)
@@ -99,7 +98,6 @@ class Mark:
 
 
 def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:
-    """Return the names of a tensor and of its inputs through these operations alone."""
     todo, names = [tensor], set()
     while todo:
         one = todo.pop()
@@ -110,7 +108,7 @@ def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:
 
 
 def mark_of(function: Any) -> Any:
-    """Return the mark of a traced function's graph. The mark moves from the graph to the function."""
+    """Return the mark of a function's graph, and move it to the function."""
     graph = function._func_graph
     mark = getattr(graph, MARK, None) or Mark()
     if not mark.trains and _writes_weights(graph, mark.sources):
@@ -126,7 +124,7 @@ def mark_of(function: Any) -> Any:
 
 
 def _is_batched(graph: Any) -> bool | None:
-    """Return whether the first layer's batch dimension comes from an argument. None if unknown."""
+    """Return whether the first layer's batch dimension comes from an argument."""
     given = {one.shape[0] for one in graph.inputs[: len(graph.inputs) - len(graph.captures)] if one.shape.rank}
     layer, loops = _first_layer(graph)
     if layer is None:
@@ -174,18 +172,18 @@ def mark_training(
     *,
     varies: bool = False,
 ) -> None:
-    """Mark the current graph, and the graphs around it, as training."""
+    """Mark the graph, and the graphs around it, as training."""
     for mark in marks_around(graph):
         mark.optimizers.update(one for one in optimizers if one is not None)
         mark.by_hand = mark.by_hand or by_hand
         mark.varies |= varies
-        # The graph around the body of a loop or branch, or a function of tf.data, may run it any number of times.
+        # A loop, branch or function of tf.data may run its body any number of times.
         varies |= type(graph).__name__ != "FuncGraph" or graph.name.startswith(("Dataset_", "reduce_"))
         graph = graph.outer_graph
 
 
 def marks_around(graph: Any) -> Iterator[Mark]:
-    """Yield the marks of the current graph and of the graphs around it."""
+    """Yield the marks of a graph and of the graphs around it."""
     while graph is not None and hasattr(graph, "outer_graph"):
         mark = getattr(graph, MARK, None)
         if mark is None:

@@ -1,4 +1,4 @@
-"""Measures the steps of a user's script, which reports where each begins and ends."""
+"""Measures the steps of a user's script."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
-"""A lane is warm after this time and number of steps, or after one such long step without a trace.
-Earlier windows are marked `WARM_UP`.
-"""
+"""A lane is warm after this time and steps, or one such long step without a trace."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
-"""Minimum length of a window that the end of an epoch closes. A shorter window continues."""
+"""Minimum window that an epoch's end closes."""
 BEHIND = 0.25
-"""If reading the loss takes more than this share of a stretch, its steps were only started, as by JAX."""
+"""If reading the loss takes more of a stretch, its steps were only started, as by JAX."""
 MOST = 1_024
-"""Maximum number of steps that are noted before a report."""
+"""Maximum number of noted steps."""
 END = "end"
-"""Mark of a last window without steps, which reports remaining examples."""
+"""Mark of a last window without steps."""
 OUTSIDE, BETWEEN, VALIDATION = "outside the steps", "between epochs", "validation"
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
 
@@ -49,27 +47,26 @@ class Meter:
         """Called after the warm-up. Sets `warm`."""
         self.stopped_ns = 0
         self._resumed = False
-        """Whether this is the first step since a stop. It must not be sampled: that would hide its wait."""
+        """Whether this is the first step since a stop. Sampling it would hide its wait."""
         self._passing: list[tuple[int, str]] = []
-        """Reasons of the time since the last step, each with its start."""
         self.feed: TensorFlowFeed | None = None
-        """Counts the input that functions read inside of their graphs."""
+        """Counts the input read inside of graphs."""
         self.warm = False
         self.steady_step = False
-        """Whether the last stretch has a step as long as a warm-up that traced nothing."""
+        """Whether the last stretch has a step as long as a warm-up without a trace."""
         self.samples_steps = False
-        """Whether steps may be sampled. Reading their loss waits for the device."""
+        """Whether steps may be sampled, which waits for the device."""
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
         self._waits: deque[tuple[int, int]] = deque(maxlen=8)
-        """Waits that were counted before their step: end and length."""
+        """End and length of waits before their step."""
         self._loss: Any = None
         self._behind_ns = 0
-        """Time of a step if steps are only started. Otherwise 0."""
+        """Time of a step if steps are only started, or 0."""
         self._sampling = False
         self.confirm: Callable[[], int] = int
-        """Returns the steps that the optimizers counted and nobody reported since the last call."""
+        """Returns the unreported steps that optimizers counted since the last call."""
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
@@ -77,7 +74,7 @@ class Meter:
         """Begin a step, sampled or profiled if due."""
         clock, control = self.clock, self.control
         in_window = clock.added or self._sampling or self._capture is not None
-        # A step's wait must not decide on whether it is sampled.
+        # A step's wait must not decide whether it is sampled.
         due = not self._resumed and control.sampler.due(clock.began_ns)
         if not in_window and clock.last_end_ns and control.steady:
             if control.profile_request is not None:
@@ -97,7 +94,7 @@ class Meter:
             control.begin_window(self._began_ns)
 
     def cancel_step(self) -> None:
-        """Discard the current step after the end of the data."""
+        """Discard the current step."""
         self._marker.close()
 
     def end_step(
@@ -114,7 +111,7 @@ class Meter:
 
         Args:
             examples: examples that the feed does not count; `input_ns` likewise.
-            call_ns: duration of the step without its input. None if it began with `start_step`.
+            call_ns: duration without input. None if it began with `start_step`.
             ended_ns: end time, if it was before now. The time since then is in no step.
         """
         now_ns = ended_ns or lane_clock.now_ns()
@@ -140,12 +137,12 @@ class Meter:
             self._finish_sample()
         elif self._capture is not None:
             if self._capture[0].steps >= self._capture[1].steps:
-                self.finish_capture()
+                self._finish_capture()
         elif control.unconfirmed:
             control.confirm_knobs(now_ns, took_ns)
         full = clock.kept + clock.added >= CAPACITY
         due_ns = control.slices.due_ns(control.stretch_began_ns)
-        # No more is started than the device can do in the stretch: the read at its end waits for all of it.
+        # The read at the end of a stretch waits for all started steps.
         due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
         sample_next = self._resumed and self.warm and self.samples_steps and control.sampler.due(now_ns)
         self._resumed = False
@@ -153,7 +150,7 @@ class Meter:
             self.end_stretch()
 
     def alike_until(self) -> int:
-        """Return until when steps like the last one may be reported together, or 0."""
+        """Return until when steps may be reported together, or 0."""
         control = self.control
         traced = control.traces is None or control.traces.count != self._seen_traces
         alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
@@ -162,14 +159,14 @@ class Meter:
         return control.slices.due_ns(control.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the current step and the following steps. `loss` is the last step's, other arguments are sums."""
+        """End the current and the following steps. `loss` is of the last, other arguments are sums."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
         self._began_ns, self._loss = ends_ns[-1], loss
 
     def _skip_to(self, at_ns: int) -> int:
-        """Move the end of the last step to `at_ns`, and the start of the window by as much. Return `at_ns`."""
+        """Move the end of the last step, and the start of the window by as much."""
         reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
         self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
         self._waits.clear()
@@ -184,19 +181,18 @@ class Meter:
         return at_ns
 
     def count_untimed(self, examples: int, loss: object) -> None:
-        """Count a step that ended before the first measurement."""
+        """Count a step before the first measurement."""
         self.clock.done += 1
         self.control.sampler.sums.examples += examples
         self.clock.marks.add(WARM_UP)
         self._loss = loss
         with self.reporter.lock:
-            # It has the steps that no window has yet. The time before it is reported once.
             self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
             self.control.sampler.sums = Samples()
             self.clock.reset(self.clock.last_end_ns, self.clock.marks)
 
     def read_loss(self) -> float | None:
-        """Return the last step's loss, or None if it is not a number. Waits for the device."""
+        """Return the last step's loss, if it is a number. Waits for the device."""
         loss: Any = self._loss() if callable(self._loss) else self._loss
         if loss is None:
             return None
@@ -206,7 +202,7 @@ class Meter:
             return None
 
     def end_stretch(self) -> None:
-        """Wait for the device, close the window if it is due, and become ready after the warm-up."""
+        """Wait for the device, and close the window if it is due."""
         if self._capture is None:
             self._close_stretch()
         if not self.warm and self._warmed_up:
@@ -226,11 +222,11 @@ class Meter:
         self.take_feed()
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
-            # The next step does not include the wait for the device and the report.
+            # The next step excludes the wait and the report.
             self.clock.last_end_ns = lane_clock.now_ns()
 
     def _count_wait(self, synced_ns: int) -> None:
-        """Count a long wait for the device as time of the steps before it."""
+        """Count a long wait for the device as time of the steps."""
         began_ns = self.control.stretch_began_ns
         waited_ns = synced_ns - self.clock.last_end_ns
         behind = waited_ns > BEHIND * (synced_ns - began_ns)
@@ -242,7 +238,7 @@ class Meter:
         return warm_ns > WARM_UP_NS and (self.steady_step or self.clock.done >= WARM_UP_STEPS)
 
     def send_rest(self) -> None:
-        """Send the last window. Without steps, it reports the remaining examples."""
+        """Send the last window."""
         if self.clock.steps:
             self.take_feed()
         elif self.control.sampler.sums.examples or self.control.sampler.sums.steps:
@@ -254,15 +250,15 @@ class Meter:
         account.split(window)
 
     def skip_feed(self) -> None:
-        """Discard everything that the feed counted since the last call."""
+        """Discard the feed's counts since the last call."""
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def all_waits_ns(self) -> int:
-        """Return the total input wait in nanoseconds."""
+        """Return the total input wait."""
         return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
     def waited(self, time_ns: int) -> None:
-        """Count input wait of the current step. Outside a step, it is a wait for tf.data as well."""
+        """Count input wait of the current step."""
         if self.clock.last_end_ns and not self.stopped_ns:
             self.clock.input_ns += time_ns
             self._waits.append((lane_clock.now_ns(), time_ns))
@@ -272,14 +268,14 @@ class Meter:
         before = self._feed_totals
         self.skip_feed()
         input_ns, examples = map(sub, self._feed_totals, before)
-        # The clock of a graph goes on while the lane's stands still: until tfmon notices that the lane continues.
+        # The clock of a graph includes a part of suspensions.
         input_ns = min(input_ns, self.clock.call_ns)
         self.clock.input_ns += input_ns
         self.clock.call_ns -= input_ns
         self.clock.examples += examples
 
     def forget_start(self) -> None:
-        """Measure from the next step on. The current step is reported in another way."""
+        """Measure from the next step on."""
         self.cancel_step()
         if self.clock.done:
             self.stop_clock()
@@ -287,10 +283,10 @@ class Meter:
             self.clock.last_end_ns = 0
 
     def stop_clock(self, reason: str = OUTSIDE) -> None:
-        """Stop measuring until the next step. The time until then counts for `reason`."""
+        """Stop until the next step. The time until then counts for `reason`."""
         if self.stopped_ns or not self.clock.last_end_ns:
             return
-        self.finish_capture()
+        self._finish_capture()
         if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
             self.end_stretch()
         else:
@@ -301,7 +297,7 @@ class Meter:
         self._passing = [(self.clock.last_end_ns, reason)]
 
     def passes(self, reason: str) -> str:
-        """Change the reason of the time outside steps, and return the old reason."""
+        """Change the reason of the time outside steps. Return the old one."""
         before = self._passing[-1][1] if self._passing else OUTSIDE
         if self.stopped_ns and reason != before:
             self._passing.append((lane_clock.now_ns(), reason))
@@ -309,7 +305,7 @@ class Meter:
         return before
 
     def start_clock(self, at_ns: int | None = None) -> int:
-        """Restart the clock. Return the nanoseconds since `stop_clock`, or 0 if it was running."""
+        """Restart the clock. Return the nanoseconds since the stop, or 0."""
         if not self.stopped_ns:
             return 0
         now_ns = at_ns or lane_clock.now_ns()
@@ -348,8 +344,7 @@ class Meter:
         else:
             self._capture = capture, request
 
-    def finish_capture(self) -> None:
-        """End the profile with the steps that it has. Do nothing without a profile."""
+    def _finish_capture(self) -> None:
         if self._capture is None:
             return
         (capture, request), self._capture = self._capture, None

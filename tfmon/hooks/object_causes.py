@@ -1,7 +1,6 @@
-"""Finds the kind of Python object whose number grows, as a cause of growing memory.
+"""Finds the kind of Python object whose number grows.
 
-Objects are counted only while the interpreter's allocated blocks grow. Source: with TensorFlow loaded, reading 1.3
-million blocks takes 0.25 ms, and counting 0.3 million objects takes 0.1 to 0.2 s.
+With TensorFlow loaded, reading 1.3 million blocks takes 0.25 ms, and counting 0.3 million objects 0.1 to 0.2 s.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from time import monotonic_ns
 from tfmon.hooks.causes import causes
 
 EVERY_NS, COUNT_SHARE = 2_000_000_000, 1_000
-"""Interval of reading blocks. Counting objects takes at most 1/1000 of the time."""
+"""Interval of reading blocks. Counting objects takes 1/1000 of the time."""
 LOOKS, LEAST_BLOCKS = 8, 100_000
-"""Number of consecutive readings with growth, and total growth in blocks (about 5 MB)."""
+"""Consecutive readings with growth, and total growth (about 5 MB)."""
 
 
 class ObjectGrowth:
-    """Watches the objects of this process. Thread: the training thread, between two steps."""
+    """Watches this process. Thread: the training thread, between two steps."""
 
     def __init__(self) -> None:
         self._blocks: list[int] = []
@@ -31,7 +30,7 @@ class ObjectGrowth:
         self._first_step = 0
 
     def look(self, step: int) -> None:
-        """Read the blocks if due. If they grow, report the kind of object with the largest growth."""
+        """Read the blocks if due, and report the kind that grows most."""
         now_ns = monotonic_ns()
         if now_ns < self._next_ns:
             return

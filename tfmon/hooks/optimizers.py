@@ -1,4 +1,4 @@
-"""Reads the optimizers of a script: how often they have updated, and their learning rate as a knob."""
+"""Reads how often optimizers have updated, and their learning rate."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SEVERAL = "the script trains with several optimizers, so a learning rate would b
 
 
 class Updater:
-    """One or several optimizers of a function, or a function that updates weights by hand."""
+    """The optimizers of a function, or a function that updates by hand."""
 
     def __init__(self, optimizers: Iterable[Any], name: str) -> None:
         self.name = name
         optimizers = list(optimizers)
         self.by_hand = not optimizers
         self.varies = any(hasattr(one, "inner_optimizer") for one in optimizers)
-        """Whether a call may make any number of updates (loss scaling, branch, loop)."""
-        self._counters = [one for one in map(counter_of, optimizers) if one is not None]
+        """Whether a call may make any number of updates."""
+        self._counters = [one for one in map(_counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)
-        """Calls per update. The optimizer may accumulate gradients."""
+        """Calls per update: gradients may be accumulated."""
         self.rebase()
 
     def rebase(self) -> None:
-        """Compare with the optimizers' own counts from now on."""
+        """Compare with the optimizers' counts from now on."""
         self.made = 0
         self._base = self._read()
 
@@ -43,12 +43,12 @@ class Updater:
 
     @property
     def counted(self) -> int | None:
-        """Lowest number of calls that an optimizer has counted since `rebase`, or None if it is unknown."""
+        """Fewest calls that an optimizer has counted since `rebase`. None if unknown."""
         now = self._read()
         return min(map(sub, now, self._base)) if now and len(now) == len(self._base) else None
 
     def made_more(self, calls: int) -> int:
-        """Record calls that apply gradients. Return the number of completed updates."""
+        """Record calls. Return the number of completed updates."""
         first = (self._base[0] if self._base else 0) + self.made
         self.made += calls
         return (first + calls) // self.every - first // self.every
@@ -65,7 +65,7 @@ class Updater:
         return missed if missed > 0 or self.varies or self.every > 1 else 0
 
     def differs(self, more: int) -> str:
-        """Return why a step is unknown if the optimizers counted `more` updates."""
+        """Return why a step is unknown."""
         counted = f"{abs(more)} {'more' if more > 0 else 'fewer'} update{'s' if abs(more) > 1 else ''}"
         why = "not each call updates once" if self.varies else "it was applied unseen, or its counter was set"
         return (
@@ -75,14 +75,13 @@ class Updater:
 
 
 def counting(optimizer: Any) -> tuple[int, Any]:
-    """Return an optimizer's calls per update, and its counter variable if it has one."""
+    """Return an optimizer's calls per update, and its counter."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
     return every, inner._iterations if every > 1 else getattr(inner, "iterations", None)
 
 
-def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:
-    """Return an optimizer's call counter, and its calls per update. None if it has no counter."""
+def _counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:
     every, counter = counting(optimizer)
     if not hasattr(counter, "numpy"):
         return None
@@ -90,7 +89,7 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:
     variable: Any = inner if hasattr(inner, "assign_sub") else counter
     kept = weakref.ref(variable)
     plain = type(variable).__name__ == "ResourceVariable"
-    if plain:  # its resource stays until the last updates are compared, and keeps no optimizer
+    if plain:  # its handle keeps no optimizer
         from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
         handle, kind = variable.handle, variable.dtype
@@ -107,16 +106,16 @@ class Offers(Protocol):
     """A lane that takes knobs."""
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob; return the value to begin with."""
+        """Offer a knob and return its value."""
         ...
 
     def fail(self, kind: str, message: str) -> None:
-        """Report why the lane cannot be measured, and interrupt the script."""
+        """End the lane."""
         ...
 
 
-def rate_of(optimizer: Any) -> float | None:
-    """Return an optimizer's learning rate. None if it cannot be set, as with a schedule."""
+def _rate_of(optimizer: Any) -> float | None:
+    """Return the learning rate. None if it cannot be set, as with a schedule."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     held = getattr(inner, "_learning_rate", None)
     if held is None:
@@ -127,14 +126,13 @@ def rate_of(optimizer: Any) -> float | None:
         rate = inner.learning_rate
         if not isinstance(rate, float):
             rate = rate.numpy() if hasattr(rate, "numpy") else sys.modules["keras"].ops.convert_to_numpy(rate)
-        # Keras keeps it in 32 bits; seven digits restore the number in the script.
+        # Seven digits restore the script's number from 32 bits.
         return float(f"{float(rate):.7g}")
     except (TypeError, ValueError, AttributeError, KeyError, NotImplementedError):
         return None
 
 
-def set_rate(optimizer: Any, value: float) -> None:
-    """Set an optimizer's learning rate. Raises KnobError if it cannot be set."""
+def _set_rate(optimizer: Any, value: float) -> None:
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     try:
         inner.learning_rate = value
@@ -143,8 +141,8 @@ def set_rate(optimizer: Any, value: float) -> None:
 
 
 def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:
-    """Offer an optimizer's learning rate if it can be set. `check` refuses with KnobError."""
-    rate = None if logs_operations() else rate_of(optimizer)
+    """Offer the learning rate if it can be set. `check` refuses with KnobError."""
+    rate = None if logs_operations() else _rate_of(optimizer)
     if rate is None:
         return
     knob = Knob(
@@ -159,13 +157,13 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
         optimizer = kept()
         if optimizer is None:
             raise KnobError("the script trains with this optimizer no more")
-        set_rate(optimizer, value)
+        _set_rate(optimizer, value)
 
     lane.offer(knob, apply)
 
 
 class LoopOptimizers:
-    """The optimizers of a loop. A single one offers its learning rate. Thread: the training thread."""
+    """The optimizers of a loop. Thread: the training thread."""
 
     def __init__(self) -> None:
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -181,12 +179,12 @@ class LoopOptimizers:
         if isinstance(self._requested, int | float):
             import tensorflow as tf
 
-            with tf.init_scope():  # it may be seen while a function is traced
-                if rate_of(optimizer) is not None:
-                    set_rate(optimizer, float(self._requested))
+            with tf.init_scope():  # a function may be traced now
+                if _rate_of(optimizer) is not None:
+                    _set_rate(optimizer, float(self._requested))
 
     def offer(self, lane: Offers) -> None:
-        """Offer the knob after the first steps have shown all optimizers."""
+        """Offer the learning rate of a single optimizer."""
         if self.count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)

@@ -1,4 +1,4 @@
-"""Finds batches that are mostly padding, from tf.data's own count of bytes and from a sample of the arrays."""
+"""Finds batches that are mostly padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import line_now, namespaces
 
 LEAST_PADDING = 0.4
-"""Share of a batch that is padding from which it is a cause."""
 LEAST_WIDTH, SAMPLED_ROWS, SAMPLED_VALUES = 16, 64, 100_000
 _PADDING = "_tfmon_padding"
 _pads: set[str] = set()
@@ -37,7 +36,7 @@ def _note(*_args: object, **_more: object) -> Around:
 
 
 def padding_of(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Observation]:
-    """Yield the padding in the batches of a pipeline."""
+    """Yield the padding in a pipeline's batches."""
     for each in chain_of(dataset):
         stage, kind = stages.get(id(each)), type(each).__name__
         if kind == "_PaddedBatchDataset" and stage is not None and stage.bytes:
@@ -49,7 +48,7 @@ def padding_of(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Obser
 
 
 def padding_in_arrays(arrays: Any, place: str) -> Iterator[Observation]:
-    """Yield the padding in arrays that are given to `fit` at this place."""
+    """Yield the padding in arrays."""
     yield from _observed(max(map(_padding_in, leaves_of(arrays)), default=0.0), _line() or place)
 
 
@@ -65,7 +64,7 @@ def _observed(share: float, place: str) -> Iterator[Observation]:
 
 
 def _padding_in(array: Any) -> float:
-    """Return the share of an array of integers that repeats one value at the same end of its rows, by a sample."""
+    """Return the share that repeats one value at the same end of the rows."""
     numpy: Any = sys.modules.get("numpy")
     shape = tuple(getattr(array, "shape", ()))
     if numpy is None or len(shape) != 2 or not shape[0] or (shape[1] or 0) < LEAST_WIDTH:
@@ -81,7 +80,6 @@ def _padding_in(array: Any) -> float:
 
 
 def _leading(rows: list[list[int]]) -> float:
-    """Return the share of the values with which rows begin alike."""
     value = Counter(row[0] for row in rows).most_common(1)[0][0]
     runs = (sum(1 for _ in itertools.takewhile(value.__eq__, row)) for row in rows)
     return sum(runs) / (len(rows) * len(rows[0]))

@@ -1,8 +1,8 @@
-"""Hooks on a library's methods that fail without effect on the script and leave no frame in a traceback.
+"""Hooks that fail without effect on the script and leave no frame in a traceback.
 
-A hook calls the original outside of its guarded parts (`Hooks.around`). Errors of the script pass through
-`unseen`. All other code of tfmon in a script's thread must be in `with hooks:` or `hooks.guard`: its errors are
-counted, and after `MOST_FAILURES` of them the originals are restored.
+A hook calls the original outside of its guarded parts. Errors of the script pass through `unseen`. All other code
+of
+tfmon in a script's thread must be in `with hooks:` or `hooks.guard`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
-"""Environment variable. `off` disables all hooks; only `tfmon.report` works."""
+"""If `off`, only `tfmon.report` works."""
 MOST_FAILURES = 3
 FILES: set[str] = {__file__}
 """Files whose frames no error message shows."""
@@ -25,19 +25,19 @@ Around = Generator[contextlib.AbstractContextManager[Any] | None, Any, None]
 
 
 def wanted() -> bool:
-    """Return whether hooks may be installed in this process."""
+    """Return whether hooks may be installed."""
     return os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "no", "false")
 
 
 def unseen(error: BaseException) -> None:
-    """Remove tfmon's frames from the top of a traceback. Call it before a bare `raise`, which adds no frame."""
+    """Remove tfmon's frames from the top of a traceback. Then use a bare `raise`, which adds no frame."""
     trace = error.__traceback__
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
         trace = trace.tb_next
     error.__traceback__ = trace
 
 
-def from_signal(error: BaseException) -> bool:
+def _from_signal(error: BaseException) -> bool:
     """Return whether a signal handler of the script raised the error in code of tfmon."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -51,7 +51,6 @@ def from_signal(error: BaseException) -> bool:
 def _filter() -> type:
     from tensorflow.python.util import tf_stack
 
-    # TensorFlow's types are not known here.
     class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
         def get_filtered_filenames(self) -> frozenset[str]:
             return frozenset({*self.parent.get_filtered_filenames(), *FILES})
@@ -60,7 +59,7 @@ def _filter() -> type:
 
 
 def hidden() -> contextlib.AbstractContextManager[Any]:
-    """Return a scope in which operations of a graph are stored without the frames of `FILES` in their stacks."""
+    """Return a scope in which operations are stored without the frames of `FILES`."""
     scope: contextlib.AbstractContextManager[Any] = _filter()() if "tensorflow" in sys.modules else NO_SCOPE
     return scope
 
@@ -71,14 +70,13 @@ class Hooks:
     def __init__(self) -> None:
         self.failures = 0
         self.off = False
-        """True once the originals are restored. Hooks wrapped by another library then do nothing."""
+        """Hooks wrapped by another library then do nothing."""
         self.failed: Callable[[str], None] = lambda reason: None
-        """Called with the reason when the originals are restored."""
         self.reset: Callable[[], None] = lambda: None
-        """Called after each failure to discard partial state."""
+        """Discards partial state after each failure."""
         self.undo: list[Callable[[], object]] = []
         self._replaced: list[tuple[type, str, Any, Any, str]] = []
-        """Class, method, original, hook and the module of its maker."""
+        """Class, method, original, hook and the maker's module."""
 
     def begin(self) -> None:
         """Replace methods again after a restore."""
@@ -98,7 +96,7 @@ class Hooks:
         self._replaced.append((owner, name, own, hook, module))
 
     def around(self, body: Callable[..., Around | None]) -> Callable[[Any], Any]:
-        """Return a maker of hooks. The hook calls its method in the middle of the generator that `body` returns.
+        """Return a maker of hooks that call their method in the middle of the generator of `body`.
 
         It yields a scope for the call, or None, and receives the result. An error of the call closes it.
         """
@@ -134,17 +132,16 @@ class Hooks:
         make.body = body  # type: ignore[attr-defined]
         return make
 
-    def __enter__(self) -> None:
-        """Begin code of tfmon in a thread of the script."""
+    def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, Exception) or from_signal(error):
+        if not isinstance(error, Exception) or _from_signal(error):
             return False
         self.failure(error)
         return True
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that catches errors of tfmon and then returns None."""
+        """Return a function that returns None after errors of tfmon."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -154,7 +151,7 @@ class Hooks:
         return guarded
 
     def failure(self, error: Exception) -> None:
-        """Count an error of a hook, and restore the originals after `MOST_FAILURES`."""
+        """Count an error, and restore the originals after `MOST_FAILURES`."""
         self.failures += 1
         try:
             self.reset()
@@ -165,7 +162,7 @@ class Hooks:
             self.off = True
 
     def switch(self, names: Collection[str], *, on: bool) -> None:
-        """Enable or disable the hooks on methods of these names until the next switch."""
+        """Enable or disable the hooks on these methods."""
         for owner, name, own, hook, _ in self._replaced:
             if name in names and owner.__dict__.get(name) is (own if on else hook):
                 setattr(owner, name, hook if on else own)
@@ -178,7 +175,7 @@ class Hooks:
         for owner, name, own, hook, module in reversed(replaced):
             if owner.__dict__.get(name) is hook:
                 setattr(owner, name, own)
-            else:  # another library has wrapped the hook, which stays and does nothing until the next `begin`
+            else:  # another library has wrapped the hook
                 self._replaced.insert(0, (owner, name, own, hook, module))
         for each in reversed(undo):
             each()

@@ -1,9 +1,7 @@
 """Knobs on a script's own input pipeline: prefetch, threads and batch size.
 
-A dataset's sizes are fixed when it is made. A change takes effect at the script's next epoch, when it iterates
-over the dataset again. The order of the elements stays. Nothing is replaced until a knob is changed.
-
-Source: `tf.data.Dataset.__iter__`, at the same path in TensorFlow 2.18 and 2.21.
+A change takes effect when the script iterates over the dataset again. The order of the elements stays. Nothing is
+replaced until a knob is changed.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ from tfmon.trainer.account import account
 
 FIRST_LOOK_NS = 1_000_000_000
 FIRST_WAIT_S, LAST_WAIT_S = 0.1, 10.0
-"""Time between two readings of the stages in the first wait, which doubles."""
+"""Interval of reading the stages in the first wait, which doubles."""
 LEAST_FREED_NS = 10_000_000
-"""The shortest sleep of tf.data's autotuner. Freeing an iterator faster included no wait for it."""
+"""The shortest sleep of tf.data's autotuner."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
 OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data makes ready ahead, from the script's next epoch on.")
 OWN_BATCH = replace(
@@ -51,8 +49,8 @@ BY_TFMON = (OWN_PREFETCH, INPUT_THREADS, OWN_BATCH)
 FILES.add(__file__)
 
 
-class Freed:
-    """Last attribute of an iterator. Measures its release, which may wait for tf.data's autotuner thread."""
+class _Freed:
+    """Last attribute of an iterator. Its release may wait for tf.data's autotuner."""
 
     def __init__(self, iterator: Any, joined: Callable[[], Lane | None]) -> None:
         self._began_ns, self._thread, self._joined = 0, threading.get_ident(), joined
@@ -75,7 +73,7 @@ class Freed:
 
 
 class Reads:
-    """The datasets that are trained from. Other datasets are not changed. Thread: the training thread."""
+    """The datasets that are trained from. Thread: the training thread."""
 
     def __init__(self, joined: Callable[[], Lane | None]) -> None:
         self.any, self._joined = False, joined
@@ -86,7 +84,7 @@ class Reads:
         self.trained: Callable[[], Any] = nothing
 
     def place(self) -> Hashable:
-        """Return the script's current line. Instructions cannot identify it: Python may replace them."""
+        """Return the current line. Instructions cannot identify it: Python may replace them."""
         frame = users_frame()
         return id(frame.f_code), frame.f_lineno
 
@@ -96,9 +94,7 @@ class Reads:
             divided_data.read(dataset, trains=False)
         self._seen.add(dataset)
         setattr(iterator, _READ, (dataset, place))
-        setattr(
-            iterator, _FREED, Freed(iterator, self._joined)
-        )  # the last attribute, so it is freed after TensorFlow's own
+        setattr(iterator, _FREED, _Freed(iterator, self._joined))  # freed after TensorFlow's own attributes
         self.latest = weakref.ref(iterator)
 
     def trains(self, iterator: Any) -> None:
@@ -115,7 +111,7 @@ class Reads:
         self._places.add(read[1])
 
     def trains_from(self, dataset: Any, place: Hashable) -> bool | None:
-        """Return whether a dataset is trained from at this place. None if unknown."""
+        """Return whether a dataset is trained from here. None if unknown."""
         if dataset in self._trained:
             return True
         if not self.any:
@@ -126,7 +122,7 @@ class Reads:
 
 
 class Pipeline:
-    """Changes the datasets that the script's training thread iterates over. Thread: the training thread."""
+    """Changes the datasets that are trained from. Thread: the training thread."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepMachine) -> None:
         self._hooks, self._joined, self._loop = hooks, joined, loop
@@ -134,26 +130,25 @@ class Pipeline:
         self._keras_reads: Any = None
         self.reads = Reads(joined)
         self._values: dict[str, KnobValue] = {}
-        """Values that differ from the script's own settings."""
+        """Values that differ from the script's own."""
         self._own: dict[str, KnobValue] = {}
         self._began_ns = self._look_ns = 0
-        """When the dataset was first seen, and when it is looked at next."""
         self._described: Callable[[], Any] = nothing
         self._looked_at: object = None
-        """Where the dataset that was looked at was made."""
+        """Where the dataset was made."""
         self._slow: list[Observation] | None = None
-        """The causes of slow input of the dataset. `None` before its pipeline was read."""
+        """Causes of slow input. None before the pipeline was read."""
         self._early: dict[Any, tuple[PipelineStage, ...]] = {}
-        """Stages during the first wait, by the line that made the dataset."""
+        """Stages during the first wait, by the dataset's line."""
         self._waited_ns = self._settled_ns = 0
-        """Input wait and time up to which the cost of slow input is settled."""
+        """Input wait and time up to which costs are settled."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
                 if (value := OfferedKnobs().requested(knob)) is not None:
                     self._values[knob.name] = value
 
     def install(self) -> None:
-        """Replace what begins an iteration; TensorFlow is loaded."""
+        """Replace the methods of TensorFlow."""
         import tensorflow as tf
         from tensorflow.python.eager import context
 
@@ -162,12 +157,12 @@ class Pipeline:
         self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
     def fits(self, *, one_iterator: bool, own: bool = True) -> None:
-        """Record that Keras starts or stops training. `own`: the script, not Keras, made the dataset."""
+        """Record that Keras starts or stops training. `own`: the script made the dataset."""
         self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
 
     def keras_reads(self, iterator: object) -> None:
         """Record the iterator of Keras' train function."""
-        # The iterator itself must not be kept: Keras frees an epoch's iterator when the next epoch begins.
+        # Do not keep the iterator: Keras frees it when the next epoch begins.
         read = getattr(iterator, _READ, iterator)
         if read is self._keras_reads:
             return
@@ -178,7 +173,7 @@ class Pipeline:
             self._offer(lane, iterator, 0)
 
     def joined(self, lane: Lane) -> None:
-        """Offer a lane the knobs of its input. Call it before the first update."""
+        """Offer the knobs of the input, before the first update."""
         feeds = self._loop.sources.feeds or ((self.reads.latest(), 0),)
         iterator, rows = feeds[0]
         self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
@@ -204,7 +199,7 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def look(self) -> None:
-        """Find causes of slow input, at intervals of a second to a quarter of the time."""
+        """Find causes, at intervals of a second to a quarter of the time."""
         now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
         place = getattr(dataset, MADE_AT, None)
@@ -236,7 +231,7 @@ class Pipeline:
         self._settle(now_ns)
 
     def _read_first_wait(self, iterator: Any, dataset: Any) -> None:
-        """Read the stages while the first buffer of `shuffle` fills, in another thread."""
+        """Read the stages in another thread while the first buffer of `shuffle` fills."""
         ref, early, key = weakref.ref(iterator), self._early, getattr(dataset, MADE_AT, None)
         kinds = {type(one).__name__ for one in chain_of(dataset)}
         if key in early or "_ShuffleDataset" not in kinds or "CacheDataset" in kinds or not kinds & {*MAPS}:
@@ -258,7 +253,7 @@ class Pipeline:
         start_hidden("tfmon-input", self._hooks.guard(read), lambda _failure: None)
 
     def _settle(self, now_ns: int) -> None:
-        """Add the input wait since the last call to the causes of slow input, each by its share of the work."""
+        """Add the new input wait to the causes, by their share of the work."""
         lane = self._joined()
         if lane is None:
             return
@@ -267,13 +262,12 @@ class Pipeline:
         self._waited_ns, self._settled_ns = waited_ns, now_ns
         overlap_ns = max(0, min(waits_ns, passed_ns - waits_ns))
         for seen in self._slow or ():
-            # Work that is done ahead hides behind the rest of a step at most.
             share = waits_ns * seen.figures.get("of_input", 0.0) + overlap_ns * seen.figures.get("of_overlap", 0.0)
             seen.cost_ns += round(share)
             seen.changed = True
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
-        """Return whether a different value takes effect at the next epoch. Raises KnobError without a dataset."""
+        """Return whether the value takes effect at the next epoch. Raises KnobError."""
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
             raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")
@@ -309,7 +303,6 @@ class Pipeline:
         return iterate
 
     def _changed(self, dataset: Any, place: object) -> Any:
-        """Return the dataset with the knobs' values, or itself if they are the script's own."""
         lane = self._joined()
         trains = self.reads.trains_from(dataset, place)
         begins = trains or (trains is None and not self._loop.sources.reads)

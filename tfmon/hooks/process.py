@@ -1,7 +1,4 @@
-"""The state of tfmon in a script's process, and the selection of the process that is the lane.
-
-The first process that trains is the lane, and after its end the next one.
-"""
+"""The state of tfmon in a script's process. The first process that trains is the lane, then the next."""
 
 from __future__ import annotations
 
@@ -28,34 +25,33 @@ if TYPE_CHECKING:
     from tfmon.model.lane_events import FromLane
 
 FEW_PARTS = 16
-"""Parts of an account that fit in one atomic write to a pipe."""
+"""Parts of an account that fit in one atomic write."""
 
 
 class Process:
-    """The lane of this process, if it is one, and what follows its training. Thread: any."""
+    """The lane of this process, if it is one. Thread: any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lane: Lane | None = None
         self._refused = False
         self._forked = False
-        """Whether this is a lane's forked child that has not trained yet."""
+        """Whether this is a forked child that has not trained."""
         self.restored: tuple[int, str] | None = None
-        """Epochs done before the first `fit` of this process, and its backup folder."""
+        """Epochs done before the first `fit`, and the backup folder."""
         self.steps_in_call: int | None = None
-        """Steps per call of `fit` last requested. `None` keeps the script's number."""
+        """Requested steps per call of `fit`."""
         self.begin()
 
     def begin(self) -> None:
-        """Follow the training from the start again, without hooks."""
+        """Follow the training from the start, without hooks."""
         self.steps = StepMachine(self._join_loop)
         self.tensorflow: TensorFlowHooks | None = None
         self.pipeline: Pipeline | None = None
         self.fit: Any = None
-        """The current call of `fit`, a `FitCall`, which reads this object. None between calls."""
 
     def join(self) -> Lane | None:
-        """Make this process the lane and return it, or None if another is. The calling thread is measured."""
+        """Make this process the lane unless another is, and return it. The calling thread is measured."""
         if self._forked:
             pipes, self._forked = read_pipes(os.environ), False
             if pipes is not None and is_open(pipes):
@@ -73,14 +69,14 @@ class Process:
         return self._lane
 
     def leave(self) -> None:
-        """End this process's lane, if any. The process may become a lane again."""
+        """End this process's lane. It may become a lane again."""
         with self._lock:
             lane, self._lane, self._refused = self._lane, None, False
         if lane is not None:
             lane.leave()
 
     def report_untrained(self) -> None:
-        """Report the account and the causes of a process that exits and has not trained."""
+        """Report account and causes of a process that has not trained."""
         pipes = read_pipes(os.environ)
         if self._lane is not None or self._refused or self._forked or pipes is None or not is_open(pipes):
             return
@@ -139,7 +135,7 @@ def _follow_forks() -> None:
 
 
 def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
-    """Report the unmeasured parts, from a process that is not the lane."""
+    """Report from a process that is not the lane."""
     from tfmon.model.script_events import NotMeasured
 
     _write(pipes, NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
@@ -148,7 +144,7 @@ def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
 def _write(pipes: LanePipes, event: FromLane) -> None:
     from tfmon.model.codec import encode_message
 
-    with contextlib.suppress(OSError):  # one short line, so it is written whole, also beside the lane
+    with contextlib.suppress(OSError):  # a short line is written whole
         os.write(pipes.metric_fd, encode_message(event))
 
 

@@ -15,11 +15,11 @@ from tfmon.system.threads import is_ours
 from tfmon.trainer.channel import Reporter
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
-"""Limits of a stack report, which is one line on the pipe."""
+"""A stack report is one line on the pipe."""
 
 
 class ScriptReporter:
-    """Sends a lane's events until the monitor ends. Thread: any; holding `lock` keeps other events out."""
+    """Sends a lane's events. Thread: any; holding `lock` keeps other events out."""
 
     def __init__(self, fd: int, ended: Callable[[], object]) -> None:
         self.lock = threading.RLock()
@@ -40,14 +40,14 @@ class ScriptReporter:
             return self._reporter.offer(*events, later=later)
 
     def close(self) -> None:
-        """Wait at most a second until everything is sent, then send nothing more."""
+        """Wait at most a second until everything is sent."""
         with self.lock:
             if not self.closed:
                 self._reporter.drain(timeout_s=1.0)
             self.closed = True
 
     def abandon(self) -> None:
-        """Stop sending in a forked child: the lock's thread does not exist there."""
+        """Stop in a forked child: the lock's thread does not exist there."""
         self.lock, self.closed = threading.RLock(), True
 
     def end(self, _code: int = 0) -> None:
@@ -57,7 +57,7 @@ class ScriptReporter:
 
 
 def stacks(first: int) -> StackReported:
-    """Return the stacks of all threads in the format of `faulthandler`, starting with thread `first`."""
+    """Return all stacks in the format of `faulthandler`, starting with thread `first`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []

@@ -1,7 +1,8 @@
-"""Finds functions that TensorFlow traces again, the changed argument, and the time that it takes.
+"""Finds functions that TensorFlow traces again, the changed argument, and the time.
 
-Source: `tracing_compilation._create_concrete_function(type, context, graph, options)`, which runs once per trace
-in TensorFlow 2.18 and 2.21. The function's own cache contains the earlier types.
+`tracing_compilation._create_concrete_function(type, context, graph, options)` runs once per trace. The function's
+own
+cache contains the earlier types.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
 FILES.add(__file__)
 MADE_OFTEN = 5
-"""A function made and traced this often by the same line is made in a loop."""
+"""A function traced this often by the same line is made in a loop."""
 MOST_FUNCTIONS = 512
 MOST_COMPARED = 64
-"""Maximum number of earlier traces that are compared with a new one."""
 DEF_LINES = 20
 KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
-"""Prefixes of the names of Keras' own steps. Keras traces functions of its input, too."""
+"""Prefixes of Keras' own steps. Keras traces functions of its input, too."""
 LAST_BATCH = ", the last batch of an epoch"
 
 
 class Retraces:
-    """The traces of this process. Nested traces count as parts. Thread: any."""
+    """The traces of this process, without nested traces. Thread: any."""
 
     def __init__(self) -> None:
         self.begin()
@@ -47,14 +47,14 @@ class Retraces:
     def begin(self) -> None:
         """Forget all traces."""
         self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
-        """Number and time of traces, by the function's place and the caller's line."""
+        """Number and time of traces, by the places of function and caller."""
         self._fresh: Callable[[], Any] = lambda: None
         self._seen: Observation | None = None
         self._took_ns = 0
         self.smaller: Observation | None = None
-        """A trace for a smaller batch, until the next batch or the end of the epoch."""
+        """A trace for a smaller batch, until the next batch or epoch."""
         self.expected = False
-        """Whether tfmon caused the next trace by making Keras' step again."""
+        """Whether tfmon causes the next trace."""
 
     def install(self, hooks: Hooks) -> None:
         """Replace TensorFlow's tracing method, if it exists."""
@@ -95,7 +95,7 @@ class Retraces:
         return seen
 
     def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Observation | None:
-        method, place = keras_call()
+        method, place = _keras_call()
         if not method or not code.co_name.startswith(KERAS_STEPS) or self.expected:
             self.expected = False
             return None
@@ -113,7 +113,6 @@ class Retraces:
     def _made_again(
         self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
     ) -> Observation | None:
-        """Count the first trace of a function whose code may have been traced before."""
         caller = line_of(users_frame())
         key = (code.co_filename, code.co_firstlineno, caller)
         if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
@@ -140,7 +139,7 @@ class Retraces:
         return traced_ns
 
     def epoch_over(self) -> None:
-        """Record that the last batch was the last of an epoch."""
+        """Record that the last batch ended an epoch."""
         seen, self.smaller = self.smaller, None
         if seen is not None and not seen.what.endswith(LAST_BATCH):
             seen.what += LAST_BATCH
@@ -156,7 +155,7 @@ def _name_of(code: CodeType) -> str:
 
 
 def _compare_shapes(function: Any, code: CodeType | None) -> None:
-    """Watch a graph that XLA compiles for each shape. Nested calls are not seen."""
+    """Watch a graph that XLA compiles for each shape."""
     if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
         return
     known: list[Any] = []
@@ -184,7 +183,7 @@ def _compare_shapes(function: Any, code: CodeType | None) -> None:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """Return the code of the user's function below its decorators."""
+    """Return the code below the decorators."""
     function = inspect.unwrap(function)
     function = getattr(function, "__original_python_function__", function)
     while hasattr(function, "func"):
@@ -194,7 +193,7 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def place_of(code: CodeType) -> str:
-    """Return the file, line and text of a function's `def`, below its decorators."""
+    """Return the file, line and text of the `def`."""
     first = code.co_firstlineno
     for number in range(first, first + DEF_LINES):
         if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
@@ -202,8 +201,7 @@ def place_of(code: CodeType) -> str:
     return line_at(code.co_filename, first)
 
 
-def keras_call() -> tuple[str, str]:
-    """Return the Keras model method that the script called, and its place. Empty if it is another."""
+def _keras_call() -> tuple[str, str]:
     frame, method = users_frame(), ""
     inner = sys._getframe(1)
     while inner is not frame and inner.f_back is not None:
@@ -220,7 +218,7 @@ def _types_in(cache: Any) -> list[Any]:
 def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:
     """Return the cause of a trace, the changed argument, and whether it is only a smaller batch.
 
-    The types are compared with the last trace. An argument with a type that no trace had comes first.
+    The types are compared with the last trace. An argument with a new type comes first.
     """
     old = before[-1]
     earlier = [one.parameters for one in before[-MOST_COMPARED:]]

@@ -1,7 +1,8 @@
-"""Finds which updates make a step, and compares with the optimizers' counts.
+"""Finds which updates make a step.
 
-A step is one update, as `optimizer.iterations` counts. If several optimizers alternate, a step is one round.
-The optimizer that updates once per round counts the rounds.
+A step is one update. If several optimizers alternate, it is one round, which ends with the update of an optimizer
+that
+updates once per round.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tfmon.hooks.optimizers import Updater
 from tfmon.hooks.sources import Past
 
 SETTLED = 16
-"""After this many consecutive updates, an optimizer trains alone and not in rounds."""
+"""After this many consecutive updates, an optimizer trains alone."""
 NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
 
 
@@ -25,14 +26,14 @@ class Rounds:
 
     def __init__(self) -> None:
         self.leader: Updater | None = None
-        """The updater that updates once per round. None if each update is a step."""
+        """Updates once per round. None if each update is a step."""
         self.unsteady = False
         """Whether no step can be reported."""
         self.runs: list[list[Any]] = []
-        """Updaters of a round, each with its number of consecutive updates."""
+        """Updaters of a round, with their consecutive updates."""
         self.updaters: list[Updater] = []
         self.cut = False
-        """Whether an update was interrupted. The optimizer may have counted it."""
+        """Whether an update was interrupted, which may be counted."""
         self.past = Past()
         """Steps that may be parts of a round."""
         self._run = self._made = 0
@@ -44,7 +45,7 @@ class Rounds:
         return self.settled or self.leader is not None
 
     def missed(self) -> Iterator[tuple[Updater, int]]:
-        """Yield the updaters with missed or extra updates, and their number."""
+        """Yield the updaters with missed or extra updates."""
         for updater in self.updaters:
             more = updater.missed()
             if more == 1 and self.cut:

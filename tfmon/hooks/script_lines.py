@@ -1,4 +1,4 @@
-"""Reads the script's source for the loops around a line, and keeps the lines that make layers."""
+"""Reads the script's source for loops, and keeps the lines that make layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def patch_layers(keras: Any) -> None:
 
 
 def namespaces(keras: Any) -> list[Any]:
-    """Return the modules with the names of Keras: itself, and what `tf.keras` is."""
+    """Return Keras, and what `tf.keras` is."""
     return [keras, *filter(None, [getattr(getattr(keras, "_tf_keras", None), "keras", None)])]
 
 
@@ -35,7 +35,7 @@ def _makes(*_args: object, **_more: object) -> Around:
 
 
 def made_layers() -> list[Any]:
-    """Return the layers that the script has made and still uses."""
+    """Return the layers that the script still uses."""
     return list(_layers)
 
 
@@ -62,40 +62,39 @@ def line_now() -> str:
 
 
 def line_in_loop() -> str:
-    """Return the innermost current line of the script that is in a loop of its function or file, or ""."""
+    """Return the innermost current line that is in a loop, or ""."""
     frame: Any = users_frame()
     while frame is not None:
         path, number = frame.f_code.co_filename, frame.f_lineno
-        if not is_library(path) and loop_at(path, number):
+        if not _is_library(path) and _loop_at(path, number):
             return line_at(path, number, frame.f_globals)
         frame = frame.f_back
     return ""
 
 
 def line_of_stack(stack: list[Any]) -> str:
-    """Return the innermost line of the script in the stack of an operation of a graph, or ""."""
-    frame = next((one for one in reversed(stack) if not is_library(one.filename)), None)
+    """Return the innermost line of the script, or ""."""
+    frame = next((one for one in reversed(stack) if not _is_library(one.filename)), None)
     return line_at(frame.filename, frame.lineno) if frame is not None else ""
 
 
 def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
-    """Return the file and line of the Python loop around an operation in the traced function, or None."""
+    """Return the Python loop around an operation in the traced function, or None."""
     for frame in reversed(stack):
         if frame.filename.endswith("/func_graph.py") and frame.name == "func_graph_from_py_func":
             return None  # the frames before it called the function
-        if not is_library(frame.filename) and (number := loop_at(frame.filename, frame.lineno)):
+        if not _is_library(frame.filename) and (number := _loop_at(frame.filename, frame.lineno)):
             return frame.filename, number
     return None
 
 
-def is_library(path: str) -> bool:
-    """Return whether a file is of a package, and not of the script."""
+def _is_library(path: str) -> bool:
     return any(f"/{name}/" in path for name in (*LIBRARIES, "site-packages")) or path.startswith("<")
 
 
 @functools.lru_cache(maxsize=1_000)
-def loop_at(path: str, line: int) -> int:
-    """Return the line of the innermost loop around a line, or 0."""
+def _loop_at(path: str, line: int) -> int:
+    """Return the line of the innermost loop, or 0."""
     loops = [loop for loop in _loops(path) if loop[0] < line <= loop[1]]
     return max(loops, default=(0, 0))[0]
 

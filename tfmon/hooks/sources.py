@@ -1,4 +1,4 @@
-"""The iterators that a script pulls batches from, and the examples of a step if two observations agree."""
+"""The iterators that a script pulls batches from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfmon.hooks.looking import line_of, users_frame
 from tfmon.system.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]
-"""An iterator, and the possible numbers of examples of a batch from it."""
+"""An iterator, and the possible sizes of a batch."""
 
 
 def nothing(*_: object) -> None:
@@ -33,7 +33,7 @@ class BatchSource:
         self.over = self.trained = False
         self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
         self.anew = ""
-        """Line that makes a new one in each step. Otherwise empty."""
+        """Line that makes a new one in each step, or empty."""
         self.last_step = -2
 
     @property
@@ -43,7 +43,7 @@ class BatchSource:
 
 
 class SeenStep:
-    """Observations of a step. Units: nanoseconds of `lane_clock`."""
+    """Observations of a step. Units: ns of `lane_clock`."""
 
     __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
                  "updates")  # fmt: skip
@@ -57,7 +57,7 @@ class SeenStep:
         self.loss: Any = None
         self.mark: object = None
         self.alike: object = None
-        """What made the update of the step before, if it may be noted in the bundle."""
+        """The maker of the last step's update, if it may be noted."""
 
     def examples(self, pulled: Counter[Pull]) -> int | str:
         """Return the examples that no graph has counted, or why they are unknown."""
@@ -66,7 +66,7 @@ class SeenStep:
         return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return what made the update of a step with one update and at most one batch of equal size, or None."""
+        """Return the maker of a step's only update, if it has at most one batch of equal size."""
         read, given = [*pulled.elements()], [*self.given.elements()]
         if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
             return None
@@ -91,7 +91,7 @@ class Past:
 
     @property
     def of_one_step(self) -> int | str:
-        """The examples if all were one step, or why they are unknown."""
+        """The examples if all were one step."""
         return examples_of(self.pulled, self.given, self.steps)
 
 
@@ -101,26 +101,26 @@ class Sources:
     def __init__(self) -> None:
         self.pulled: Counter[Pull] = Counter()
         self.making: dict[BatchSource, int] = {}
-        """Time to make the iterators that each step makes."""
+        """Time to make the iterators of each step."""
         self.main: BatchSource | None = None
-        """The iterator whose end is the end of an epoch. None if unknown."""
+        """Its end is the end of an epoch. None if unknown."""
         self._known: dict[int, BatchSource] = {}
         self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
-        """Latest iterator of each dataset, by the place where it was made."""
+        """Latest iterator of each dataset, by place."""
 
     @property
     def reads(self) -> object:
-        """The open iterator that the loop reads, or None."""
+        """The open iterator that the loop reads."""
         return self.main.ref() if self.main is not None and self.main.open else None
 
     @property
     def feeds(self) -> tuple[tuple[object, int], ...]:
-        """Iterators that the current step has read, each with its examples (0 if unknown)."""
+        """Iterators of the current step, with their examples (0 if unknown)."""
         rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
         return tuple((source.ref(), count) for source, count in rows.items())
 
     def of(self, iterator: object) -> BatchSource:
-        """Return an iterator's source. The first pull removes sources that have ended."""
+        """Return an iterator's source. A first pull removes ended sources."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source
@@ -130,7 +130,7 @@ class Sources:
         return source
 
     def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:
-        """Return the last one-batch iterator made at a place, as by `take(1)`, whose dataset must be freed."""
+        """Return the last one-batch iterator made here, as by `take(1)`, whose dataset must be freed."""
         for depth, one in enumerate(chain_of(dataset)):
             if (source := self._made.get(one, {}).get((place, depth))) is not None:
                 alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
@@ -138,7 +138,7 @@ class Sources:
         return None
 
     def made(self, iterator: object, dataset: Any, place: Hashable, began_ns: int) -> None:
-        """Record an iterator made at a place since `began_ns`."""
+        """Record an iterator made since `began_ns`."""
         earlier, source = self.earlier(dataset, place), self.of(iterator)
         source.dataset = weakref.ref(dataset)
         if earlier is not None:
@@ -149,7 +149,7 @@ class Sources:
             self._made.setdefault(one, {})[place, depth] = source
 
     def received(self, source: BatchSource, rows: frozenset[int]) -> None:
-        """Record a received batch with the possible numbers of examples."""
+        """Record a batch with its possible sizes."""
         if all(one is not source for one, _ in self.pulled):
             source.wait_ns = self.making.pop(source, 0)
             source.first_ns = source.began_ns - source.wait_ns
@@ -157,7 +157,7 @@ class Sources:
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
-        """Return the sources of a step's first update, and drop sources that were only inspected before it.
+        """Return the sources of a step's first update, and drop sources that were only inspected.
 
         If one is known, others count after two consecutive steps, as do iterators that each step makes and frees.
         """

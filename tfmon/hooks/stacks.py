@@ -1,8 +1,7 @@
-"""Samples the main thread's stack, mainly outside of steps, for the lines of the script in its account.
+"""Samples the main thread's stack, mainly outside of steps, for the account.
 
-`site/sitecustomize.py` runs this file as a separate module, before tfmon is loaded. It imports only modules that
-Python has loaded. The time before a sample belongs to the line that the sample shows: a thread that waits for the
-interpreter's lock gets it right after the call that kept it.
+`site/sitecustomize.py` runs this file before tfmon is loaded, so it imports only loaded modules. The time before a
+sample belongs to its line: a waiting thread gets the interpreter's lock right after the call that kept it.
 """
 
 import os
@@ -15,24 +14,22 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SHORTEST_S, LONGEST_S, SHARE = 0.02, 0.25, 0.005
-"""Limits of the interval, which is otherwise this share of the time since the start. A sample takes 0.05 ms."""
+"""Limits of the interval, otherwise a share of the time. A sample takes 0.05 ms."""
 IN_STEPS_S = 1.0
-"""Interval in steps. A loop of the script has ended for some time when that is known."""
+"""Interval in steps."""
 MOST = 10_000
-"""Lines that are kept until they are read."""
 STARTERS = frozenset(("jax", "keras", "numpy", "tensorflow", "tf_keras", "torch"))
-"""The first import of one of these starts the thread: they start threads, too."""
+"""Their first import starts the thread."""
 _STANDARD = os.path.dirname(os.__file__)
 _TFMON = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 TFMON, IMPORTS, ADAPT, BATCH, BUILD, LOAD, SAVE = "tfmon", "imports", "adapt", "batch", "build", "load", "save"
 
 
 class StackSampler:
-    """The lines of one thread that were seen. Thread: any."""
+    """The seen lines of one thread. Thread: any."""
 
     def __init__(self) -> None:
         self.began_ns = time.monotonic_ns()
-        """When the script began."""
         self.now_ns = time.monotonic_ns
         self.until_ns = self.began_ns
         """Time of the last sample."""
@@ -42,7 +39,7 @@ class StackSampler:
         self._thread = 0
 
     def start(self) -> None:
-        """Sample the calling thread from now on, in a thread that no module knows."""
+        """Sample the calling thread, in a thread that no module knows."""
         if not self._thread:
             self._thread = get_ident()
             start_new_thread(self._run, (self._steps,))
@@ -53,13 +50,13 @@ class StackSampler:
         self.pause(False)
 
     def pause(self, pause: bool) -> None:
-        """Pause while the thread trains steps, or continue."""
+        """Pause during steps, or continue."""
         if pause != self._in_steps:
             self._in_steps = pause
             self._steps.acquire() if pause else self._steps.release()
 
     def take(self) -> list[tuple[int, int, str, str, int]]:
-        """Return the samples since the last call: start, end, kind, file and line."""
+        """Return new samples: start, end, kind, file and line."""
         seen, self._seen = self._seen, []
         return seen
 
@@ -92,7 +89,7 @@ class StackSampler:
 def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
     """Return the kind of the work of a stack, and the file and line of the script that does it.
 
-    The file is empty if the script's frame was not found. The stack can change meanwhile.
+    The file is empty if no frame of the script was found. The stack can change meanwhile.
     """
     kind, inner, at = "", "", frame
     while at is not None:
@@ -112,7 +109,7 @@ def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
 
 
 def is_users(file: str) -> bool:
-    """Return whether a file is of the script, and not of Python, of a package, of tfmon or made by AutoGraph."""
+    """Return whether a file is of the script, and not of Python, a package, tfmon or AutoGraph."""
     elsewhere = "-packages" in file or "__autograph_generated_file" in file
     return not (elsewhere or file.startswith((_STANDARD, "<", _TFMON)))
 

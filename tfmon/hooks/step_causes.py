@@ -1,7 +1,6 @@
-"""Finds why the training step itself is slow, and estimates its share of the step without a profile.
+"""Finds why the training step itself is slow, and estimates its share of the step.
 
-`graph_causes` searches the graph of a step. The update of an embedding is compared with the time of one addition
-of its size, and an eager step with the time of its multiplications.
+The update of an embedding is compared with one addition of its size, and an eager step with its multiplications.
 """
 
 from __future__ import annotations
@@ -23,21 +22,19 @@ from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
 
 IN_GRAPH = 3.5
-"""How much longer a step takes if its loop is in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
+"""Slowdown of a step by a loop in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
 LEAST_ROWS, MOST_TOUCHED = 10_000, 0.5
-"""Rows of a table whose update is searched, and the share of them that a batch may use."""
+"""Minimum rows of a table, and maximum share in a batch."""
 MOST_SHARE = 0.95
-"""The most that causes within a step take of it."""
 MOST_DENSE = 0.85
-"""The most that the update of a table takes of a step, whose other operations are started, too."""
+"""Maximum share of a table's update in a step."""
 CALIBRATION = 4_000_000
 _PASSES = {"Adam": 12, "AdamW": 13, "Nadam": 14, "Adamax": 10, "RMSprop": 9, "Adagrad": 7, "Lion": 8, "SGD": 4}
-"""Operations on all rows in an optimizer's update of a variable. Source: Keras 3.15, `update_step`."""
+"""Operations on all rows in an update. Source: Keras 3.15, `update_step`."""
 FLOPS_OF_WEIGHT, FLOPS_PER_NS, POSITIONS = 6, 10.0, 400
-"""Operations for each weight and example in a step, the speed of a slow core with large matrices, and the number
-of filter positions in an image, if they are unknown."""
+"""Per weight and example; speed of a slow core; filter positions in an image, if unknown."""
 LEAST_SLOWDOWN = 1.2
-"""Ratio of the times in 16 and in 32 bits from which it is a cause."""
+"""Minimum ratio of the times in 16 and 32 bits."""
 FILES.add(__file__)
 
 
@@ -53,17 +50,16 @@ class StepCauses:
         self._settled = 0, 0, time.monotonic_ns(), _cpu_ns()
         self._steps, self._wall_ns, self._idle = 0, 0.0, 0.0
         self._traced_ns = 0
-        """Time of traces, with the first runs, in the steps that are not settled."""
+        """Time of traces with first runs that is not settled."""
         self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._in_loop: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._eagerly = self._policy = ""
         self.rows = 0
-        """Examples of a batch. 0 if unknown."""
         self.fitted: Callable[[], Any] = _nothing
-        """Returns the model that `fit` trains or has trained last, or None."""
+        """Returns the last model of `fit`, or None."""
 
     def made_in_loop(self) -> str:
-        """Return the line in a loop that made the model which `fit` trains now, or ""."""
+        """Return the line in a loop that made the model of `fit`, or ""."""
         model = self.fitted()
         return "" if model is None else self._in_loop.get(model, "")
 
@@ -72,7 +68,7 @@ class StepCauses:
         hooks.replace(tensorflow.config, "run_functions_eagerly", hooks.around(self._note_eagerly))
 
     def patch(self, keras: Any) -> None:
-        """Note the lines that compile a model, make a layer, and set the policy of types."""
+        """Note the lines that compile models, make layers and set policies."""
         owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
         hooks.replace(owner, "compile", hooks.around(self._note))
         for each in namespaces(keras):
@@ -95,20 +91,18 @@ class StepCauses:
         self._policy = line_now()
 
     def add(self, seen: Observation, share: Callable[[float], float]) -> None:
-        """Add a cause. `share` returns its share of a step of the given nanoseconds of processor time."""
+        """Add a cause. `share` gets the processor time of a step and returns the share."""
         self._shares = [(one, other) for one, other in self._shares if one is not seen]
         self._shares.append((seen, share))
 
     def takes(self, one: Observation) -> None:
-        """Report a cause whose share of each step is its figure `of_step`."""
+        """Report a cause with the figure `of_step`."""
         seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
         seen.figures = one.figures
         self.add(seen, lambda _step_ns: one.figures["of_step"])
 
     def settle(self, called_ns: int, steps: int) -> None:
-        """Add the time of the steps since the last call to the causes.
-
-        The share of a cause is one of the processor time, which other processes do not lengthen.
+        """Add the time since the last call to the causes, by shares of the processor time.
 
         Args:
             called_ns: the time of all steps without their input.
@@ -133,13 +127,7 @@ class StepCauses:
             seen.changed = True
 
     def runs_eagerly(self, place: str, variables: Iterable[Any], model: Any = None) -> None:
-        """Report that each step runs its operations one by one.
-
-        Args:
-            place: the line of the step.
-            variables: the trained variables.
-            model: the Keras model, if it trains.
-        """
+        """Report that steps run eagerly."""
         if logs_operations():
             return
         keras = model is not None and model.run_eagerly
@@ -155,7 +143,7 @@ class StepCauses:
         self.add(seen, share)
 
     def traced(self, function: Any, took_ns: int, rows: int = 0) -> None:
-        """Search the graph of a function that trains, after a trace of `took_ns`."""
+        """Search the graph of a function that trains."""
         self.rows = rows or self.rows
         self._traced_ns += took_ns
         model = self.fitted()
@@ -185,14 +173,14 @@ class StepCauses:
         return 0.0
 
     def _augments(self, seen: Observation, share: float, _step_ns: float) -> float:
-        # Beside the step, it takes the processors that the step leaves idle. A GPU does none of it then.
+        # Beside the step, it takes the processors that the step leaves idle.
         seen.figures["gain"] = 1.0 if _has_gpu() else min(1.0, self._idle / share)
         return share
 
     def _of_16_bits(self, part: GraphPart, place: str) -> None:
         if not may_compute():
             return
-        slower = 1.0 if _has_gpu() else slowdown_in(part.subject, convolves=bool(part.figures["convolves"]))
+        slower = 1.0 if _has_gpu() else _slowdown_in(part.subject, convolves=bool(part.figures["convolves"]))
         if slower >= LEAST_SLOWDOWN:
             what = f"{slower:.1f} times slower than float32 on this CPU"
             seen = causes.saw(part.cause, self._policy or place, subject=part.subject, what=what, count=0)
@@ -201,19 +189,13 @@ class StepCauses:
 
     @staticmethod
     def _starts(seen: Observation, cost_ns: int) -> None:
-        """Add the time of a trace to a cause, which is reported even if no step has begun."""
+        """Add the time of a trace, which is reported even if no step begins."""
         seen.count, seen.kept = 1, True
         seen.figures["of_start"] = seen.figures.get("of_start", 0.0) + cost_ns
         causes.add(seen, cost_ns)
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any = None) -> None:
-        """Report tables whose rows are all updated, though their gradients are sparse, in a trace.
-
-        Args:
-            optimizer: one of Keras 3, whose update was traced.
-            gradients: its gradients.
-            variables: the variables of the gradients. By default the variables of the optimizer.
-        """
+        """Report tables whose rows are all updated, though their gradients are sparse."""
         if not may_compute():
             return
         inner = getattr(optimizer, "inner_optimizer", None) or optimizer
@@ -252,7 +234,6 @@ def _bounded(time_ns: float, most: float, step_ns: float) -> float:
 
 
 def _multiplications(variable: Any) -> float:
-    """Return the multiplications of an example with a variable, if it is the matrix of a layer."""
     shape = tuple(variable.shape)
     if len(shape) < 2 or "embedding" in str(variable.name):
         return 0.0
@@ -263,7 +244,7 @@ def _multiplications(variable: Any) -> float:
 
 
 def _rows_of(gradient: Any) -> tuple[int, int]:
-    """Return the number of indices of a sparse gradient, and whether it is one for each example of a batch."""
+    """Return the indices of a sparse gradient, and whether per example."""
     if gradient.indices.shape[0]:
         return int(gradient.indices.shape[0]), 0
     made_of = next(iter(gradient.indices.op.inputs), gradient.indices)
@@ -277,8 +258,7 @@ def _has_gpu() -> bool:
 
 
 @functools.cache
-def slowdown_in(kind: str, *, convolves: bool) -> float:
-    """Return how many times longer this CPU takes to multiply in a 16-bit type than in float32."""
+def _slowdown_in(kind: str, *, convolves: bool) -> float:
     import tensorflow as tf
 
     def time_in(kind: str) -> float:
@@ -294,7 +274,6 @@ def slowdown_in(kind: str, *, convolves: bool) -> float:
 
 @functools.cache
 def _pass_ns() -> float:
-    """Return the time of one addition of `CALIBRATION` numbers."""
     import tensorflow as tf
 
     with tf.init_scope(), tf.device("CPU:0"):
@@ -311,12 +290,11 @@ def _time_of(operation: Callable[[], object], times: int) -> float:
 
 
 def _cpu_ns() -> tuple[int, int]:
-    """Return the processor time of this thread and of all threads of the process."""
     return time.thread_time_ns(), time.process_time_ns()
 
 
 def _normal(before: tuple[int, int], now: tuple[int, int]) -> float:
-    """Return the time that this work takes on a machine without other processes, if all processors share it."""
+    """Return the time on an idle machine, if all processors share the work."""
     thread_ns, process_ns = now[0] - before[0], now[1] - before[1]
     return max(1.0, thread_ns, process_ns / (os.cpu_count() or 1))
 

@@ -1,8 +1,9 @@
 """Finds where steps of a training loop begin and end, from pulls of batches and updates.
 
-A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of
-an iterator that the loop trains from, or before the next update, whichever comes first. A pull of another iterator
-(second input, or validation) ends the step with its last update. Updates are compared with the optimizers' counts.
+A step is an update of the weights, or one round of several optimizers. It ends before the next pull of an iterator
+that the loop trains from, or before the next update. A pull of another iterator (second input, or validation) ends
+the
+step with its last update.
 
 The next state by state and event; `!` means that a step ends and is reported:
 
@@ -12,12 +13,13 @@ The next state by state and event; `!` means that a step ends and is reported:
     part    | part      | part       | part        | part      | updated   | outside
     updated | reading ! | outside !  | outside !   | reading ! | updated ! | outside !
 
-- `outside`: no step is under way. An update begins a step with the pull of the batch that it was given.
+- `outside`: no step is under way. An update begins a step with the pull of its batch.
 - `reading`: a step has begun, and has no update.
 - `part`: an update of a round was made that does not complete it. The table has the update that does.
-- `updated`: the update of the step was made. The step lasts until an event ends it.
-- `own pull` is a pull of an iterator that fed an update before, `other pull` a pull of any other one. `leave` is
-  the start of a call that another observer follows, such as `fit`, or the end of the loop.
+- `updated`: the update was made. The step lasts until an event ends it.
+- `own pull` is of an iterator that fed an update before. `leave` is the start of a call with another observer,
+such as
+  `fit`, or the end of the loop.
 """
 
 from __future__ import annotations
@@ -46,33 +48,32 @@ if TYPE_CHECKING:
 
 
 class StepMachine:
-    """Follows the loop of the first thread with an update and ignores other threads. Units: ns of `lane_clock`."""
+    """Follows the loop of the first thread with an update. Units: ns of `lane_clock`."""
 
     def __init__(self, join: Callable[[], Lane | None]) -> None:
         self.off = False
-        """True if this process is not the lane, or the script reports its steps itself."""
+        """True if this process is not the lane, or reports its steps itself."""
         self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
-        """How often each thread has stepped aside for another steps."""
+        """How often each thread has stepped aside."""
         self.report = LoopReport()
         self._reported = False
         self._thread = 0
         self._claimed = False
-        """Whether the thread has updated weights. Until then, another thread may replace it."""
+        """Until the thread updates weights, another may replace it."""
         self._life, self._taking = ThreadLife(), threading.Lock()
         self.trains: Callable[[object], None] = nothing
-        """Called with each iterator that is found to be trained from."""
+        """Called with each iterator that is trained from."""
         self.all_seen: Callable[[], None] = nothing
-        """Called once the first steps have shown all optimizers."""
+        """Called when all optimizers were seen."""
         self.variables: Callable[[], list[Any]] = list
         """Returns the variables of the last gradient."""
         self._all_seen = False
         self._join = join
         self._steps = 0
-        self.begin_anew()
+        self._begin_anew()
 
-    def begin_anew(self) -> None:
-        """Reset, to follow another thread."""
+    def _begin_anew(self) -> None:
         self.sources, self.rounds = Sources(), Rounds()
         self.report.epochs = Epochs()
         self._by_hand = False
@@ -89,7 +90,7 @@ class StepMachine:
         if self.lane is None:
             return
         self.rounds.cut |= self._updating
-        self.catch_up()
+        self._catch_up()
         if self.step.due:
             self._end(self.step.updated_ns)
         else:
@@ -99,23 +100,23 @@ class StepMachine:
 
     @property
     def aside(self) -> int:
-        """More than 0 while another steps object follows the calling thread."""
+        """More than 0 while another observer follows the calling thread."""
         return self._asides.get(threading.get_ident(), 0) if self._asides else 0
 
     @property
     def steady(self) -> bool:
-        """Whether many steps have shown the form of a step, and no update is made by hand."""
+        """Whether the form of a step is known, without updates by hand."""
         known = self.rounds.sure and self._steps >= SETTLED
         return known and not any(updater.by_hand for updater in self.rounds.updaters)
 
     @property
     def mine(self) -> bool:
-        """Whether the calling thread trains, or no thread is known to train yet."""
+        """Whether the calling thread trains, or none does yet."""
         return self.lane is None or threading.get_ident() == self._thread
 
     @property
     def here(self) -> bool:
-        """Whether the calling thread is watched now."""
+        """Whether the calling thread is watched."""
         if self.off or self._updating or (self._asides and self.aside):
             return False
         return threading.get_ident() == self._thread or self._takes_over()
@@ -126,12 +127,12 @@ class StepMachine:
                 return False
             if self._claimed:
                 self.finish()
-            self.begin_anew()
+            self._begin_anew()
             self._thread, self._claimed = threading.get_ident(), False
             return True
 
     def claims(self) -> bool:
-        """Return whether the calling thread, which updates weights, is followed."""
+        """Return whether the calling thread, which updates, is followed."""
         with self._taking:
             if self._claimed or self._thread != threading.get_ident():
                 return self._thread == threading.get_ident()
@@ -142,12 +143,12 @@ class StepMachine:
             return self._claimed
 
     def trains_unseen(self) -> None:
-        """Report that the calling thread trains, if another thread is followed."""
+        """Report that an unfollowed thread trains."""
         if self.lane is not None and not (self.off or self.aside) and threading.get_ident() != self._thread:
             self.lane.claims_thread()
 
     def step_aside(self) -> bool:
-        """Leave the loop to another steps. Return whether `come_back` must be called."""
+        """Leave the loop to another observer. Return whether to call `come_back`."""
         if self.off and not self._reported:
             return False
         if self._claimed and threading.get_ident() != self._thread and not self._takes_over():
@@ -159,41 +160,41 @@ class StepMachine:
         return True
 
     def come_back(self) -> None:
-        """Watch again, even if the script reported steps before. Optimizers' counts start from here."""
+        """Watch again, also if the script reported steps. Optimizers' counts start here."""
         self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
-        # Another thread that had nothing to do with the loop must not touch its counts while it trains.
+        # Another thread must not touch the loop's counts.
         for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
             updater.rebase()
 
     def forked(self) -> None:
         """Watch a forked child until its first update."""
         self.lane, self._thread, self._claimed, self._taking = None, 0, False, threading.Lock()
-        self.begin_anew()
+        self._begin_anew()
 
     def retire(self, *, reported: bool = False) -> None:
-        """Stop watching. If the script `reported` a step, stop until Keras has trained."""
+        """Stop watching. If `reported`, until Keras has trained."""
         self.off, self._reported = True, reported
         self.forget()
 
     def making(self, dataset: object, place: Hashable) -> int:
-        """End the step if each begins with an iterator made here. Return the time, or 0 if unwatched."""
+        """End the step if an iterator made here begins each. Return the time, or 0 if unwatched."""
         if self._pulling or self.bundle.busy or not self.here:
             return 0
         earlier = self.sources.earlier(dataset, place)
         if earlier is not None and earlier.trained:
-            self.catch_up()
+            self._catch_up()
             if self.step.due:
                 self._end(None)
                 self._begin()
         return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
-        """Record a pull, and end the step before it. Return None if unwatched."""
+        """Record a pull, and end the step before. Return None if unwatched."""
         if self._pulling or self.bundle.busy or not self.here:
             return None
-        self.catch_up()
+        self._catch_up()
         source = self.sources.of(iterator)
         if self.step.due:
             self._pull_after_step(source)
@@ -216,16 +217,16 @@ class StepMachine:
             self.bundle.receive(batch)
             return
         if threading.get_ident() != self._thread:
-            return  # another thread has begun to train meanwhile
+            return  # another thread trains now
         self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows_of(batch, batched=source.batched))
 
     def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
-        """Record that no batch was received. `ended`: the data has ended."""
+        """Record a pull without a batch."""
         if threading.get_ident() != self._thread:
             return
         if self.bundle.busy:
-            self.catch_up()
+            self._catch_up()
         self._pulling = False
         if not ended:
             return
@@ -261,7 +262,7 @@ class StepMachine:
         if updater is not None and self.bundle.expects(updater):
             self.bundle.busy = self._updating = True
             return True
-        self.catch_up()
+        self._catch_up()
         if self.step.due:
             self._end_in_batch()
         step = self.step
@@ -269,7 +270,7 @@ class StepMachine:
         if not step.updates:
             step.fed = self.sources.feed(self._steps)
         if not step.begun:
-            # It is known to be a step only now; it began with the pull of its first batch.
+            # The step began with the pull of its first batch.
             step.began_ns = min((source.first_ns for source in step.fed), default=lane_clock.now_ns())
             self.lane.begin_step(step.began_ns)
             step.begun = True
@@ -286,8 +287,8 @@ class StepMachine:
         """Record that `updater` has updated weights. The loss is read later.
 
         Args:
-            calls: number of optimizer calls. 0 if the weights were not updated.
-            function: what made the update, if steps like this may be noted in `bundle`.
+            calls: number of optimizer calls, which may be 0.
+            function: what made the update, if steps like this may be noted.
         """
         assert self.lane is not None
         self._updating = False
@@ -327,20 +328,20 @@ class StepMachine:
             self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
 
     def updated_by_hand(self) -> None:
-        """Record an update by hand after one by an optimizer. Earlier steps stay known if no other follows."""
+        """Record an update by hand. Earlier steps stay known if no other follows."""
         if self.lane is not None and not self._by_hand:
             self.finish()
             self._by_hand = True
             self.lane.cannot_know("updates by hand", BY_HAND)
 
     def update_fails(self) -> None:
-        """Record an update that raised an error. The update may have been made."""
+        """Record an update that raised an error."""
         self._updating, self.rounds.cut = False, True
         if self.bundle.busy:
-            self.catch_up()
+            self._catch_up()
 
     def confirm(self) -> int:
-        """Return the steps that the optimizers counted and that were not reported since the last call."""
+        """Return the unreported steps that the optimizers counted since the last call."""
         missed = 0
         for updater, more in self.rounds.missed():
             missed += more
@@ -348,7 +349,7 @@ class StepMachine:
             self.report.doubt(updater.differs(more), *(("examples", "loss") if known else ()))
         return missed
 
-    def catch_up(self) -> None:
+    def _catch_up(self) -> None:
         """Report the noted steps, and continue with the current one."""
         bundle = self.bundle
         self.rounds.cut |= bundle.busy
@@ -374,7 +375,6 @@ class StepMachine:
             self.step.alike = None  # the first step of the next epoch is not one of many
 
     def _end_in_batch(self) -> None:
-        """End the step, and begin the next one with the same batch."""
         alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
         self._end(None, in_batch=True)
         self._begin()
@@ -392,10 +392,10 @@ class StepMachine:
         self.forget()
 
     def gradient(self, given: Given) -> None:
-        """Record gradients of a function with tensors of these first dimensions."""
+        """Record gradients with tensors of these first dimensions."""
         if self.bundle.note_given(given):
             return
-        self.catch_up()
+        self._catch_up()
         if self.step.due and not self._updating:
             self._end_in_batch()
         self.step.given[given] += 1

@@ -1,7 +1,6 @@
-"""Hooks on eager training: a tape that computes gradients, an optimizer, an assignment.
+"""Hooks on eager training: tapes, optimizers and assignments.
 
-Steps pass these hooks several times. Each is a plain function that does little if the `Bundle` expects the call,
-and otherwise uses a generator. Source: classes at the same paths in TensorFlow 2.18 and 2.21.
+Steps pass these hooks several times, so each does little if the `Bundle` expects the call.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from tfmon.system.lane_clock import lane_clock
 
 patches.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
-"""What TensorFlow records of a tape's operation. If it differs, examples are unknown."""
+"""Attributes of a tape's operation. If they differ, examples are unknown."""
 NO_VARIABLES = Variables()
 ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 
 
 class EagerHooks:
-    """The hooks on eager training in one process. Thread: any; the steps ignores unfollowed threads."""
+    """The hooks on eager training. Thread: any."""
 
     def __init__(self, steps: StepMachine, hooks: Hooks) -> None:
         self.steps, self.hooks = steps, hooks
@@ -40,14 +39,14 @@ class EagerHooks:
         self._rows: list[int] | None = None
         self._depth = 0
         self._assigns_hooked: bool | None = None
-        """False if an optimizer updates in all steps. True if gradients were used by none. Otherwise None."""
+        """False if an optimizer updates in all steps, True if none used the gradients, else None."""
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
         self._by_hand: dict[str, Updater] = {}
         self._counters = Variables()
 
     def install(self) -> None:
-        """Replace the methods of TensorFlow, which is loaded."""
+        """Replace the methods of TensorFlow."""
         import tensorflow as tf
         from tensorflow.python.eager import backprop, context
         from tensorflow.python.framework import ops
@@ -80,7 +79,7 @@ class EagerHooks:
                     self.hooks.replace(kind, name, self._apply)
 
     def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
-        """Return the updater of some optimizers, or of weights that are updated by hand."""
+        """Return the updater of optimizers, or of weights updated by hand."""
         known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
         key = frozenset(map(id, optimizers))
         updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
@@ -147,7 +146,7 @@ class EagerHooks:
             yield from self._update(self.updater_of([optimizer]), alike)
 
     def _assign(self, own: Any, *, adds: bool) -> Any:
-        """Return an assignment that is followed if a tape differentiated by the variable, or it is a counter."""
+        """An assignment is followed to a differentiated variable, or a counter."""
         hook = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
         sets = self._sets(own)
 
@@ -163,7 +162,7 @@ class EagerHooks:
         return assign
 
     def _sets(self, own: Any) -> Any:
-        """Return a setter that restarts the comparison of updates after it has set a counter."""
+        """Return a setter that restarts the comparison of updates."""
         hook: Any = self.hooks.around(self._set)(own)
         return hook
 
@@ -205,13 +204,13 @@ class EagerHooks:
         self.optimizer_trains(updater)
 
     def optimizer_trains(self, updater: Updater) -> None:
-        """Stop following assignments if one optimizer makes all updates: it counts them itself."""
+        """Stop following assignments if one optimizer makes all updates."""
         if self._assigns_hooked is None and self.steps.rounds.settled and not updater.by_hand:
             self._assigns_hooked = False
             self.hooks.switch(ASSIGNMENTS, on=False)
 
     def gradients_begin(self) -> None:
-        """Follow assignments again if no optimizer used the last gradients."""
+        """Follow assignments again if no optimizer used the gradients."""
         if self._assigns_hooked is False and (self._sources or not self._optimized):
             self._assigns_hooked = True
             self.hooks.switch(ASSIGNMENTS, on=True)
@@ -243,7 +242,7 @@ class EagerHooks:
                     bundle.given.append(rows[0])
                 else:
                     with hooks:
-                        steps.gradient(both_ends(rows))
+                        steps.gradient(_both_ends(rows))
                 return result
             except BaseException as error:
                 unseen(error)
@@ -273,10 +272,10 @@ class EagerHooks:
                 yield None
             finally:
                 rows, self._rows = self._rows or [], None
-            self.steps.gradient(both_ends(rows))
+            self.steps.gradient(_both_ends(rows))
 
     def _goes_back(self, _own: Any) -> Any:
-        """Record first dimensions along the tape. Reimplements the original, because there are many operations."""
+        """Reimplements the original, because there are many operations."""
 
         def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:
             op.attrs = attrs
@@ -302,13 +301,11 @@ class EagerHooks:
 
 
 def _given(gradients: Any, variables: Any = None) -> tuple[list[Any], Any]:
-    """Return the gradients and variables that are given to `apply` or, in pairs, to `apply_gradients`."""
     gradients = list(gradients)
     if gradients and isinstance(gradients[0], tuple):
         return [one[0] for one in gradients], [one[1] for one in gradients]
     return gradients, variables
 
 
-def both_ends(rows: list[int]) -> Given:
-    """Return the first and last dimensions along a tape."""
+def _both_ends(rows: list[int]) -> Given:
     return tuple(dict.fromkeys((*rows[:1], *rows[-1:])))

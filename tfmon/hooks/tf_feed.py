@@ -1,11 +1,13 @@
 """Counts examples and input waits of functions that take batches inside of their graphs.
 
-While such a graph is traced, time stamps are added around `get_next`. Waits and batch sizes are added to
-variables, which are read once a window. Graphs in which this is impossible (`cannot_run`) are not counted.
+While such a graph is traced, time stamps are added around `get_next`. Waits and sizes are added to variables,
+which
+are read once a window.
 
-Costs on two cores (`benchmarks/scripts.py`): a captured variable is one more argument of every call, 25 µs; a
-variable made inside of the graph by name costs nothing. `tf.shape(batch)[0]` wakes another thread, 20 µs;
-`tf.size` does not. An Identity makes the step wait for the additions: otherwise a thread is woken for one of them.
+Costs on two cores: a captured variable 25 µs per call, one made inside of the graph nothing. `tf.shape(batch)[0]`
+wakes
+another thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the additions: otherwise a thread is
+woken for one of them.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ FILES.add(__file__)
 SCOPE = "tfmon/"
 WAITED = "tfmon_waited"
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
-"""Batches of functions with several steps, and a sum that is 0 if their parts have equal lengths."""
+"""Batches of functions with several steps, and 0 if their parts have equal lengths."""
 COUNTED = "_tfmon_counted"
 """Attribute of a counted graph: reasons for unknown values."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
 LOGGED = "TensorFlow logs where operations run"
 ELEMENTS = "tfmon_elements_"
-"""Prefix of variables with element counts. The number after it is the elements per example."""
+"""Prefix of variables with element counts, before the elements per example."""
 
 
 class TensorFlowFeed:
-    """Sums of waits and examples of this process; graphs keep its variables. Thread: the training thread."""
+    """Sums of this process; graphs keep its variables. Thread: the training thread."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -42,16 +44,16 @@ class TensorFlowFeed:
         self.unknown: dict[str, str] = {}
         self.follows = 0
         self.avoided = ""
-        """Why the graph that Keras traces now may not be counted."""
+        """Why the graph traced now may not be counted."""
         self.busy = False
         self._broken = False
-        """True once a batch could not be counted. The sums are then unknown."""
+        """The sums are unknown after an uncounted batch."""
         self._waited_ns = self._examples = self._batches = self._unequal = 0
         self._seen_ns = self.suspended_ns = 0
         self._sums: dict[str, Any] = {}
 
     def recall(self, functions: Any) -> None:
-        """Report the unknown values of these traced functions again."""
+        """Report the unknown values of these functions again."""
         for graph in (function.graph for function in functions):
             if hasattr(graph, COUNTED):
                 self.unknown.update(getattr(graph, COUNTED))
@@ -67,13 +69,13 @@ class TensorFlowFeed:
             graph = graph.outer_graph
 
     def waits_ns(self) -> int:
-        """Return nanoseconds waited for batches since the start."""
+        """Return the total wait for batches."""
         if WAITED not in self._sums:
             return self._waited_ns
         return self._counted_ns(self._read(WAITED)) + self._waited_ns
 
     def _counted_ns(self, seconds: float) -> int:
-        """Return the wait in graphs without suspensions, which their clock does not exclude.
+        """Return the wait in graphs without suspensions, which their clock includes.
 
         If the wait grew by at least the suspension, the suspension was in a wait.
         """
@@ -84,7 +86,7 @@ class TensorFlowFeed:
         return waited_ns
 
     def totals(self) -> tuple[int, int] | None:
-        """Return nanoseconds waited and examples since the start. None if unknown."""
+        """Return the total wait and examples. None if unknown."""
         if self._broken:
             return None
         if (unequal := self._read(UNEQUAL)) != self._unequal:
@@ -94,7 +96,7 @@ class TensorFlowFeed:
         return self.waits_ns(), self._examples + examples
 
     def batches(self) -> int:
-        """Return the counted batches of functions with several steps."""
+        """Return the batches of functions with several steps."""
         return self._batches + int(self._read(BATCHES))
 
     def _read(self, name: str) -> Any:
@@ -137,7 +139,7 @@ class TensorFlowFeed:
             self.busy = False
 
     def _begin(self) -> list[Any] | None:
-        tf, reason = self._tf, self.avoided or cannot_run()
+        tf, reason = self._tf, self.avoided or _cannot_run()
         self.cannot_know()
         if reason:
             self.cannot_know(examples=reason, input=reason)
@@ -183,7 +185,7 @@ class TensorFlowFeed:
         return tf.nest.pack_sequence_as(given, leaves)
 
     def _counts(self, batch: Any) -> tuple[Any, int, Any]:
-        """Return the elements of a batch's first part, those per example, and 0 if all parts are equally long."""
+        """Return the elements of the first part, per example, and 0 if all parts are equally long."""
         tf, parts = self._tf, _parts(self._tf, batch)
         (elements, each), *sizes = [_size(tf, part) for part in parts]
         known = first_dimensions(parts)
@@ -196,7 +198,7 @@ class TensorFlowFeed:
             return elements, each, tf.abs(total * each - elements * sum(every for _, every in sizes))
 
     def _add_to(self, name: str, value: Any) -> Any:
-        """Add to a named variable. A tf.Variable cannot be used: a strategy would replace it."""
+        """A tf.Variable cannot be used: a strategy would replace it."""
         tf, kind = self._tf, value.dtype
         if name not in self._sums:
             with tf.init_scope(), tf.device("CPU:0"):
@@ -209,12 +211,12 @@ class TensorFlowFeed:
 
 @functools.cache
 def the_feed() -> TensorFlowFeed:
-    """Return the one of this process."""
+    """Return the process's feed."""
     return TensorFlowFeed()
 
 
-def cannot_run() -> str:
-    """Return why tfmon may not add operations to the current graph. Empty if it may."""
+def _cannot_run() -> str:
+    """Return why no operations may be added to the current graph, or ""."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import summary_ops_v2
@@ -275,5 +277,5 @@ def _rows(tf: Any, tensor: Any) -> Any:
 
 
 def _beside(tf: Any, tensor: Any) -> Any:
-    """Return a scope on a tensor's device. Counting must not copy a batch."""
+    """Counting must not copy a batch."""
     return tf.compat.v1.get_default_graph().colocate_with(tensor.op)

@@ -1,10 +1,8 @@
-"""Hooks on TensorFlow that report pulls, updates and losses of any training loop to a `StepMachine`.
+"""Hooks on calls of a tf.function, which report updates and losses.
 
-An update is an eager update (`tf_eager`), or the call of a function whose graph was *marked* because an optimizer
-was applied in its trace. Marks are stored on graphs, not functions: another trace may train nothing. A function
-called during a trace passes its mark on.
-
-Source: classes at the same paths in TensorFlow 2.18 and 2.21.
+A function trains if its graph was marked, because an optimizer was applied in its trace. Marks are stored on
+graphs,
+not functions: another trace may train nothing. A function called during a trace passes its mark on.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ patches.FILES.add(__file__)
 
 
 class TensorFlowHooks(EagerHooks):
-    """The hooks of one process on pulls and on calls of functions that train."""
+    """The hooks of one process on calls of functions that train."""
 
     def install(self) -> None:
-        """Replace the methods of TensorFlow, which is loaded."""
+        """Replace the methods of TensorFlow."""
         from tensorflow.python.eager.polymorphic_function import concrete_function
 
         super().install()

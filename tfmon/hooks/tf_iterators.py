@@ -1,7 +1,4 @@
-"""Hooks on the iterators of datasets that report each pull of a batch to a `StepMachine`.
-
-Source: classes at the same paths in TensorFlow 2.18 and 2.21.
-"""
+"""Hooks on the iterators of datasets that report each pull."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ FILES.add(__file__)
 
 
 class IteratorHooks:
-    """The hooks on pulls in one process. Thread: any; the machine ignores unfollowed threads."""
+    """The hooks on pulls in one process. Thread: any."""
 
     def __init__(self, steps: StepMachine, hooks: Hooks) -> None:
         self.steps, self.hooks = steps, hooks
 
     def install(self) -> None:
-        """Replace the methods of TensorFlow, which is loaded."""
+        """Replace the methods of TensorFlow."""
         from tensorflow.python.data.ops import iterator_ops
         from tensorflow.python.distribute import input_lib
         from tensorflow.python.eager import context
@@ -59,7 +56,7 @@ class IteratorHooks:
             except BaseException as error:
                 if source is not None:
                     with hooks:
-                        steps.pull_fails(source, ended=ends_data(error))
+                        steps.pull_fails(source, ended=_ends_data(error))
                 unseen(error)
                 raise
 
@@ -78,6 +75,5 @@ class IteratorHooks:
         return feed
 
 
-def ends_data(error: BaseException) -> bool:
-    """Return whether an error of a pull means the end of the data."""
+def _ends_data(error: BaseException) -> bool:
     return type(error).__name__ in ("StopIteration", "OutOfRangeError")

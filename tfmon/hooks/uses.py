@@ -1,7 +1,7 @@
 """Records the files, folders and ports that a script uses, and gives a lane its own ports.
 
 An audit hook cannot be removed. It must return at once for other events, must not raise, and keeps at most `MOST`
-names. Source: https://docs.python.org/3/library/audit_events.html
+names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST, MOST_WITH_READ = 400, 200
-"""Maximum number of names, and number from which reads are not recorded."""
+"""Maximum names, and number from which reads are not recorded."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PORTS, LANE = os.environ.get("TFMON_PORTS", ""), os.environ.get("TFMON_LANE", "")
-"""Folder shared by all lanes with views, and the lane. Link `8000` -> `A`: A owns port 8000. Link
-`8000.B` -> `43211`: lane B uses that port instead.
-"""
+"""Folder shared by all lanes with views, and the lane. Link `8000` -> `A`: A owns port 8000. Link `8000.B` ->
+`43211`: lane B uses that port instead."""
 _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/", PORTS or "/dev/")
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
@@ -82,12 +81,12 @@ _SEEN_BY: dict[str, Callable[..., None]] = {
 
 
 def begin(has_own_tfmon: Callable[[], bool]) -> None:
-    """Watch this process and send the remaining uses at its end. If `has_own_tfmon`, tfmon is never loaded."""
+    """Watch this process. If `has_own_tfmon`, tfmon is never loaded."""
     import atexit
 
     _own_tfmon[:] = [has_own_tfmon]
     if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
-        atexit.register(tell_rest)
+        atexit.register(_tell_rest)
         sys.addaudithook(hear)
 
 
@@ -102,7 +101,7 @@ def hear(event: str, args: tuple[Any, ...]) -> None:
 
 
 def take() -> dict[str, str]:
-    """Return the uses since the last call. Empty in a forked child."""
+    """Return the uses since the last call."""
     global _pending
     if os.getpid() != _pid:
         return {}
@@ -110,8 +109,7 @@ def take() -> dict[str, str]:
     return taken
 
 
-def tell_rest() -> None:
-    """Send the remaining uses at the end of a process that is not the lane."""
+def _tell_rest() -> None:
     _tell(list(take().items()))
 
 
@@ -145,7 +143,7 @@ def _send(taken: list[tuple[str, str]]) -> None:
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
     """Return a socket method that replaces a port of another lane by the lane's own.
 
-    The first lane that binds a port owns it. Other lanes use a free port in its place when they bind or connect.
+    The first lane that binds a port owns it. Other lanes use a free port in its place.
     """
     wraps: Callable[..., Any] = sys.modules["functools"].wraps  # the module `socket` has loaded it
 
@@ -166,7 +164,7 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
             raise
         if own and binds and (link, own) not in _seen:
             _seen.add((link, own))
-            _tell([(f"port {address[1]}", f"b{own}")])  # at once: a server may be a child that a signal ends
+            _tell([(f"port {address[1]}", f"b{own}")])  # a signal may end a server
         return done
 
     return wraps(plain)(call)  # type: ignore[no-any-return]
@@ -181,7 +179,7 @@ def _made(link: str, text: str) -> bool:
 
 
 def _own_port(link: str, sock: Any, address: Any) -> str:
-    """Return the lane's own port. Empty if no other lane has the port, or the address is remote."""
+    """Empty if no other lane has the port, or the address is remote."""
     try:
         if os.readlink(link) == LANE:
             return ""

@@ -94,7 +94,7 @@ class Account:
 
     def begin_process(self, running_ns: int) -> None:
         """Start an account from the start of this process, if the system reports it."""
-        self.begin(min(process_started_ns() or running_ns, running_ns), running_ns)
+        self.begin(min(_process_started_ns() or running_ns, running_ns), running_ns)
 
     @property
     def here(self) -> bool:
@@ -242,7 +242,7 @@ class Account:
         return True
 
 
-def process_started_ns() -> int | None:
+def _process_started_ns() -> int | None:
     """Return when this process was started, on the clock of `time.monotonic_ns`. `None` if unknown.
 
     Source: `starttime` in proc(5), in ticks of the clock that includes suspend time.

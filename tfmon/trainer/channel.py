@@ -123,7 +123,7 @@ def start_inbox(
 
     def read() -> None:
         if end is None:
-            signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see that the pipe ends.
+            _signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see that the pipe ends.
         rest = b""
         while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
@@ -200,10 +200,10 @@ def die_with_parent() -> None:
         libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
         libc.signal.restype = ctypes.c_void_p
         libc.signal(signal.SIGHUP, ctypes.cast(libc.alarm, ctypes.c_void_p))
-    signal_at_parents_death(signal.SIGHUP)
+    _signal_at_parents_death(signal.SIGHUP)
 
 
-def signal_at_parents_death(number: signal.Signals) -> None:
+def _signal_at_parents_death(number: signal.Signals) -> None:
     """Make the kernel signal this process when its parent dies; for each calling thread; Linux; prctl(2)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):

@@ -65,7 +65,7 @@ def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
         protocol=PROTOCOL,
         pid=os.getpid(),
         python=platform.python_version(),
-        reports_stack=print_stacks_on_signal(),
+        reports_stack=_print_stacks_on_signal(),
         unlike=differences(os.environ),
     )
     reporter.send(hello)
@@ -88,7 +88,7 @@ def _exit() -> NoReturn:
     exit_now(0)
 
 
-def print_stacks_on_signal() -> bool:
+def _print_stacks_on_signal() -> bool:
     """Have SIGUSR1 write all threads' stacks to stderr, also while C hangs; return False if impossible."""
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)

@@ -53,7 +53,7 @@ class Pipelines:
         """Examples in the data; `None` if tf.data does not know, or the step takes no input."""
         with tf.device("CPU:0"):
             data = scenario.data()
-            check_kind(data, scenario)
+            _check_kind(data, scenario)
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Pipelines share a tensor; each would copy an array.
                 arrays = tuple(data) if isinstance(data, list) else data
@@ -99,7 +99,7 @@ class Pipelines:
             return BatchFeed(itertools.repeat(()), self._scenario.examples_per_step * self._devices)
         dataset = self.prepare(settings)
         if settings.get("cache"):
-            check_cache(dataset, self.examples)
+            _check_cache(dataset, self.examples)
         leaves = tf.nest.flatten(dataset.element_spec)
         size = leaves[0].shape[0] if leaves and leaves[0].shape.rank else None
         batches = self._for_all(settings).feed(dataset)
@@ -168,7 +168,7 @@ class MemoryShortageError(ScenarioError):
     """Data that do not fit into memory; the text is one line for the user."""
 
 
-def check_kind(data: Any, scenario: Scenario) -> None:
+def _check_kind(data: Any, scenario: Scenario) -> None:
     """Raise ScenarioError for data without examples: none, batches, or an iterator that can be read only once."""
     if data is None:
         if type(scenario).step is Scenario.step:
@@ -184,7 +184,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:
         raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
 
 
-def check_cache(dataset: Any, examples: int | None) -> None:
+def _check_cache(dataset: Any, examples: int | None) -> None:
     """Raise MemoryShortageError if the cache of all examples exceeds the free memory, if known."""
     import tensorflow as tf
 

@@ -1,7 +1,7 @@
-"""Python runs this at its start in a lane that is a user's command; see `tfmon.hooks`.
+"""Python runs this at its start in a lane that is a user's command.
 
-It must cost nothing, change nothing that a script could notice, and never fail. It imports only what Python has
-loaded by now. Imported by another name, for its finder, it does nothing.
+It must cost nothing, change nothing that a script could notice, and never fail. It imports only loaded modules.
+Imported by another name, for its finder, it does nothing.
 """
 
 import os
@@ -23,8 +23,7 @@ LIBRARY += [entry for entry in sys.path if os.path.basename(entry) == "lib-dynlo
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
-def plain_spec(name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-    """Return what Python finds for a module without tfmon's finders."""
+def _plain_spec(name: str, path: "Any" = None, target: "Any" = None) -> "Any":
     for finder in sys.meta_path:
         find = None if isinstance(finder, Finder) else getattr(finder, "find_spec", None)
         spec = None if find is None else find(name, path, target)
@@ -33,8 +32,7 @@ def plain_spec(name: str, path: "Any" = None, target: "Any" = None) -> "Any":
     return None
 
 
-def library_spec(name: str) -> "Any":
-    """Return the spec of a module of the standard library; raises ModuleNotFoundError if this Python lacks it."""
+def _library_spec(name: str) -> "Any":
     frozen = sys.modules["_frozen_importlib"]
     spec = frozen.BuiltinImporter.find_spec(name) or frozen.FrozenImporter.find_spec(name)
     spec = spec or MACHINERY.PathFinder.find_spec(name, LIBRARY)
@@ -44,8 +42,8 @@ def library_spec(name: str) -> "Any":
 
 
 def is_users() -> bool:
-    """Return whether the script has its own `tfmon`: a module, or a folder with modules."""
-    spec = plain_spec("tfmon")
+    """Return whether the script has its own `tfmon`."""
+    spec = _plain_spec("tfmon")
     if spec is None:
         return False
     folders = list(spec.submodule_search_locations or ())
@@ -55,7 +53,7 @@ def is_users() -> bool:
 
 
 def say(what: str, reason: str) -> None:
-    """Report why something of a script is not measured; without a problem the reason is empty."""
+    """Report why something is not measured."""
     try:
         metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
         if os.pread(int(lock), len(token), 0).decode() != token:
@@ -71,49 +69,49 @@ def say(what: str, reason: str) -> None:
 
 
 class Finder:
-    """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded.
+    """Finds the monitor's `tfmon`, and watches the libraries that train.
 
-    tfmon never runs a module of the script that is named like one of the standard library. While a module of tfmon
-    is loaded, such names are searched in `LIBRARY`, and the script's own modules of such names are put aside.
+    While a module of tfmon is loaded, names of the standard library are searched in `LIBRARY`, and the script's
+    own
+    modules of such names are put aside.
     """
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
-        """The threads that load a module of tfmon now."""
+        """Threads that load a module of tfmon."""
         self.private: dict[str, Any] = {}
-        """Modules of the standard library whose names the script's folders have, too. Only tfmon sees them."""
+        """Modules of the standard library that only tfmon sees, because the script has such names."""
         self.aside: dict[str, Any] = {}
-        """The script's own modules of such names, while a module of tfmon is loaded."""
+        """The script's own modules of such names."""
         self.before: set[str] = set()
-        """The names of all modules before that."""
         self.stacks: Any = None
-        """The module `hooks.stacks`. It is not in `sys.modules`, which the script may read."""
+        """Not in `sys.modules`, which the script may read."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Return the spec of a module of tfmon, or of a watched library. None for any other module."""
+        """Return the spec of a module of tfmon, or of a watched library."""
         if path is None and get_ident() in self.threads and name in sys.stdlib_module_names:
-            return library_spec(name)
+            return _library_spec(name)
         if self.stacks is not None and name in self.stacks.STARTERS:
             self.stacks.sampler.start()
         if name == "tfmon" and not is_users():
             start = os.path.join(PACKAGE, "__init__.py")
             spec = MACHINERY.spec_from_file_location(name, start, submodule_search_locations=[PACKAGE])
         elif name in WATCHED or name.startswith("tfmon."):
-            spec = plain_spec(name, path, target)
+            spec = _plain_spec(name, path, target)
         else:
             return None
         if spec is not None and spec.loader is not None and (name in WATCHED or spec.origin.startswith(PACKAGE)):
-            spec.loader = (HookedLoader if name in WATCHED else Loader)(spec.loader, self)
+            spec.loader = (_HookedLoader if name in WATCHED else Loader)(spec.loader, self)
         return spec
 
     def load(self, loader: "Any", module: "Any") -> None:
-        """Load a module of tfmon, and then leave the private modules to tfmon alone."""
+        """Load a module of tfmon, and then hide the private modules."""
         if get_ident() in self.threads:
             loader.exec_module(module)
             return
         if not self.threads:
             specs = {name: getattr(sys.modules.get(name), "__spec__", None) for name in sys.stdlib_module_names}
-            names = {name for name, spec in specs.items() if is_elsewhere(spec)}
+            names = {name for name, spec in specs.items() if _is_elsewhere(spec)}
             self.aside = {
                 name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in names
             }
@@ -127,21 +125,20 @@ class Finder:
             if not self.threads:
                 new = set(sys.modules) - self.before
                 library = new & sys.stdlib_module_names
-                names = {name for name in library if name in self.aside or is_elsewhere(plain_spec(name))}
+                names = {name for name in library if name in self.aside or _is_elsewhere(_plain_spec(name))}
                 for name in new:
                     if name.partition(".")[0] in names:
                         self.private[name] = sys.modules.pop(name)
                 sys.modules.update(self.aside)
 
 
-def is_elsewhere(spec: "Any") -> bool:
-    """Return whether a module with this spec has a file outside of the standard library."""
+def _is_elsewhere(spec: "Any") -> bool:
     folder = os.path.dirname(getattr(spec, "origin", None) or "")
     return folder != "" and ("-packages" in folder or not folder.startswith(tuple(LIBRARY)))
 
 
 class Loader:
-    """Loads a module of tfmon with its own loader."""
+    """Loads a module of tfmon."""
 
     def __init__(self, own: "Any", finder: Finder) -> None:
         self.own, self.finder = own, finder
@@ -154,16 +151,13 @@ class Loader:
         return self.own.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:
-        """Load the module, and leave its own loader in its place."""
+        """Load the module, and restore its own loader."""
         module.__spec__.loader = module.__loader__ = self.own
         self.finder.load(self.own, module)
 
 
-class HookedLoader(Loader):
-    """Loads a library with its own loader, then watches it."""
-
+class _HookedLoader(Loader):
     def exec_module(self, module: "Any") -> None:
-        """Load the library, and leave its own loader in its place."""
         module.__spec__.loader = module.__loader__ = self.own
         try:
             self.own.exec_module(module)
@@ -182,8 +176,8 @@ class HookedLoader(Loader):
             os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
 
 
-def load_alone(name: str) -> "Any":
-    """Load a file of `hooks`, not as a part of `tfmon`: the script may have a module of that name."""
+def _load_alone(name: str) -> "Any":
+    """Not as a part of `tfmon`: the script may have a module of that name."""
     path = os.path.join(PACKAGE, "hooks", name + ".py")
     module = type(sys)("_tfmon_" + name)
     module.__file__ = path
@@ -191,28 +185,26 @@ def load_alone(name: str) -> "Any":
     return module
 
 
-def note_uses() -> None:
-    """In a race of several lanes, remember which files and ports the script uses."""
+def _note_uses() -> None:
     try:
         if os.environ.get("TFMON_LANES", "1") != "1":
-            uses = load_alone("uses")
+            uses = _load_alone("uses")
             sys.modules[uses.__name__] = uses
             uses.begin(is_users)
     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
         os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
 
 
-def sample_stacks(finder: Finder) -> None:
-    """Load what samples the main thread's stack before the first step; the first large import starts it."""
+def _sample_stacks(finder: Finder) -> None:
     try:
         if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
-            finder.stacks = load_alone("stacks")
+            finder.stacks = _load_alone("stacks")
     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
         os.environ["TFMON_UNWATCHED"] = f"stacks: {error!r}"
 
 
-def run_next_sitecustomize() -> None:
-    """Run the sitecustomize that the script would have had without this one."""
+def _run_next_sitecustomize() -> None:
+    """Run the script's own sitecustomize."""
     spec = MACHINERY.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
@@ -222,8 +214,7 @@ def run_next_sitecustomize() -> None:
     spec.loader.exec_module(module)
 
 
-def begin_lane() -> None:
-    """Watch the script's imports, if it runs in a lane."""
+def _begin_lane() -> None:
     if not os.environ.get("TFMON_PIPES"):
         return
     if sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
@@ -232,8 +223,8 @@ def begin_lane() -> None:
     say("python", "")
     finder = Finder()
     sys.meta_path.insert(0, finder)
-    note_uses()
-    sample_stacks(finder)
+    _note_uses()
+    _sample_stacks(finder)
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
     try:  # noqa: SIM105 - contextlib is not loaded by now
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
@@ -243,5 +234,5 @@ def begin_lane() -> None:
 
 if __name__ == "sitecustomize":
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
-    begin_lane()
-    run_next_sitecustomize()
+    _begin_lane()
+    _run_next_sitecustomize()
