@@ -1,1 +1,1 @@
-"""The lanes of a race: one child process each, scheduled, read, watched and ended."""
+"""The lanes of a race: one process each."""

@@ -1,10 +1,9 @@
-"""Runs as a lane's process before the user's command, enters its view of the folder, and becomes the command.
+"""Runs before the user's command of a lane: enters its view of the folder, and becomes the command.
 
     -c "…main()" KIND FOLDER PLACE COMMAND…
 
-The view is mounted in a namespace of this process, so it ends with the lane. An ordinary user needs a user
-namespace: user and group stay the same in it, and `exec` drops all its rights. Pipes, group, signals and working
-directory stay unchanged. It imports little: each lane waits for it.
+The view's namespace ends with this process. `exec` drops all rights in a user namespace. Each lane waits for the
+imports.
 
 Source: mount_namespaces(7), user_namespaces(7), Documentation/filesystems/overlayfs.rst of Linux 5.11 or later.
 """
@@ -22,12 +21,12 @@ BIND, RECURSIVE, SLAVE = 4096, 16384, 1 << 19
 INITIAL_USERS = ["0", "0", "4294967295"]
 COPIES = {"linux": ["cp", "-a", "--reflink=auto"], "darwin": ["cp", "-a", "-c"]}
 UID, GID = os.geteuid(), os.getegid()
-"""Read before the namespace exists, in which they have no names until they are mapped."""
+"""Unknown in the namespace."""
 
 
 def main(kind: str, folder: str, place: str, *command: str) -> None:
-    """Enter the view, and run the command; does not return."""
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # as before Python set them
+    """Enter the view and become the command."""
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         if number != signal.SIGINT or signal.getsignal(number) is signal.default_int_handler:
             signal.signal(number, signal.SIG_DFL)
     environment = own_environment()
@@ -46,7 +45,7 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
 
 
 def own_environment() -> dict[bytes, bytes]:
-    """Return the variables as they were passed: Python itself sets LC_CTYPE in some."""
+    """Return the variables without LC_CTYPE, which Python itself may set."""
     try:
         with open("/proc/self/environ", "rb") as file:
             return dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
@@ -55,7 +54,7 @@ def own_environment() -> dict[bytes, bytes]:
 
 
 def enter_overlay(folder: str, place: str) -> None:
-    """Mount an overlay over the folder, for this process and its children, and enter it; raises OSError."""
+    """Mount an overlay over the folder and enter it."""
     option = "userxattr" if new_namespace() else "redirect_dir=on"
     layers = [os.open(path, os.O_PATH) for path in (folder, f"{place}/written", f"{place}/work")]
     below = [(path, os.open(path, os.O_PATH)) for path in mounts_below(folder)]
@@ -70,7 +69,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Give this process its own mounts; return whether it is in a user namespace; raises OSError."""
+    """Enter a mount namespace; return whether it is in a user namespace."""
     with open("/proc/self/uid_map", encoding="ascii") as file:
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)
@@ -88,7 +87,7 @@ def new_namespace() -> bool:
 
 
 def mounts_below(folder: str) -> list[str]:
-    """Return the mount points in the folder, which an overlay would hide; not those below another of them."""
+    """Return the outermost mount points, which an overlay would hide."""
     with open("/proc/self/mountinfo", "rb") as file:
         quoted = [line.split()[4] for line in file]
     result: list[str] = []
@@ -109,7 +108,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def enter_copy(
     folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
-    """Enter a copy of the folder, at its own path or by changing the command's paths; raises OSError."""
+    """Enter a copy of the folder, at its path or by changing the command's paths."""
     import subprocess
 
     copy = f"{place}/written"

@@ -1,4 +1,4 @@
-"""The lanes of a race: their processes, the requests of the user, and the effect of the lanes' events."""
+"""The lanes of a race, the user's requests, and the effect of the lanes' events."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LaneGroup:
         script: Path = BOOTSTRAP,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Start no lane yet; `plan` plans the default race of a scenario, and `places` finds a host."""
+        """`plan` plans the default race of a scenario; `places` finds a host."""
         self._session = session
         self._plan_race = plan
         self._script = script
@@ -68,18 +68,15 @@ class LaneGroup:
         self._changing = threading.Lock()
         self._plan: RacePlan | None = None
         self._settings: dict[str, dict[str, KnobValue]] = {}
-        """The requested settings of each lane; a restart uses them."""
+        """Requested."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
-        """Processes that no longer belong to a lane."""
         self._places: dict[str, Place] = {}
         self._replaced: set[str] = set()
-        """Lanes whose process ends before the next one starts."""
         self._restarting = 0
         self._finished: RacePlan | None = None
         self._stopped = False
         self._failure = ""
-        """Why no race is possible any more: a thread of tfmon has died."""
         self._request_numbers = itertools.count(1)
         self._memory_kills = MemoryKills()
         self._reader = PipeReader(self.thread_failed)
@@ -91,12 +88,11 @@ class LaneGroup:
             self.thread_failed,
         )
         self.echo: Callable[[bytes], object] | None = None
-        """Takes the output of the lanes of the next races, unchanged."""
         self.echo_error: Callable[[bytes], object] | None = None
-        """Takes their standard error, which is part of the output otherwise."""
+        """Standard error only."""
 
     def begin(self, plan: RacePlan) -> None:
-        """Start every lane of a race, unless the group is stopped."""
+        """Start a race, unless stopped."""
         with self._lock:
             if self._stopped or self._failure:
                 return
@@ -110,13 +106,12 @@ class LaneGroup:
             self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
-        """End this race and start the default one of another scenario; after a TfmonError this one goes on."""
+        """Start the default race of another scenario; after a TfmonError this race continues."""
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)
         self._begin_next(plan)
 
     def _begin_next(self, plan: RacePlan) -> None:
-        """Begin a race as soon as all lanes of this one have ended."""
         with self._lock:
             self._restarting += 1
 
@@ -132,7 +127,7 @@ class LaneGroup:
         self._in_background(begin)
 
     def finish(self, plan: RacePlan | None = None) -> None:
-        """End the lanes of this race, or of `plan` unless another one has begun; they keep their figures."""
+        """End this race, or `plan` if it still runs; figures stay."""
         with self._lock:
             plan = plan or self._plan
             self._finished = plan
@@ -148,7 +143,7 @@ class LaneGroup:
         self._in_background(end)
 
     def stop(self) -> None:
-        """End every lane, and return when all are gone."""
+        """End every lane and wait."""
         with self._lock:
             self._stopped = True
             self._end_replaced()
@@ -159,7 +154,7 @@ class LaneGroup:
 
     @property
     def all_over(self) -> bool:
-        """True when every process has ended and no one is being replaced, or when tfmon itself has failed."""
+        """Whether every process has ended and none is being replaced, or tfmon itself has failed."""
         with self._lock:
             ended = not self._replaced and all(process.ended for process in self._processes.values())
             return ended or bool(self._failure)
@@ -169,7 +164,7 @@ class LaneGroup:
         return not self._restarting and self._session.snapshot().over
 
     def pids(self) -> dict[str, int]:
-        """Return the process that leads each lane that runs here."""
+        """Return the first process of each local lane."""
         with self._lock:
             running = {name: one for name, one in self._processes.items() if not one.ended}
             return {name: one.pid for name, one in running.items() if isinstance(one, LocalProcess)}
@@ -179,7 +174,7 @@ class LaneGroup:
         return process if process is not None and not process.ended else None
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Request another setting of a lane; a knob that is not live restarts the lane with it."""
+        """Request a setting; a knob that is not live restarts the lane."""
         with self._lock:
             known = self._session.snapshot()
             if lane not in self._settings or (self._over and known.lane(lane).phase != FAILED):
@@ -198,21 +193,21 @@ class LaneGroup:
         self.restart([lane])
 
     def pause(self, lanes: Sequence[str]) -> None:
-        """Pause lanes at their next step boundary."""
+        """Pause at the next step boundary."""
         if not self._over:
             self._record_request("pause", lanes)
             with self._lock:
                 self.scheduler.pause(lanes)
 
     def resume(self, lanes: Sequence[str]) -> None:
-        """Resume paused lanes."""
+        """Resume lanes."""
         if not self._over:
             self._record_request("resume", lanes)
             with self._lock:
                 self.scheduler.resume(lanes)
 
     def set_mode(self, mode: str) -> None:
-        """Change the mode to interleaved or concurrent, unless `why_mode_stays` objects."""
+        """Change the mode, unless `why_mode_stays` objects."""
         with self._lock:
             if why_mode_stays(self._session.snapshot().lanes):
                 return
@@ -226,7 +221,7 @@ class LaneGroup:
             self.scheduler.set_exclusive(lane, slice_s)
 
     def profile(self, lane: str, request: TakeProfile) -> None:
-        """Make a lane train some steps under the profiler; its answer comes as an event."""
+        """Profile some steps."""
         self._record_request("profile", [lane])
         on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
         with self._lock:
@@ -234,7 +229,7 @@ class LaneGroup:
                 self._processes[lane].send(replace(request, on_gpu=on_gpu))
 
     def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
+        """End one lane, the second time at once."""
         self._record_request("end", [lane])
         with self._lock:
             process = self._process(lane)
@@ -244,18 +239,18 @@ class LaneGroup:
         self._in_background(lambda: self._end([process] if process is not None else []))
 
     def end_now(self) -> None:
-        """Stop waiting for user's commands that are ending: they get SIGTERM, then SIGKILL."""
+        """Stop waiting for user's commands: they get SIGTERM, then SIGKILL."""
         self._reader.hurry()
 
     def ask_stack(self, lane: str) -> None:
-        """Make a lane report the stacks of its threads; the answer comes as an event, if it comes."""
+        """Request the stacks as an event."""
         with self._lock:
             process = self._process(lane)
             if process is not None and self._session.snapshot().lane(lane).process.reports_stack:
                 process.ask_stacks()
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again as requested last; a race that is over with a result starts again."""
+        """Start lanes again as last requested, or a race that has a result."""
         self._record_request("restart", lanes)
         with self._lock:
             plan, known = self._plan, self._session.snapshot()
@@ -268,7 +263,7 @@ class LaneGroup:
             for spec in (lane.spec for lane in plan.lanes if lane.spec.name in lanes):
                 if spec.host and spec.host in known.hosts:
                     if known.hosts[spec.host].connecting:
-                        return  # it is being connected to again already
+                        return  # already connecting
                     if known.hosts[spec.host].lost:
                         lost.setdefault(spec.host, []).append(spec.name)
             self._restarting += 1 + len(lost)
@@ -286,7 +281,7 @@ class LaneGroup:
         self._restart([name for name in lanes if not any(name in names for names in lost.values())])
 
     def repeat(self, lanes: Sequence[str]) -> None:
-        """Start lanes in new processes, which continue their measurement."""
+        """Continue the measurement of lanes in new processes."""
         with self._lock:
             if self._finished is not self._plan:
                 self._restarting += 1
@@ -321,7 +316,7 @@ class LaneGroup:
         self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
 
     def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
-        """Start lanes, with the lock, so that no event overtakes LaneStarted; `renewed` continues measuring."""
+        """The caller has the lock, so that no event overtakes LaneStarted."""
         if self._failure:
             return
         known = self._session.snapshot()
@@ -334,7 +329,6 @@ class LaneGroup:
             self._session.accept(started(plan, lane, process.pid, renewed=renewed))
 
     def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
-        """Start a lane's process; raises OSError, or TfmonError for a lost host."""
         process: LaneProcess
         if lane.spec.host:
             place = self._place(lane.spec.host)
@@ -357,19 +351,19 @@ class LaneGroup:
         return self._places[host]
 
     def _connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
-        """Connect again to the lost hosts of lanes, without the lock."""
+        """Blocks, so the caller must not hold the lock."""
         for host in {lane.spec.host for lane in plan.lanes if lane.spec.name in lanes} - {""}:
-            with contextlib.suppress(TfmonError):  # its lanes do not start, for the same reason
+            with contextlib.suppress(TfmonError):
                 self._place(host).ensure()
 
     def _take(self, lanes: Sequence[str]) -> list[LaneProcess]:
-        """Take the processes of lanes out of the race: their events are ignored from then on."""
+        """The events of taken processes are ignored."""
         taken = [self._processes.pop(name) for name in lanes if name in self._processes]
         self._ending = [process for process in self._ending if not process.ended] + taken
         return taken
 
     def _end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes, and wait for their end. Thread: any, without the lock."""
+        """The caller must not hold the lock."""
         with self._lock:
             for process in processes:
                 if process.grace_s is not None and not process.ended:
@@ -378,7 +372,6 @@ class LaneGroup:
         self._reader.end(processes)
 
     def _end_replaced(self) -> None:
-        """Start no new processes of replaced lanes, because the race is over."""
         lanes = sorted(self._replaced)
         self._replaced.clear()
         for lane in lanes:
@@ -386,7 +379,7 @@ class LaneGroup:
             self._accept(None, ended)
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Do work that waits for the end of a process: in a thread, one after another."""
+        """One at a time."""
 
         def run() -> None:
             with self._changing:
@@ -395,7 +388,7 @@ class LaneGroup:
         start_thread("tfmon-change", run, self.thread_failed)
 
     def thread_failed(self, reason: str) -> None:
-        """Fail every lane with the reason for which a thread of tfmon has died, and end their processes."""
+        """Fail every lane because a thread of tfmon has died."""
         with self._lock:
             if self._failure or self._stopped:
                 return
@@ -409,11 +402,11 @@ class LaneGroup:
         start_thread("tfmon-end", lambda: self._end(processes), lambda _reason: None)
 
     def _accept(self, process: LaneProcess | None, event: Event) -> None:
-        """Accept an event of a process, or about a lane if `None`: first the session, then the scheduler."""
+        """`None`: not from a process."""
         with self._lock:
             own = self._processes.get(event.lane)
             if process is not None and own is not process:
-                return  # a process that was replaced
+                return
             if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
                 lane = self._session.snapshot().lane(event.lane)
                 kills = "" if lane.spec.host else self._memory_kills.since(lane.heartbeat.heard_ns)
@@ -436,11 +429,11 @@ class LaneGroup:
                 case SliceEnded():
                     self.scheduler.idle(event.lane)
                 case EndRequested() if own is None:
-                    pass  # the lane is being restarted
+                    pass  # restarting
                 case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                     self.scheduler.ended(event.lane)
                     if own is not None:
-                        own.continue_()  # a script may train on that is not measured any more
+                        own.continue_()  # a script may continue without being measured
                     if self._session.snapshot().race.exclusive == event.lane:
                         self.set_exclusive("")
                 case KnobRefused():
@@ -453,7 +446,6 @@ class LaneGroup:
                 self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
     def _start_clock(self) -> None:
-        """Start the clock that ends the race: the lanes got the start signal."""
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
         if plan is not None and plan.seconds is not None:
@@ -465,21 +457,21 @@ class LaneGroup:
                 self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
 
     def report_stall(self, lane: str, since_ns: int) -> None:
-        """Record that a lane hangs; the race goes on without it until it says something."""
+        """Record that a lane hangs, and continue without it."""
         with self._lock:
             if self._process(lane) is not None:
                 self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
                 self.scheduler.skip(lane)
 
     def skip(self, lane: str) -> None:
-        """End the slice of a lane that hung before and hangs still."""
+        """End the slice of a lane that still hangs."""
         with self._lock:
             lanes = self._session.snapshot().lanes
             if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
                 self.scheduler.skip(lane)
 
     def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that was silent for `silent_s` seconds while it started, and end its process."""
+        """Fail a lane that was silent for too long at its start."""
         with self._lock:
             process = self._process(lane)
             if process is None:
@@ -492,6 +484,6 @@ class LaneGroup:
         self._in_background(lambda: self._end([process]))
 
     def count_memory_kills(self) -> None:
-        """Count the processes that the kernel has killed for lack of memory."""
+        """Count kills for lack of memory."""
         with self._lock:
             self._memory_kills.count(time.monotonic_ns())

@@ -1,4 +1,4 @@
-"""A started process: its pipes, environment, priority, guard and end. It decodes nothing; agents use it, too."""
+"""Starts, guards and ends processes, in the monitor and in agents."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
 SITE = Path(__file__).parents[1] / "hooks" / "site"
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""Time to end after Stop (or the end of the pipe), SIGTERM and SIGKILL: 2.6 s in all. A user's command gets SIGINT
-instead of Stop, and `Command.grace_s` instead of `ASK_S`."""
+"""Time to end after Stop or SIGINT, SIGTERM and SIGKILL. A user's command has `Command.grace_s` instead of
+`ASK_S`."""
 GUARD = f"""
 trap '' HUP INT QUIT TERM TSTP
 read -r over <&1 && exit
@@ -51,33 +51,30 @@ kill -s TERM -- "-$group" || exit
 wait_for_end {round(5 * TERM_S)}
 kill -s KILL -- "-$group"
 """
-"""Ends the process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a
-second SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output and its standard error if that has its own
-pipe. They are drained, so that writing does not fail meanwhile. POSIX's `sleep` takes whole seconds only, and its
-redirections descriptors of one digit."""
+"""Ends process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a second
+SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output, which is drained so that writing does not fail.
+POSIX's `sleep` takes whole seconds only, and its redirections descriptors of one digit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A user's own command that a lane runs."""
+    """A user's own command."""
 
     argv: Sequence[str]
     device: str
     settings: Settings
     grace_s: float
     view: View | None = None
-    """Its view of the working folder; `None` for the folder itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A started process and the monitor's ends of its pipes, none of which blocks."""
+    """A process and the monitor's nonblocking ends of its pipes."""
 
     popen: subprocess.Popen[bytes]
     metric_fd: int
     output_fd: int
     error_fd: int | None
-    """Standard error; `None` if it is part of the output."""
     request_fd: int
     suspended: SuspendedTime
     guard: Guard | None
@@ -94,11 +91,11 @@ def launch(
     stdin: int = subprocess.DEVNULL,
     split: bool = False,
 ) -> Launched:
-    """Start `script` with `python`, or a user's command; raises OSError, with nothing left open.
+    """Start `script` with `python`, or a user's command; raises OSError.
 
     Args:
-        environment: Variables to add to this process's. `None` removes one.
-        guarded: Whether a guard ends the process when this one dies; a user's command always has one.
+        environment: Variables to add. `None` removes one.
+        guarded: Whether a guard ends the process if this one dies; a user's command always has one.
         split: Whether standard error has its own pipe.
     """
     merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
@@ -134,10 +131,10 @@ def launch(
             pass_fds=inherited,
             env=merged,
             cwd=folder,
-            # A user's command has its own session, and so no terminal to read from, to draw on, or to lose.
-            # Others stay in the monitor's: if the monitor dies while a child is suspended, the kernel sends the
-            # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX). Linux
-            # does not while one of its threads is still to stop, so its inbox asks for SIGCONT, too.
+            # A user's command has its own session, so that it cannot use the terminal. Others stay in the
+            # monitor's: if the monitor dies while a child is suspended, the kernel sends the child SIGHUP and
+            # SIGCONT, as to every stopped process of an orphaned group (POSIX). Linux does not while one of its
+            # threads has still to stop, so its inbox asks for SIGCONT, too.
             **(OWN_GROUP if command is None else {"start_new_session": True}),
         )
     except OSError:
@@ -157,7 +154,7 @@ def launch(
 
 
 def lock_file() -> tuple[int, str]:
-    """Return a file that the lane's processes inherit and no folder lists, and the token in it."""
+    """Return an unlinked file for the lane's processes, and the token in it."""
     token = os.urandom(8).hex()
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
@@ -167,20 +164,19 @@ def lock_file() -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A shell that ends a process group once `pipe_fd` is closed, as by the death of the monitor."""
+    """Ends a process group once `pipe_fd` is closed."""
 
     popen: subprocess.Popen[bytes]
     pipe_fd: int
 
     def dismiss(self) -> None:
-        """End the guard: the number of its group may soon be another's."""
+        """End the guard: the group's number may be reused."""
         self.popen.kill()
         self.popen.wait()
         os.close(self.pipe_fd)
 
 
 def _start_guard(group: int, output_fd: int, error_fd: int | None, command: Command | None) -> Guard | None:
-    """Start the guard of a process group; `None` without a shell."""
     first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
     over_fd, pipe_fd = os.pipe()
     try:
@@ -208,21 +204,19 @@ YIELDING_NICE = 5
 
 
 class ProcessLauncher:
-    """Calls functions in one thread that keeps the program's original priority. Thread: any.
+    """Calls functions in one thread that keeps the original priority. Thread: any.
 
-    A child inherits the nice value of the thread that starts it, and only root may lower it again. So a thread
-    that yields to the lanes must not start them.
+    A child inherits the nice value of the starting thread, and only root may lower it.
     """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-launcher")
-        # Make the thread now: at the first start, the caller may have yielded already.
         self._pool.submit(threading.get_native_id).result()
 
     def __call__(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Call a function in the thread that starts processes; its result and exceptions are passed on."""
+        """Call a function in the thread that starts processes."""
         return self._pool.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:
@@ -233,7 +227,7 @@ class ProcessLauncher:
 def yield_to_lanes() -> None:
     """Give the calling thread and its future threads a lower priority than the lanes have.
 
-    Linux only: there each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
+    Linux only: elsewhere the whole process has one nice value, and the lanes would inherit it.
     Source: setpriority(2), "C library/kernel differences".
     """
     if sys.platform != "linux":
@@ -244,7 +238,7 @@ def yield_to_lanes() -> None:
 
 CHUNK_BYTES = 65_536
 LAST_CHUNKS = 32
-"""Limit of reads after the process has ended: more than a pipe holds, so nothing is lost."""
+"""More than a pipe can contain."""
 
 
 ENDS_WITHIN_S = 2.0
@@ -252,10 +246,9 @@ ENDS_WITHIN_S = 2.0
 
 
 class Child:
-    """A child of this process, the monitor or an agent. Thread: `read`, `poll`, `look` one; the rest any."""
+    """A child of the monitor or an agent. Thread: `read`, `poll`, `look` one; the rest any."""
 
     ended = False
-    """True after the child was reaped, its output read, and its end reported."""
 
     def __init__(
         self,
@@ -275,7 +268,7 @@ class Child:
         self.pid = self._popen.pid
         self._gate = threading.Lock()
         self._closed = False
-        """True once descriptors and pid may belong to another process: nothing may be sent to them."""
+        """Descriptors and pid may be reused."""
         self._reads = True
         self._suspended = False
         self._closed_s, self.runs_on = 0.0, False
@@ -284,7 +277,6 @@ class Child:
             start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
 
     def _follow_stops(self) -> None:
-        """Record until the child ends when another program stops and continues it."""
         stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -299,7 +291,7 @@ class Child:
                     self._suspended_time.begins()
 
     def write(self, data: bytes) -> bool:
-        """Write to the request pipe; return False when the child no longer reads."""
+        """Write to the request pipe; return False if the child no longer reads."""
         with self._gate:
             if self._closed or not self._reads:
                 return False
@@ -316,12 +308,12 @@ class Child:
                 os.close(self._request_fd)
 
     def kill(self, number: int, *, alone: bool = False) -> None:
-        """Signal the child and everything it started in its process group, or the child alone."""
+        """Signal the process group, or the child alone."""
         with self._gate:
             self._kill_now(number, alone=alone)
 
     def _kill_now(self, number: int, *, alone: bool = False) -> None:
-        """Do so without the lock. Thread: also a signal's handler."""
+        """For a signal's handler."""
         if number == signal.SIGCONT:
             self._suspended_time.ends()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -331,12 +323,12 @@ class Child:
             self._suspended_time.begins()
 
     def suspend(self) -> None:
-        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+        """Stop the child."""
         self._suspended = True
         self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
-        """Continue a child that `suspend` stopped. A child that somebody else stopped stays stopped."""
+        """Continue the child if `suspend` stopped it, not somebody else."""
         before, self._suspended = self._suspended, False
         if before:
             self.kill(signal.SIGCONT)
@@ -346,12 +338,12 @@ class Child:
         self._kill_now(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Continue the child unless it is suspended. Thread: also a signal's handler."""
+        """Continue the child unless suspended. Thread: also a signal's handler."""
         if not self._suspended:
             self._kill_now(signal.SIGCONT)
 
     def read(self, fd: int) -> bool:
-        """Take one chunk of a pipe; return False when it is empty or has ended."""
+        """Take one chunk; return False if there is none."""
         try:
             chunk = os.read(fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -370,17 +362,16 @@ class Child:
 
     @property
     def ends_soon(self) -> bool:
-        """Whether the child has just closed its metric pipe, as one does that ends."""
+        """Whether the child has just closed its metric pipe."""
         return self.metric_fd not in self.open and not self.runs_on
 
     def look(self, *, ended: bool) -> None:
-        """Look after the child, about twice a second, and once when it has ended; subclasses reap it then."""
+        """Check the child about twice a second, and once after its end."""
         if self.ends_soon and not ended:
             self._closed_s = self._closed_s or time.monotonic()
             self.runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
 
     def _reap(self) -> int:
-        """Reap an ended child: read the rest, end its group, close the pipes. Return its code, as `Popen` does."""
         code = self._popen.wait()
         self.kill(signal.SIGKILL)
         if self._guard is not None:

@@ -1,4 +1,4 @@
-"""The output of a lane's process: events on its metric pipe, text on stdout and stderr; bounded."""
+"""The bounded output of a lane's process: events on its metric pipe, text on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -11,28 +11,25 @@ from tfmon.model.events import BadLine, Event, LanePrinted
 from tfmon.model.lane_events import FromLane
 
 MAX_LINE_BYTES = 65_536
-"""Longest line on a pipe; longer lines are dropped and counted."""
 AHEAD_NS = 1_000_000_000
 """All processes of a machine share one clock: an event further in the future is wrong."""
 MOST_PROBLEMS = 8
-"""Limit of problems of one chunk that are reported individually; further bad lines are only counted."""
 TAIL_BYTES = 32_768
-"""Limit of kept output; the rest is read and dropped, so that the process never blocks."""
+"""The rest is read and dropped, so that the process never blocks."""
 TAIL_LINES = 200
 NEWS_BYTES = 16_384
-"""Limit of output in one report: the newest."""
 LINE_CHARACTERS = 500
 TELL_EVERY_NS = 250_000_000
 _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stack \(most recent')
 
 
 class MetricLines:
-    """Decodes the chunks of a metric pipe, which end anywhere, and counts bad lines. Thread: the reader's."""
+    """Decodes the chunks of a metric pipe. Thread: the reader's."""
 
     def __init__(
         self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
     ) -> None:
-        """Decode for a lane; `here` makes another machine's event one of this machine."""
+        """`here` converts another machine's event."""
         self.lane = lane
         self._sink = sink
         self._here = here
@@ -41,7 +38,7 @@ class MetricLines:
         self._problems: list[tuple[str, int]] = []
 
     def take(self, chunk: bytes) -> None:
-        """Decode a chunk; the events of its whole lines go to the sink."""
+        """Decode a chunk."""
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         if lines and self._skipping:
             self._skipping = False
@@ -60,7 +57,7 @@ class MetricLines:
             self._tell_problems()
             try:
                 self._sink(event)
-            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; an event of one must not end it
+            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; one event must not end it
                 self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
         if len(self._partial) > MAX_LINE_BYTES:
             if not self._skipping:
@@ -75,7 +72,6 @@ class MetricLines:
             self._tell_problems()
 
     def _count(self, problem: str) -> None:
-        """Count a bad line with the one before it if they are alike: a process may write nothing else."""
         last, lines = self._problems[-1] if self._problems else ("", 0)
         if lines and (problem == last or len(self._problems) >= MOST_PROBLEMS):
             self._problems[-1] = (problem, lines + 1)
@@ -90,14 +86,13 @@ class MetricLines:
 
 
 class ChildOutput:
-    """Takes the output of a process, in chunks that end anywhere."""
+    """Takes the output of a process."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
         self.printed_bytes = 0
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None
-        """Takes standard error, if it has its own pipe."""
         self._echoed_bytes = 0
         self._tail = b""
         self._news = b""
@@ -105,7 +100,7 @@ class ChildOutput:
         self._told_ns = 0
 
     def take_error(self, chunk: bytes) -> None:
-        """Take a chunk of standard error, if that has its own pipe."""
+        """Take a chunk of a separate standard error."""
         if self.echo_error is not None:
             self.echo_error(chunk)
             self._echoed_bytes = self.printed_bytes + len(chunk)
@@ -129,7 +124,7 @@ class ChildOutput:
             self._news = kept
 
     def drop(self, size: int) -> None:
-        """Note that `size` bytes were printed and dropped before they came here."""
+        """Count bytes that were dropped before."""
         self.printed_bytes += size
         self._echoed_bytes += size
         self._dropped_bytes += size
@@ -140,7 +135,7 @@ class ChildOutput:
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
-        """Return the whole lines since the last news, or None for none or too soon; with `last` all at once."""
+        """Return the whole lines since the last news, unless it is too soon."""
         if not self._news and not self._dropped_bytes:
             return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:
@@ -160,7 +155,7 @@ class ChildOutput:
         return _lines(self._tail)
 
     def stack_since(self, printed_bytes: int) -> tuple[str, ...]:
-        """Return the lines of a thread's stack after the first `printed_bytes` bytes. Thread: any."""
+        """Return the lines of stacks after `printed_bytes`. Thread: any."""
         new_bytes = self.printed_bytes - printed_bytes
         new = _lines(self._tail[-new_bytes:]) if new_bytes > 0 else ()
         return tuple(line for line in new if _STACK_LINE.match(line))
@@ -172,6 +167,5 @@ def _lines(printed: bytes) -> tuple[str, ...]:
 
 
 def _shown(line: bytes, most_characters: int = LINE_CHARACTERS) -> str:
-    """Return a line safe to show: the last state of a progress bar."""
     text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
     return clean(text, most_characters).rstrip()

@@ -24,23 +24,19 @@ from tfmon.system.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
 from tfmon.system.view_files import new_store
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""The variables of every process."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanePlan:
-    """One lane: its spec, and the value of every knob at the start."""
+    """One lane at the start."""
 
     spec: LaneSpec
     settings: dict[str, KnobValue]
     environment: dict[str, str | None] = field(default_factory=dict)
-    """Variables of the lane besides the monitor's; `None` removes one."""
     steps: int | None = None
-    """Measured steps after which this lane finishes; `None` for the race's limit."""
     as_is: bool = False
-    """Whether no device was given for a user's command, so that nothing is hidden from it."""
+    """A user's command may use every device."""
     view: View | None = None
-    """The process's view of the working folder; `None` for the folder itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +48,19 @@ class RacePlan:
     lanes: tuple[LanePlan, ...]
     python: Path
     command: tuple[str, ...] = ()
-    """The user's own command for each lane, or empty for a scenario."""
     steps: int | None = None
-    """Measured steps after which each lane finishes."""
     slice_s: float = 0.5
     seconds: float | None = None
-    """Time after the start signal when all lanes are ended."""
     grace_s: float = 30.0
 
 
 def lane_environment(
     spec: LaneSpec, gpu_uuids: str | None, numbers: Sequence[int] = (0,)
 ) -> dict[str, str | None]:
-    """Return the variables that show TensorFlow only the lane's devices, before it loads.
+    """Return the variables that show TensorFlow only the lane's devices.
 
-    `gpu_uuids` selects NVIDIA GPUs: UUIDs with commas, which do not depend on the order of devices or a container.
-    AMD GPUs use `numbers`, as ROCm counts. `None` without a driver. With memory growth, programs can share the
-    GPU.
+    `gpu_uuids` selects NVIDIA GPUs, in any order of devices and container; `None` without a driver. AMD GPUs use
+    `numbers`, as ROCm counts. With memory growth, programs can share the GPU.
     """
     if spec.kind == "cpu":
         return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
@@ -83,7 +75,7 @@ def lane_environment(
 
 
 def device_word(lane: LanePlan) -> str:
-    """Return the devices of a user's script: `cpu`, `gpu`, several such as `2xcpu`, or `any` that it finds."""
+    """Return `cpu`, `gpu`, several such as `2xcpu`, or `any`."""
     if lane.as_is:
         return ANY
     return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
@@ -93,20 +85,20 @@ INTERPRETER = re.compile(r"python(\d+(\.\d+)*)?t?")
 
 
 def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
-    """Return a user's command for a lane: with its own Python if it starts with one."""
+    """Return a user's command, with the lane's Python."""
     python = lane.settings.get(PYTHON)
     return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
 
 
 def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
-    """Return the user's command as a lane's process runs it, or `None` for a scenario."""
+    """Return the user's command, or `None` for a scenario."""
     if not plan.command:
         return None
     return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
-    """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
+    """Return the plan of a lane's process of that number, with its own view and variables."""
     spec = lane.spec
     number = [one.spec.name for one in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
@@ -122,25 +114,25 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
 
 
 def with_stores(plan: RacePlan, number: int) -> RacePlan:
-    """Return the plan with stores for the files of its views, for the race of that number."""
+    """Return the plan with new stores for its views."""
     views = {host: new_store(view, number) for host, view in plan.race.views.items()}
     return replace(plan, race=replace(plan.race, views=views))
 
 
 def with_settings(plan: RacePlan, settings: Mapping[str, Settings], mode: str) -> RacePlan:
-    """Return the plan with other settings, by the names of the lanes, and another mode."""
+    """Return the plan with other settings and another mode."""
     lanes = [replace(lane, settings=dict(settings[lane.spec.name])) for lane in plan.lanes]
     return replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
 
 
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
-    """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
+    """Return the plan of a lane's next process."""
     steps = None if plan.steps is None else max(1, plan.steps - measured)
     return replace(lane, settings=dict(settings), steps=steps)
 
 
 def assignment(lane: LanePlan, plan: RacePlan) -> Assign:
-    """Return the first request of a lane's process."""
+    """Return a process's first request."""
     return Assign(
         scenario=str(plan.scenario),
         device=lane.spec.kind,
@@ -151,7 +143,7 @@ def assignment(lane: LanePlan, plan: RacePlan) -> Assign:
 
 
 def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneStarted:
-    """Return the event that a lane's process was started just now."""
+    """Return the event of a started process."""
     return LaneStarted(
         lane=lane.spec.name,
         at_ns=time.monotonic_ns(),
@@ -164,7 +156,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
 
 
 def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> LaneFailed:
-    """Return the event that a lane's process could not be started."""
+    """Return the event of a process that did not start."""
     name, at_ns = lane.spec.name, time.monotonic_ns()
     if isinstance(error, TfmonError):
         return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=error.message, hint=error.hint)
@@ -175,7 +167,7 @@ def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> 
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file, or "" if it cannot be read."""
+    """Return a file's digest, or "" if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError:

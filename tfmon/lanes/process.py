@@ -1,4 +1,4 @@
-"""The process of a lane on any machine: sends it requests and signals, and decodes its output."""
+"""The process of a lane on any machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from tfmon.system.threads import start_thread
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
-"""Time limit of the stacks: a suspended process writes them in its next slice."""
 
 
 class LaneProcess(ABC):
@@ -34,9 +33,9 @@ class LaneProcess(ABC):
 
     pid: int
     grace_s: float | None = None
-    """Time for a user's command to end after SIGINT; `None` for a process that ends at a request."""
+    """`None` for a process that ends at a request."""
     stack_poll_s = 0.05
-    """The stacks are complete after this time without output."""
+    """Without output, the stacks are complete."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
         self.lane = lane
@@ -45,49 +44,49 @@ class LaneProcess(ABC):
         self.output = ChildOutput(lane)
         self.end_requested = False
         self.ended = False
-        """True after the child was reaped, its output read, and its end reported."""
+        """Set last."""
 
     @abstractmethod
     def write(self, data: bytes) -> bool:
-        """Write to the request pipe; return False when the child no longer reads."""
+        """Write to the request pipe; return False if the child no longer reads."""
 
     @abstractmethod
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
-        """Signal the child and everything it started in its process group, or it alone, unless it is reaped."""
+        """Signal the process group, or the child alone, unless it is reaped."""
 
     @abstractmethod
     def suspend(self) -> None:
-        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+        """Stop the child."""
 
     @abstractmethod
     def continue_(self) -> None:
-        """Continue a child that `suspend` stopped. A child that somebody else stopped stays stopped."""
+        """Continue the child if `suspend` stopped it, not somebody else."""
 
     @abstractmethod
     def hold(self) -> None:
-        """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
+        """Stop the child while the monitor is stopped. Thread: also a signal's handler."""
 
     @abstractmethod
     def go_on(self) -> None:
-        """Continue the child unless it is suspended. Thread: also a signal's handler."""
+        """Continue the child unless suspended. Thread: also a signal's handler."""
 
     def send(self, request: Request) -> bool:
-        """Send a request; return False when the child no longer reads."""
+        """Send a request; return False if the child no longer reads."""
         return self.write(encode_message(request))
 
     def request_end(self) -> None:
-        """Make the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
+        """End the child by a request, or a user's command by SIGINT."""
         self.end_requested = True
         self.continue_()
-        self.kill(signal.SIGCONT)  # also a child that somebody else has stopped
+        self.kill(signal.SIGCONT)
         self.send(Stop())
         if self.grace_s is not None:
             self.kill(signal.SIGINT)
 
     def read_stacks(self) -> tuple[str, ...]:
-        """Return the lines of the child's thread stacks, or empty if it does not answer. Works even if it hangs.
+        """Return the stacks, or empty without an answer. It waits.
 
-        Only for a lane that `reports_stack`: the signal would end another one. Thread: any; it waits.
+        Only for a lane that `reports_stack`: the signal would end others.
         """
         before = self.output.printed_bytes
         self.kill(STACK_SIGNAL, alone=True)
@@ -102,8 +101,8 @@ class LaneProcess(ABC):
         return ()
 
     def ask_stacks(self) -> None:
-        """Report the stacks of the child's threads as an event, if it answers. Thread: any."""
-        if self.grace_s is not None:  # a user's command, which may use the signal itself
+        """Report the stacks as an event."""
+        if self.grace_s is not None:  # it may use the signal itself
             self.send(ReportStack())
             return
 
@@ -114,19 +113,19 @@ class LaneProcess(ABC):
         start_thread("tfmon-stack", lambda: report(*self.read_stacks()), report)
 
     def tell_input(self, reason: str) -> None:
-        """Report why the child does not get all of tfmon's standard input."""
+        """Report why the child does not get all of standard input."""
         self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
 
     def tell_output(self, *, last: bool = False) -> None:
-        """Report the output of the child, a few times a second at most."""
+        """Report new output, a few times a second at most."""
         news = self.output.news(time.monotonic_ns(), last=last)
         if news is not None:
             self._tell(news)
 
     def _tell_end(self, code: int | None, at_ns: int) -> None:
-        """Report the rest of the child's output, and its end; `code` as in `Popen`, `None` for unknown."""
+        """`code` as in `Popen`; `None` if unknown."""
         self.metrics.end()
-        self.output.take(b"")  # pass on the rest
+        self.output.take(b"")
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
@@ -138,7 +137,7 @@ class LaneProcess(ABC):
                 output_tail=tuple(without_chatter(self.output.tail())),
             )
         )
-        # Last: whoever waits for the end of all lanes reads next how they ended.
+        # Last, because a waiter then reads how the lanes ended.
         self.ended = True
 
 
@@ -146,7 +145,7 @@ Sink: TypeAlias = Callable[[LaneProcess, Event], None]
 
 
 def signal_name(number: int) -> str:
-    """Return a signal as SIGKILL; one without a name by its number."""
+    """Return a signal's name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -154,18 +153,18 @@ def signal_name(number: int) -> str:
 
 
 class Place(Protocol):
-    """Another machine that lanes can be started on."""
+    """Another machine with lanes."""
 
     def ensure(self) -> None:
-        """Connect again where the connection is lost; may block for seconds; raises TfmonError."""
+        """Connect if the connection is lost; may block for seconds; raises TfmonError."""
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> LaneProcess:
-        """Start the process of a lane; raises OSError if it did not start, TfmonError if the host is lost."""
+        """Start a lane; raises OSError, or TfmonError if the host is lost."""
 
     def hold(self) -> None:
-        """Stop its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
+        """Stop its lanes while the monitor is stopped. Thread: also a signal's handler."""
 
     def go_on(self) -> None:
         """Continue its lanes, except suspended ones. Thread: also a signal's handler."""
@@ -188,7 +187,6 @@ class LocalProcess(Child, LaneProcess):
         *,
         split: bool = False,
     ) -> None:
-        """Start the process of a lane. None removes a variable. Raises OSError if it did not start."""
         LaneProcess.__init__(self, lane, sink)
         passed = script_input.current() if command is not None else None
         stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
@@ -201,7 +199,7 @@ class LocalProcess(Child, LaneProcess):
         self._seen_stopped = self._told_stopped = False
 
     def look(self, *, ended: bool) -> None:
-        """Report output, an end, and whether the child runs on without its end of the metric pipe."""
+        """Report output, an end, and a closed metric pipe."""
         self.tell_output()
         if ended:
             self._tell_end(self._reap(), time.monotonic_ns())
@@ -214,7 +212,7 @@ class LocalProcess(Child, LaneProcess):
         self._tell_stopped()
 
     def _tell_stopped(self) -> None:
-        """Report that somebody else has stopped the child, as two looks in a row show, and when it goes on."""
+        """After two equal checks."""
         before, self._seen_stopped = self._seen_stopped, not self._suspended and _is_stopped(self.pid)
         if (before and self._seen_stopped) != self._told_stopped:
             self._told_stopped = not self._told_stopped
@@ -223,13 +221,13 @@ class LocalProcess(Child, LaneProcess):
 
 
 def start_process(lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, *, split: bool) -> LocalProcess:
-    """Start the process of a lane here; raises OSError. `split` as in `launch`."""
+    """Start a local lane; raises OSError."""
     command = process_command(plan, lane)
     return LocalProcess(lane.spec.name, plan.python, lane.environment, sink, script, command, split=split)
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a child is stopped, or False if `os` has no waitid(2), as on macOS before Python 3.13."""
+    """waitid(2) is missing on macOS before Python 3.13."""
     if not hasattr(os, "waitid"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""One thread that reads the pipes of all lanes' processes and reaps them; in the monitor and in an agent."""
+"""Reads and reaps all lanes' processes, in the monitor and in an agent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from tfmon.lanes.process import LaneProcess
 
 REAP_EVERY_S = 0.5
-"""Interval of the check for processes that ended without closing their pipes."""
+"""Some processes end without closing their pipes."""
 REAP_SOON_S = 0.01
-"""The same after a process has closed its metric pipe, so that it ends soon."""
+"""If a metric pipe was closed."""
 
 
 class PipeReader:
-    """Reads and reaps in a thread, in rounds of one chunk for each process. Thread: any."""
+    """One thread that reads one chunk of each process at a time. Thread: any."""
 
     def __init__(self, failed: Failed) -> None:
         self._failed = failed
@@ -42,7 +42,7 @@ class PipeReader:
         self._hurries = 0
 
     def watch(self, process: Child) -> None:
-        """Read a process from now on, until it has ended."""
+        """Read a process until it has ended."""
         with self._change:
             self._new.append(process)
             if self._thread is None:
@@ -50,7 +50,7 @@ class PipeReader:
         self._wake()
 
     def end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes by a request, SIGTERM and SIGKILL, and wait for their end."""
+        """End processes by a request, SIGTERM and SIGKILL, and wait."""
         graces_s = [process.grace_s for process in processes if process.grace_s is not None]
         hurries = self._hurries
         for process in processes:
@@ -65,7 +65,7 @@ class PipeReader:
                 return
 
     def hurry(self) -> None:
-        """Stop waiting for user's commands that are ending: they get SIGTERM, then SIGKILL."""
+        """Stop waiting for user's commands: they get SIGTERM, then SIGKILL."""
         self._hurries += 1
         self.note_end()
 
@@ -75,7 +75,7 @@ class PipeReader:
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Wait until all these processes are reaped, or it is given up; return whether they are."""
+        """Wait until all are reaped or `given_up`; return whether they are."""
         deadline = time.monotonic() + timeout_s
         with self._change:
             while running := [process for process in processes if not self._has_ended(process)]:
@@ -86,16 +86,16 @@ class PipeReader:
             return not running
 
     def _has_ended(self, process: LaneProcess | Child) -> bool:
-        """Return whether a process is reaped, or has ended after the thread has died."""
+        """The thread that reaps may have died."""
         if process.ended or self._thread is None or self._thread.is_alive() or not isinstance(process, Child):
             return process.ended
         ended = process.poll()
         if ended:
-            process.kill(signal.SIGKILL)  # and its own children
+            process.kill(signal.SIGKILL)
         return ended
 
     def note_end(self) -> None:
-        """Wake the waiters for the end of processes; the process of another reader has ended."""
+        """Wake the waiters for ends."""
         with self._change:
             self._change.notify_all()
 
@@ -105,7 +105,7 @@ class PipeReader:
         self._wake()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the thread; return whether it has ended."""
+        """Wait for the thread; return whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout_s)
         return self._thread is None or not self._thread.is_alive()

@@ -13,21 +13,19 @@ from tfmon.model.requests import Pause, Request, Run, RunSlice
 from tfmon.model.session import Session
 
 SHARE = 0.05
-"""A slice lasts at least this share of the longest one beside it: the lane of short steps then has a smaller error
-than the other, at little cost."""
+"""Shortest share of the longest slice beside it: the lane of short steps then has the smaller error."""
 HUNG_EVERY = 32
-"""Interval in rounds between slices of an unresponsive lane."""
+"""In rounds."""
 
 
 class RoundOrder:
     """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes equally.
 
     The lanes of each machine take turns, and a round ends when all machines have finished it. A lane that cannot
-    train is skipped, and a lane that returns joins the next round.
+    train is skipped, and joins the next round later.
     """
 
     def __init__(self, machines: Mapping[str, str] | None = None) -> None:
-        """Order lanes; `machines` has a key for the machine of each lane. Without it, all lanes share one."""
         self.round = 0
         self._machines = machines or {}
         self._left: list[str] = []
@@ -38,7 +36,7 @@ class RoundOrder:
         return self.round if self._left else self.round + 1
 
     def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin beside the training ones, and its round, or `None`."""
+        """Return a lane whose slice can begin now, and its round."""
         if not training:
             self._left = [lane for lane in self._left if lane in lanes]
             if not self._left and lanes:
@@ -52,26 +50,24 @@ class RoundOrder:
         return lane, self.round
 
     def break_off(self) -> None:
-        """Drop the rest of the round; the next slice begins another one."""
+        """Begin a new round."""
         self._left = []
 
 
 class Scheduler:
     """Decides which lanes train.
 
-    All lanes get the start signal together, when the last of them is ready. When interleaved, a lane that does not
-    train is suspended: otherwise its input pipeline would fill its buffers, which takes the CPU from the measured
-    lane, and gives it a head start in its own next slice. While a lane gets ready, no slice is granted.
+    All lanes get the start signal when the last is ready. When interleaved, a lane that does not train is
+    suspended:
+    its input pipeline would take the CPU from the measured lane and fill its own buffers. While a lane gets ready,
+    no
+    slice is granted. Lanes of different machines train at the same time. A slice ends with a step, however long.
 
-    Lanes of one machine take turns, and lanes of different machines train at the same time. Each round has one
-    slice of every lane.
-
-    A slice ends with a step, however long the step is: no step is suspended in the middle for another lane.
-
-    An unresponsive lane is suspended, too, because it would take the CPU from the measured lane when it wakes up.
-    It is out of the race, but is sometimes continued for a slice. If it wakes up, it ends the slice in which it
-    hung, and takes part again. A lane that hangs before it is ready is not suspended, and the others begin without
-    it.
+    An unresponsive lane is suspended, too, because it would take the CPU when it wakes up. It sometimes gets a
+    slice; if
+    it wakes up, it ends the slice in which it hung, and takes part again. A lane that hangs before it is ready is
+    not
+    suspended, and the others begin without it.
 
     Thread: one at a time; the caller holds a lock.
     """
@@ -83,13 +79,7 @@ class Scheduler:
         start_clock: Callable[[], object],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Schedule no race yet.
-
-        Args:
-            session: Records slices and pauses.
-            processes: The present process of each lane that has one; the caller changes it.
-            start_clock: Called when the lanes get the start signal.
-        """
+        """The caller changes `processes`; `start_clock` is called with the start signal."""
         self._session = session
         self._processes = processes
         self._start_clock = start_clock
@@ -99,7 +89,7 @@ class Scheduler:
     def begin(
         self, lanes: Sequence[str], mode: str, slice_s: float, machines: Mapping[str, str] | None = None
     ) -> None:
-        """Schedule the lanes of a new race; `machines` as in `RoundOrder`."""
+        """Schedule a new race."""
         self._lanes = list(lanes)
         self._machines = dict(machines or {})
         self._mode = mode
@@ -111,17 +101,16 @@ class Scheduler:
         self._paused: set[str] = set()
         self._training: set[str] = set()
         self._in_slice: set[str] = set()
-        """The lanes with a recorded running slice."""
         self._unresponsive: set[str] = set()
         self._began_ns: dict[str, int | None] = {}
-        """When the unfinished slice of each lane began; `None` if the lane was suspended since."""
+        """`None` if suspended since."""
         self._took_s: dict[str, float] = {}
-        """Duration of the last slice of each lane."""
+        """The last slice."""
         self._exclusive = ""
         self._exclusive_slice_s: float | None = None
 
     def ready(self, lane: str) -> None:
-        """Note that a lane is warm and waits. Lanes of short steps are ready first, and train first."""
+        """Note that a lane is warm. Lanes of short steps are ready first, and train first."""
         if not self._started:
             self._lanes.remove(lane)
             self._lanes.append(lane)
@@ -130,20 +119,20 @@ class Scheduler:
         self._stopped(lane)
 
     def idle(self, lane: str) -> None:
-        """Note that a lane ended its slice, or paused."""
+        """Note the end of a slice, or a pause."""
         if lane in self._paused:
             self._record_pause(lane)
         self._stopped(lane)
 
     def ended(self, lane: str) -> None:
-        """Record that a lane has stopped training."""
+        """Note the end of training."""
         self._ended.add(lane)
         self._training.discard(lane)
         self._unresponsive.discard(lane)
         self._act()
 
     def restarting(self, lane: str) -> None:
-        """Note that a lane's process is replaced by a new one."""
+        """Note a new process."""
         self._began_ns.pop(lane, None)
         self._took_s.pop(lane, None)
         for group in (self._ready, self._ended, self._training, self._unresponsive):
@@ -151,7 +140,7 @@ class Scheduler:
         self._act()
 
     def skip(self, lane: str) -> None:
-        """Go on without an unresponsive lane, until it says something again."""
+        """Continue without an unresponsive lane."""
         self._unresponsive.add(lane)
         if self._interleaved and lane in self._training:
             self._training.discard(lane)
@@ -161,7 +150,7 @@ class Scheduler:
         self._act()
 
     def responded(self, lane: str) -> bool:
-        """Note an event of a lane; return False if the lane was suspended since, so that it still hangs."""
+        """Note an event; return False if the lane was suspended since and so still hangs."""
         if lane in self._unresponsive:
             if self._interleaved and lane in self._ready and lane not in self._training:
                 return False
@@ -180,24 +169,23 @@ class Scheduler:
         self._act()
 
     def resume(self, lanes: Iterable[str]) -> None:
-        """Let paused lanes train on."""
+        """Resume lanes."""
         self._paused.difference_update(lanes)
         self._act()
 
     def set_mode(self, mode: str) -> None:
-        """Change the mode; the slice that runs is ended first."""
+        """Change the mode after the running slice."""
         before = self._interleaved
         self._mode = mode
         self._change_over(before)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Train one lane alone, in slices of `slice_s` seconds; "" lets all train as the mode says."""
+        """Train one lane alone, in slices of `slice_s` seconds; "" ends that."""
         before = self._interleaved
         self._exclusive, self._exclusive_slice_s = lane, slice_s
         self._change_over(before)
 
     def _change_over(self, interleaved_before: bool) -> None:
-        """Change the mode when no lane trains."""
         if self._interleaved != interleaved_before:
             self._order.break_off()
             if not self._interleaved:
@@ -262,7 +250,7 @@ class Scheduler:
                     self._start(lane, Run())
 
     def _grant_slices(self, runnable: Sequence[str]) -> bool:
-        """Grant slices to the lanes that are due on idle machines; return whether any began."""
+        """Return whether any slice began."""
         order = self._order
         began = False
         healthy = [lane for lane in runnable if lane not in self._unresponsive]
@@ -282,7 +270,7 @@ class Scheduler:
         return max(self._slice_s, SHARE * max(beside_s, default=0.0))
 
     def _grant(self, lane: str) -> None:
-        """Record the beginning of a slice and the running ones; "" if a slice ended and none begins."""
+        """Record the beginning of a slice; "" if a slice ended and none begins."""
         beside = [one for one in self._lanes if one in self._in_slice & self._training]
         self._in_slice = {*beside, lane} - {""}
         self._session.grant_slice(lane, beside)
@@ -293,6 +281,6 @@ class Scheduler:
             self._processes[lane].continue_()
         if isinstance(request, RunSlice):
             if lane in self._began_ns or lane in self._unresponsive:
-                return  # it goes on with an unfinished slice
+                return  # an unfinished slice
             self._began_ns[lane] = self._clock_ns()
         self._send(lane, request)

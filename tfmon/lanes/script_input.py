@@ -1,7 +1,8 @@
-"""tfmon's standard input, passed on to the commands of the lanes: each process gets all of it.
+"""tfmon's standard input, passed on to the lanes' commands: each process gets all of it.
 
-A single process whose lane cannot be restarted gets the descriptor itself. Several each get a reopened file, or a
-copy of a pipe. A pipe is read at the pace of the fastest process, and kept for the others.
+A single process whose lane cannot be restarted gets the descriptor itself. Others get a reopened file or a copy of
+a
+pipe, which is read at the pace of the fastest process.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from tfmon.system.threads import start_thread
 
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 256 << 20
-"""Limit of kept pipe data for the process after a restart."""
 TOO_LONG = f"standard input is longer than the {KEPT_BYTES >> 20} MiB that are kept for a restart"
 ELSEWHERE = "standard input is not passed to other machines"
 
 
 class ScriptInput:
-    """A descriptor, tfmon's own standard input, for the processes of lanes. Thread: any."""
+    """Standard input for lanes. Thread: any."""
 
     def __init__(self, fd: int = 0, *, single: bool) -> None:
-        """Read nothing yet; `single`: only one process will be started."""
         self._fd, self._single = fd, single
         self._lock = threading.Lock()
         self._pipes: set[int] = set()
@@ -40,11 +39,11 @@ class ScriptInput:
 
     @property
     def is_sent(self) -> bool:
-        """Whether the user has sent input: it is a file or a pipe."""
+        """Whether the input is a file or a pipe."""
         return not stat.S_ISCHR(os.fstat(self._fd).st_mode)
 
     def open(self, failed: Callable[[str], object]) -> int:
-        """Return a descriptor for a new process; the caller closes it. `failed` gets why it ends too early."""
+        """Return a descriptor, which the caller closes; `failed` gets why the input ends too early."""
         if os.isatty(self._fd):
             return (
                 os.dup(self._fd) if self._single and _in_foreground(self._fd) else os.open(os.devnull, os.O_RDONLY)
@@ -67,7 +66,7 @@ class ScriptInput:
             while chunk := self._chunk(offset):
                 offset += os.write(pipe, chunk)
         except BrokenPipeError:
-            pass  # the process reads no more
+            pass
         except OSError as error:
             failed(error.strerror or str(error))
         finally:
@@ -75,7 +74,7 @@ class ScriptInput:
             os.close(pipe)
 
     def _chunk(self, offset: int) -> bytes:
-        """Return the data after `offset` bytes as soon as there is some, or empty at the end."""
+        """Return available data, or empty at the end."""
         waits = offset >= self._size and not self._missed(offset)
         with self._lock if waits else contextlib.nullcontext():
             if self._missed(offset):
@@ -98,10 +97,10 @@ class ScriptInput:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Return whether reading the terminal would take nothing from the shell that started tfmon."""
+    """Return whether reading takes nothing from the shell that started tfmon."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:  # it is not the terminal that controls this process
+    except OSError:  # not the controlling terminal
         return True
 
 
@@ -109,11 +108,11 @@ _input: ScriptInput | None = None
 
 
 def pass_on(*, single: bool) -> None:
-    """Pass standard input on to the commands that lanes run from now on; see `ScriptInput`."""
+    """Pass standard input on from now on."""
     global _input  # noqa: PLW0603 - state of the process
     _input = ScriptInput(single=single)
 
 
 def current() -> ScriptInput | None:
-    """Return the input to pass on, or `None` without an input, such as from Python."""
+    """Return the input to pass on, or `None`, such as from Python."""
     return _input

@@ -1,4 +1,4 @@
-"""Times in which tfmon or the machine is suspended: the lanes are too, and no figure holds such a time."""
+"""Suspends the lanes along with tfmon, so that no figure includes that time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tfmon.system.threads import Failed, call_later, start_thread
 
 
 class Suspendable(Protocol):
-    """Suspended along with tfmon: a lane, or all lanes of a machine or another process."""
+    """A lane, or all lanes of a machine."""
 
     def hold(self) -> None:
-        """Stop it for as long as the monitor is stopped. Thread: also a signal's handler."""
+        """Stop it while the monitor is stopped. Thread: also a signal's handler."""
 
     def go_on(self) -> None:
-        """Continue it, unless it is suspended. Thread: also a signal's handler."""
+        """Continue it, unless suspended. Thread: also a signal's handler."""
 
 
 class SuspendsLanes(Protocol):
-    """Suspends lanes along with tfmon: a suspender, or a run."""
+    """A suspender, or a run."""
 
     def suspend_lanes(self) -> None:
         """Suspend every lane. Thread: also a signal's handler."""
@@ -52,13 +52,13 @@ class Suspender:
         self._total_ns = 0
 
     def suspend_lanes(self) -> None:
-        """Suspend every lane: tfmon is about to be stopped itself."""
+        """Suspend every lane: tfmon is about to be stopped."""
         self._since_ns = time.monotonic_ns()
         for process in list(self._processes()):
             process.hold()
 
     def continue_lanes(self) -> None:
-        """Continue the lanes that `suspend_lanes` suspended."""
+        """Continue the lanes."""
         since_ns, self._since_ns = self._since_ns, None
         for process in list(self._processes()):
             process.go_on()
@@ -69,7 +69,7 @@ class Suspender:
             start_thread("tfmon-suspension", record, self._failed)
 
     def record(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
-        """Record that everything was suspended, unless that is known already."""
+        """Record a suspension, unless it is known."""
         with self._lock:
             if since_ns < self._known_until_ns:
                 return
@@ -77,7 +77,7 @@ class Suspender:
         self._record(since_ns, until_ns, lasted_s)
 
     def call_after(self, seconds: float, work: Callable[[], None]) -> None:
-        """Call a function after some seconds in which nothing was suspended, in its own thread."""
+        """Call a function after some seconds without suspended time."""
         before_ns = self._total_ns
 
         def ring() -> None:
@@ -91,13 +91,11 @@ class Suspender:
 
 
 def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
-    """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return a function that ends this.
+    """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process; return a function that ends this.
 
-    Previous handlers are called in between: Textual releases the terminal and takes it again. After an unnoticed
-    SIGSTOP it would take it at SIGCONT and not restore it at the end; so `take_terminal` is called instead. By
-    default the process stops itself.
-
-    Thread: the main thread.
+    Textual's handlers release the terminal and take it again. After a SIGSTOP Textual would take it at SIGCONT and
+    not
+    restore it at the end; so `take_terminal` is called instead. Thread: the main thread.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
     stopped = False
@@ -131,10 +129,10 @@ def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | 
 
 
 def has_shell() -> bool:
-    """Return whether there may be a shell that continues this job with `fg`: not where tfmon leads the session."""
+    """Return whether a shell may continue this job with `fg`: not if tfmon leads the session."""
     return os.getsid(0) != os.getpid()
 
 
 def suspend_job() -> None:
-    """Stop the whole job, as the terminal does for Ctrl+Z: with `make run`, make too, or the shell would wait."""
+    """Stop the whole job, as the terminal does for Ctrl+Z: make, too, or the shell would wait."""
     os.killpg(os.getpgrp(), signal.SIGTSTP)

@@ -1,4 +1,4 @@
-"""The watchdog: notices hung lanes, and times in which tfmon or the machine was suspended."""
+"""Notices hung lanes, and suspensions of tfmon or the machine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from tfmon.model.session import Snapshot
 from tfmon.system.threads import Failed, start_thread
 
 LEAST_S = 20.0
-"""A shorter silence means nothing: a profile, an evaluation or a checkpoint may be between two steps."""
+"""A profile, an evaluation or a checkpoint may be silent."""
 TIMES_WINDOW, TIMES_WARM_UP = 5, 3
-"""Permitted silence of a lane, as a multiple of its longest windows and of its warm-up (a trace and usually a
-compilation)."""
+"""Permitted silence, as a multiple of the longest windows and of the warm-up."""
 PREPARING_S = 600.0
-"""Patience with imports, building, tracing, and a step that is compiled again."""
+"""For imports, building, tracing, and recompiling."""
 STARTING_S = 60.0
-"""Patience with a process before its first event, which a script sends after its imports and data."""
+"""For a process before its first event; a script sends it after its imports and data."""
 SCRIPT_S = 60.0
-"""Patience with a script between two steps: it may evaluate, save or fetch data silently."""
+"""For a script that evaluates, saves or fetches data between two steps."""
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
-    """Return whether a lane should say something: it gets ready, or trains now."""
+    """Return whether a lane gets ready, or trains now."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
         return False
@@ -41,7 +40,7 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
 
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
-    """Return how long a lane may say nothing that is expected to."""
+    """Return the permitted silence of a lane."""
     if lane.phase == STARTING and not lane.script.command:
         return max(least_s, STARTING_S)
     if lane.phase != RACING or lane.changes.requested or lane.script.between_steps:
@@ -54,7 +53,6 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
 
 BEAT_S = 1.0
 LATE_NS = 2_000_000_000
-"""If a beat is this late, tfmon was suspended."""
 SLEPT_NS = 1_000_000_000
 
 
@@ -73,13 +71,6 @@ class Watchdog:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         asleep_ns: Callable[[], int] | None = None,
     ) -> None:
-        """Watch lanes from the first `beat` on.
-
-        Args:
-            slice_s: Time of a hung lane in each round.
-            least_s: The shortest silence that counts.
-            start_s: Limit of the silence of a lane that starts before it is ended.
-        """
         self._snapshot = snapshot
         self._lanes = lanes
         self._record_suspension = record_suspension
@@ -92,18 +83,16 @@ class Watchdog:
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
         self._waited_ns: dict[tuple[str, int], int] = {}
-        """Silence of each lane since an event at that time or a stall."""
+        """By lane and its last event."""
         self._silent_ns: dict[tuple[str, int], int] = {}
-        """The same since the event."""
         self._asked: set[tuple[str, int]] = set()
-        """Lanes whose stacks were requested since the event at that time."""
 
     def start(self, failed: Failed) -> None:
-        """Start the thread; `failed` takes the reason if it dies."""
+        """Start the thread."""
         start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
-        """Check the lanes until closed; a long wait before the start, such as for a connection, is not a gap."""
+        """Check the lanes until closed; a long wait before the start is not a gap."""
         self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
         while not self._closed.wait(BEAT_S):
             self.beat()
@@ -126,7 +115,6 @@ class Watchdog:
         self._check_lanes(now_ns, now_ns - before_ns)
 
     def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
-        """Count the silence of each lane, without the time in which it is suspended."""
         snapshot, before_ns, silent_ns = self._snapshot(), self._waited_ns, self._silent_ns
         self._waited_ns, self._silent_ns = {}, {}
         for lane in snapshot.lanes:
@@ -157,10 +145,10 @@ class Watchdog:
 
 
 def time_asleep_ns() -> int:
-    """Return how long the machine has slept since it was started, plus a constant. 0 if the clocks do not exist.
+    """Return how long the machine has slept, plus a constant, or 0 if unknown.
 
-    Source: the clock that counts sleep minus the one that stops; Linux CLOCK_BOOTTIME and CLOCK_MONOTONIC
-    (time_namespaces(7)), macOS CLOCK_MONOTONIC and mach_absolute_time, which is Python's `time.monotonic`.
+    Source: the clock that counts sleep minus the clock that stops (time_namespaces(7)). On macOS Python's
+    `time.monotonic` is mach_absolute_time.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

@@ -1,1 +1,1 @@
-"""The machine: readings of the host, of lanes' process trees and of GPUs, each taken in its own thread."""
+"""Readings of the host, of lanes' process trees and of GPUs."""

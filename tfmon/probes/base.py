@@ -1,4 +1,4 @@
-"""Probes: their interface, their threads, the GPU that they read, and their shared parts."""
+"""The interface, threads and shared parts of probes."""
 
 from __future__ import annotations
 
@@ -15,63 +15,60 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.system.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
-"""Readings by the name of their field in `HostSample`."""
+"""Keys: fields of `HostSample`."""
 
 T = TypeVar("T")
 
 FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
 SHORTEST_NS = 100_000_000
-"""Shortest time between two samples of a counter. CPU time is counted in steps of 10 ms."""
+"""Between two samples of a counter in steps of 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or an instance of a split one (MIG), and its settings. `None` is unknown."""
+    """A GPU, or an instance of a split one (MIG). `None` is unknown."""
 
     index: int
-    """The number in `gpu:0`: TensorFlow's count of the visible GPUs from 0; in a driver's list the position
-    there."""
+    """TensorFlow's count of the visible GPUs, or the driver's."""
     uuid: str
-    """Given to a lane in CUDA_VISIBLE_DEVICES, so that it sees only this GPU."""
     name: str
     physical_gpu: int
-    """The driver's number, which counts hidden GPUs too."""
+    """Counts hidden GPUs, too."""
     power_limit_w: float | None = None
     part_of: str = ""
-    """For an instance the UUID of its GPU, whose `index` and `physical_gpu` it has."""
+    """UUID of an instance's GPU."""
     instances: tuple[Gpu, ...] | None = None
-    """The instances of a split GPU (MIG), which can only be used through them; `None` for a whole GPU."""
+    """Only instances of a split GPU can be used; `None` for a whole GPU."""
     power_default_w: float | None = None
     capability: tuple[int, int] | None = None
-    """Compute capability of an NVIDIA GPU, such as (9, 0)."""
+    """Such as (9, 0)."""
     exclusive: bool | None = None
-    """Whether its compute mode permits at most one process."""
+    """Permits at most one process."""
 
     @property
     def split(self) -> bool:
-        """Whether it is split up (MIG)."""
+        """Whether instances exist (MIG)."""
         return self.instances is not None
 
 
 class Probe(Protocol):
-    """A source of readings. Thread: the probe's ticker for every method, which may block only there."""
+    """A source of readings. Thread: the probe's ticker, which may block."""
 
     name: str
-    """Name of the thread and of the probe in messages, such as "host"."""
 
     def sample(self) -> Iterable[Event]:
-        """Take one reading of everything. A value that cannot be read is `Missing`; it raises no error."""
+        """Take one reading of everything. A value that cannot be read is `Missing`; raises no error."""
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading of this probe as `Missing(reason)`, for when `sample` failed as a whole."""
+        """Return every reading as `Missing(reason)`, because `sample` failed."""
 
     def close(self) -> None:
-        """Release the driver. Called last."""
+        """Release the driver."""
 
 
 def within(timeout_s: float, work: Callable[[], T]) -> T | None:
-    """Return the result of `work`, or None if it takes longer or fails; its thread is then abandoned."""
+    """Return the result of `work`, or `None` if it fails or its thread is abandoned."""
     answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
 
     start_thread("tfmon-driver", lambda: answers.put(work()), lambda _reason: answers.put(None))
@@ -82,7 +79,7 @@ def within(timeout_s: float, work: Callable[[], T]) -> T | None:
 
 
 def absent_gpu(gpu: Gpu, at_ns: int, reason: str, faults: Sequence[GpuFault] = ()) -> GpuSample:
-    """Return a sample of a GPU in which every reading is missing for one reason."""
+    """Return a sample without readings."""
     sample = GpuSample(
         at_ns=at_ns,
         key=gpu.uuid,
@@ -96,13 +93,13 @@ def absent_gpu(gpu: Gpu, at_ns: int, reason: str, faults: Sequence[GpuFault] = (
 
 
 class CounterRate:
-    """The rate of a counter that only grows, from one sample to the next."""
+    """The rate of a counter that only grows."""
 
     def __init__(self) -> None:
         self._before: tuple[float, int] | None = None
 
     def per_s(self, count: float, at_ns: int) -> Reading:
-        """Return the growth per second since the previous sample."""
+        """Return the growth per second."""
         before = self._before
         if before is not None and at_ns - before[1] < SHORTEST_NS:
             return TOO_SOON
@@ -114,12 +111,12 @@ class CounterRate:
 
 
 SLOW_NS = 50_000_000
-"""Fast reads take microseconds; the slowest intended calls, two of them, take 40 ms together."""
+"""Fast reads take microseconds; the slowest intended calls, two of them, 40 ms together."""
 LEAST_S, MOST_S = 5.0, 60.0
 _SHARE = 0.01
-"""Largest share of the time for a slow read, up to the limit `MOST_S`."""
+"""For slow reads."""
 _AGAIN_NS = 15_000_000_000
-"""A read counts as slow if another slow one was this recent: a single one may have waited for a core."""
+"""A single slow read may have waited for a core; two within this time count."""
 
 
 @dataclass(slots=True)
@@ -134,7 +131,7 @@ class _Kept:
 
 
 class Backoff:
-    """Reads values that are due and repeats the others, by name. Thread: the ticker's only."""
+    """Reads values that are due and repeats the others. Thread: the ticker's."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -142,7 +139,7 @@ class Backoff:
         self._slow_at_ns: dict[str, int] = {}
 
     def read(self, name: str, read: Callable[[], T]) -> T:
-        """Return the readings of `read` under its name; the last ones while a slow reader is not due."""
+        """Return the value of `read`, or its last value while a slow read is not due."""
         begun_ns, kept = self._clock_ns(), self._kept.get(name)
         if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
             before: T = kept.value
@@ -159,23 +156,21 @@ class Backoff:
 
     @property
     def slow(self) -> tuple[SlowReading, ...]:
-        """A value that is read less often."""
+        """Values that are read less often."""
         return tuple(
             SlowReading(name, one.took_ns / 1e6, one.every_s, one.at_ns) for name, one in self._kept.items()
         )
 
 
 Wait = Callable[[threading.Condition, float], object]
-"""Waits on a locked condition, at most for a number of seconds."""
 
 
 class Ticker:
     """Runs a probe in a daemon thread, at fixed times.
 
-    Missed ticks (the machine sleeps, or a sample takes too long) are skipped. The thread survives any error of the
-    probe, whose readings are then missing, and of the sink.
-
-    Thread: every method may be called from any thread; only `close` waits for the probe, briefly.
+    Missed ticks are skipped. The thread survives any error of the probe, whose readings are then missing, and of
+    the
+    sink. Thread: any; only `close` waits for the probe, briefly.
     """
 
     def __init__(
@@ -203,7 +198,7 @@ class Ticker:
         self._thread = start_thread(f"tfmon-{self.probe.name}", self._run, self._tell_missing)
 
     def close(self, timeout_s: float = 0.25) -> bool:
-        """End the thread, which closes the probe. Return False if it hangs in the driver and is left alone."""
+        """End the thread, which closes the probe. Return False if it hangs in the driver."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -250,7 +245,6 @@ class Ticker:
             self._sink(event)
 
     def _guard(self, work: Callable[[], None]) -> str:
-        """Do some work and return its error in one line, or "": no error may end the thread."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - top of a thread; the error is passed on as a reading

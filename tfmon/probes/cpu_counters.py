@@ -1,4 +1,4 @@
-"""The processor's counters for the threads of a process, by Linux's `perf` if installed and allowed."""
+"""The processor's counters for a process, by Linux's `perf`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tfmon.model.profile import CpuCounters
 from tfmon.model.readings import Missing
 
 COUNTED_S = 2
-"""Long enough for a slice of an interleaved lane."""
+"""Longer than a slice."""
 INSTRUCTIONS, CYCLES, STALLED = EVENTS = ("instructions", "cycles", "stalled-cycles-backend")
-"""Names of `perf` for every processor; some processors lack the last. Source: perf-list(1)."""
+"""Names of `perf` for every processor; some lack the last. Source: perf-list(1)."""
 NO_PERF = "the program perf is not installed (Debian: linux-perf)"
 NOT_SUPPORTED = "the processor's counters cannot be read here, as in most virtual machines"
 NOT_ALLOWED = "the system does not allow it: /proc/sys/kernel/perf_event_paranoid must be 2 or less"
@@ -22,7 +22,7 @@ DID_NOT_RUN = "the lane did not train while it was counted"
 
 
 def count(pid: int) -> CpuCounters | Missing:
-    """Count in the threads of a process for `COUNTED_S` seconds; return the result, or at once the obstacle."""
+    """Count for `COUNTED_S` seconds, or return the obstacle at once."""
     obstacle = _obstacle()
     if obstacle:
         return Missing(obstacle)
@@ -43,7 +43,6 @@ def _obstacle() -> str:
 
 
 def _perf(*words: str) -> dict[str, float] | Missing:
-    """Return the count of each event that was counted outside of the kernel."""
     program = shutil.which("perf")
     if program is None:
         return Missing(NO_PERF)
@@ -63,8 +62,8 @@ def _perf(*words: str) -> dict[str, float] | Missing:
     result: dict[str, float] = {}
     for line in answer.stderr.splitlines():
         value, _unit, name = (*line.split(";"), "", "")[:3]
-        event = next((one for one in reversed(EVENTS) if one in name), None)  # "cycles" is in the last one, too
-        if event is not None and value.isdecimal():  # a processor with two kinds of cores has a line for each
+        event = next((one for one in reversed(EVENTS) if one in name), None)
+        if event is not None and value.isdecimal():  # two kinds of cores have a line each
             result[event] = result.get(event, 0.0) + float(value)
     if answer.returncode and not result:
         first = next(filter(None, answer.stderr.splitlines()), f"exit code {answer.returncode}")

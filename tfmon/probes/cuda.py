@@ -1,7 +1,7 @@
-"""Files of CUDA: the driver's, the libraries that TensorFlow opens, and what XLA needs to compile a step.
+"""Files of CUDA: the driver's, TensorFlow's libraries, and XLA's.
 
-Source: the libraries that TensorFlow opens before it registers GPUs (`TryDlopenCUDALibraries` in
-https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc), with the versions of
+Source: `TryDlopenCUDALibraries` in
+https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc, with the versions of
 https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
 """
 
@@ -60,44 +60,41 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A shared library that TensorFlow opens when it looks for GPUs."""
+    """A shared library for GPUs."""
 
     name: str
     error: str = ""
-    """Why it could not be opened, or empty if it was."""
     path: str = ""
     version: str = ""
-    """Read for cuDNN only."""
+    """For cuDNN only."""
     wheel: bool = False
-    """It is a file of the interpreter's packages."""
+    """From a Python package."""
 
 
 @dataclass(frozen=True, slots=True)
 class XlaFiles:
-    """Files that XLA needs to compile a step for a GPU."""
+    """Files that XLA needs for a GPU."""
 
     libdevice: str = ""
-    """Path of `libdevice.10.bc`, or empty if it was not found."""
+    """Path of `libdevice.10.bc`."""
     ptxas: str = ""
-    """Path of the assembler `ptxas`, or empty if it was not found."""
+    """Path."""
     searched: tuple[str, ...] = ()
-    """Folders in which XLA searches for CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFiles:
-    """The files of the NVIDIA driver."""
+    """The driver's files."""
 
     module_version: str = ""
-    """Version of its kernel module."""
     nodes: tuple[str, ...] = ()
-    """Its files in /dev."""
+    """Files in /dev."""
     denied: tuple[str, ...] = ()
-    """Files in /dev that this user may not open."""
+    """Not accessible."""
 
 
 def wanted_libraries(build: Build) -> tuple[str, ...]:
-    """Return the names of the libraries that a TensorFlow opens, or empty for an unknown CUDA version."""
+    """Return the libraries that a TensorFlow opens, or empty for an unknown CUDA version."""
     cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
     names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
@@ -108,9 +105,8 @@ def open_libraries(
 ) -> tuple[Library, ...]:
     """Open libcuda and the libraries of a TensorFlow, in a process of its interpreter.
 
-    The search order is that of the dynamic linker: LD_LIBRARY_PATH, the packages beside TensorFlow, the folders of
-    the system. Errors have the text of the linker. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html;
-    TensorFlow's libraries name `../nvidia/*/lib`.
+    The search order and the errors are the dynamic linker's: LD_LIBRARY_PATH, the packages beside TensorFlow, the
+    system. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
     """
     first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
     folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
@@ -141,7 +137,6 @@ def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Pa
     Args:
         home: Folder that contains the package `tensorflow`.
         folder: Working folder of the training.
-        environ: Environment of the training.
         root: Root folder of the machine.
 
     Source: `GetLibdeviceDir` in xla/service/gpu/llvm_gpu_backend, `FindCudaExecutable` in

@@ -1,4 +1,4 @@
-"""The GPUs that a lane could train on, or the reason without any, and their probes. Loads no TensorFlow."""
+"""The GPUs that a lane could use, or the reason without any, and their probes. Loads no TensorFlow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
 from tfmon.system.limits import read_text
 
 _EXCLUSIVE = (1, 2, 3)
-"""NVML's compute modes: one thread, none, one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +47,32 @@ class GpuSearch:
     """The result of a search for GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
-    """The visible GPUs by `index`. A lane cannot use GPUs that are split up."""
     instances: tuple[Gpu, ...] = ()
-    """Instances of split GPUs (MIG); a lane is given one by its UUID."""
+    """MIG."""
     reason: str = ""
-    """Why there is no GPU, in one line. Empty with a GPU."""
     hint: str = ""
     note: str = ""
-    """A possible problem of the GPUs; usually empty."""
+    """A possible problem."""
     driver: str = ""
-    """Version of the NVIDIA driver; may be empty."""
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
-        """The GPUs that are not split up: only such can be several of a lane's."""
+        """GPUs that are not split: a lane can use only such together."""
         return tuple(gpu for gpu in self.gpus if not gpu.split)
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
-        """GPUs that a lane could use: whole GPUs first, then instances."""
+        """Whole GPUs first, then instances."""
         return (*self.whole, *self.instances)
 
     @property
     def sampled(self) -> tuple[Gpu, ...]:
-        """All whose readings are taken."""
+        """Whole, split and instances."""
         return (*self.gpus, *self.instances)
 
 
 def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
-    """Return the GPUs that a lane run by `python` could use. Source, Thread: as `read_visibility`."""
+    """Return the GPUs that `python` could use. Source, Thread: as `read_visibility`."""
     return conclude(visibility or read_visibility(), lambda: read_wheel(python))
 
 
@@ -94,8 +90,9 @@ def read_visibility(
     Takes milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence mode
     the first call takes seconds.
 
-    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci. Thread: any; calls the
-    driver in another thread, which is abandoned if it hangs.
+    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci. Thread: any; a driver
+    that
+    hangs is abandoned.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
@@ -121,7 +118,7 @@ def read_visibility(
 
 
 def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
-    """Return the GPUs that can be used, or the first obstacle. The wheel is read last, and only if needed."""
+    """Return the GPUs that can be used, or the first obstacle. The wheel is read only if needed."""
     obstacle = system_obstacle(visibility)
     if obstacle is None:
         obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
@@ -151,7 +148,7 @@ def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
 
 
 def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
-    """Return a machine with the facts of its GPUs and of the Python that trains."""
+    """Return a machine with its GPUs and the Python that trains."""
     tensorflow = ""
     if wheel is not None:
         tensorflow = wheel.version or "unknown version"
@@ -168,13 +165,12 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
 
 
 def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
-    """Return the driver's GPUs, the reason if some are missing, and its version. Shuts NVML down again."""
-    import ctypes  # late: a machine without a GPU should start fast
+    import ctypes  # starts faster without a GPU
 
     try:
         ctypes.CDLL(library)
-    except OSError as error:  # spares a machine without a driver the import of pynvml
-        absent = library in str(error) and "no such file" in str(error).casefold()  # and not a dependency
+    except OSError as error:  # avoids the import of pynvml
+        absent = library in str(error) and "no such file" in str(error).casefold()  # not a dependency
         return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):
@@ -189,11 +185,7 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
 
 
 def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
-    """Return a GPU with its instances and settings.
-
-    Source: `nvmlDeviceGetEnforcedPowerLimit`, `nvmlDeviceGetPowerManagementDefaultLimit` (mW),
-    `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetComputeMode`.
-    """
+    """Source: the functions of NVML; limits in mW."""
 
     def read(function: str) -> Any:
         answer = nvml.call(function, handle)
@@ -215,7 +207,7 @@ def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
 
 
 def _is_gpu_on_bus(root: Path) -> bool:
-    """Source: vendor (0x10de: NVIDIA) and class (0x03: display) of the devices on the PCI bus."""
+    """Source: vendor (0x10de: NVIDIA) and class (0x03: display) on the PCI bus."""
     return any(
         read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
         for device in (root / "sys/bus/pci/devices").glob("*")
@@ -223,19 +215,18 @@ def _is_gpu_on_bus(root: Path) -> bool:
 
 
 BEFORE_S = 5.0
-"""The load is the mean of this many last seconds, if the driver keeps them."""
 TIMEOUT_S = 10.0
 """Without persistence mode, the first call of the driver takes seconds."""
 
 
 def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
-    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any."""
+    """Return a probe of the machine and its lanes, and one of its GPUs."""
     gpu_probe = choose_gpu_probe(gpus)
     return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
 
 
 def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
-    """Return a probe of GPUs of one maker, as `find_gpus` found them, or `None` for none."""
+    """Return a probe of GPUs of one maker, or `None`."""
     if not gpus:
         return None
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):
@@ -246,7 +237,7 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
-    """Return a sample of each GPU with its processes. Thread: any. If the driver hangs, there is no reading."""
+    """Return a sample of each GPU, without readings if the driver hangs. Thread: any."""
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:
         return []

@@ -1,4 +1,4 @@
-"""Readings of the machine as a whole and of the lanes' process trees."""
+"""Readings of the machine and of the lanes' process trees."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
 
 
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:
-    """Return the processes of each root's tree: the root, its descendants, and its group and session.
+    """Return the processes of each root: the root, its descendants, its group and session.
 
-    So a grandchild whose parent has ended still counts, unless it left group and session.
+    A grandchild whose parent has ended still counts.
     """
     children: dict[int, list[int]] = defaultdict(list)
     led: dict[int, list[int]] = defaultdict(list)
@@ -40,11 +40,10 @@ def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[
 
 
 def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s: float) -> float:
-    """Return the CPU time that a tree used between two samples, including its reaped children.
+    """Return the CPU time of a tree between two samples, including reaped children.
 
-    The CPU time of a child that ended in between moves to the parent that waited for it; the part that was already
-    counted is subtracted. A new process counts if it started later than `newborn_s`; an older one counts from now
-    on, because nobody knows when it used its time.
+    The CPU time of a child that ended moves to the parent that waited for it; the part that was already counted is
+    subtracted. A process counts fully if it started later than `newborn_s`, and an older one from now on.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():
@@ -77,20 +76,19 @@ def _living_ancestor(usage: Usage, before: Mapping[int, Usage], now: Mapping[int
 
 
 class Tree:
-    """One lane's processes, sampled again and again. Thread: the ticker's only."""
+    """The processes of one lane. Thread: the ticker's."""
 
     def __init__(self, lane: str, pid: int) -> None:
         self.lane = lane
         self.pid = pid
         self.processes = 0
-        """Alive at the last sample."""
         self._members: dict[int, Row] = {}
         self._root: Row | None = None
         self._before: dict[int, Usage] = {}
         self._before_s: float | None = None
 
     def adopt(self, members: Mapping[int, Row]) -> None:
-        """Record the members of the tree: none once the pid of the lane is another process."""
+        """Record the members: none once the lane's pid is another process."""
         root = members.get(self.pid)
         if root is not None and self._root is not None and root.started_s != self._root.started_s:
             members = {}
@@ -98,11 +96,11 @@ class Tree:
         self._members = dict(members)
 
     def measure(self, processes: Processes, at_ns: int) -> TreeSample | None:
-        """Return the use by the tree since the previous sample; `None` without any process left.
+        """Return the use since the previous sample; `None` without any process.
 
-        Units: CPU in percent of one core over the time since the previous sample (steps of 1 % per process at one
-        sample a second); memory in bytes, now. The time of a child that was never seen alive counts when it is
-        reaped.
+        Units: CPU in percent of one core (steps of 1 % per process at one sample a second); memory in bytes, now.
+        A child
+        that was never seen alive counts when it is reaped.
         """
         now = self._read(processes)
         alive = {pid: usage for pid, usage in now.items() if not usage.ended}
@@ -151,28 +149,28 @@ class Tree:
 
 
 SCAN_EVERY_S = 3.0
-"""How often the process table is searched for new children."""
+"""For new children."""
 PORTS_EVERY_NS = 10_000_000_000
-"""How often the ports of lanes are read. For each process the kernel walks through its table of connections, which
-grows with the memory: 33 ms with 126 GiB and six processes."""
+"""For each process the kernel walks through its table of connections, which grows with the memory: 33 ms with 126
+GiB and six processes."""
 SCAN_SHARE = 300
-"""Reading the table takes at most 1 / 300 of the time, so it is rarer on a machine with many processes."""
+"""At most 1 / 300 of the time."""
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
-    """Return a sample of the machine in which every reading is missing for one reason."""
+    """Return a sample without readings."""
     no_readings = ("lane", "host", "at_ns")
     readings: Readings = {one.name: reason for one in fields(HostSample) if one.name not in no_readings}
     return HostSample(at_ns=at_ns, **readings)
 
 
 def percent(rate: Reading) -> Reading:
-    """Return CPU seconds a second in percent of one core."""
+    """Convert CPU seconds a second."""
     return rate if isinstance(rate, Missing) else 100 * rate
 
 
 def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
-    """Return the whole less its parts; one unknown part leaves it unknown."""
+    """Return the whole less its parts; unknown if a part is."""
     left = whole
     for part in parts:
         if isinstance(left, Missing):
@@ -184,7 +182,7 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
 
 
 class HostProbe:
-    """Samples the machine and each lane's process tree. Thread: the ticker's only; `lanes` is called in it."""
+    """Samples the machine and each lane's process tree. Thread: the ticker's, also for `lanes`."""
 
     name = "host"
 
@@ -198,11 +196,7 @@ class HostProbe:
         own_cpu_s: Callable[[], float] = time.process_time,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Sample the machine and the processes of the lanes.
-
-        Args:
-            lanes: Returns the pid of each lane's first process by lane.
-        """
+        """`lanes` returns pids by lane."""
         self._lanes = lanes
         self._processes, self._no_processes = processes, Missing("")
         if processes is None:
@@ -221,7 +215,7 @@ class HostProbe:
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
-        """Sample the machine and each lane's tree; a lane without any process left has no sample."""
+        """Sample the machine and each lane's tree; an ended lane has no sample."""
         looked = self._follow(self._lanes())
         if self._processes is None:
             yield self._host([self._no_processes for _ in self._trees])
@@ -238,7 +232,7 @@ class HostProbe:
             yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
     def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
-        """Return the new files and ports of a lane; Python does not see the ones of libraries."""
+        """Python does not see files that libraries open."""
         known = self._used.setdefault(sample.lane, {})
         uses = (use for pid in sample.pids for use in uses_of(pid, ports=ports).items())
         new = {name: use for name, use in uses if name not in known}
@@ -246,13 +240,13 @@ class HostProbe:
         return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=new) if new else None
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading as missing for that reason."""
+        """Return missing readings."""
         at_ns, missing = self._clock_ns(), Missing(reason)
         yield unknown_host(at_ns, missing)
         yield from self._unknown_trees(at_ns, missing)
 
     def close(self) -> None:
-        """Release nothing: no driver is open."""
+        """Do nothing."""
 
     def _unknown_trees(self, at_ns: int, missing: Missing) -> Iterable[TreeSample]:
         for tree in self._trees.values():
@@ -295,6 +289,6 @@ class HostProbe:
             tree.adopt(result[tree.pid])
         ended_ns = self._clock_ns()
         pause_ns = max(int(SCAN_EVERY_S * 1e9), SCAN_SHARE * (ended_ns - begun_ns))
-        # Half a tick early counts as due: an early tick must not delay the scan by a whole one.
+        # An early tick must not delay the scan by a whole tick.
         self._scan_at_ns = begun_ns + pause_ns - 500_000_000
         return True

@@ -1,4 +1,4 @@
-"""The interpreter that trains, and its TensorFlow: from files and its own output, without an import."""
+"""The interpreter that trains, and its TensorFlow, without an import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tfmon.model.codec import clean
 from tfmon.system.limits import read_text
 
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
-"""The file with the build information of a TensorFlow."""
 BUILDS = frozenset((
     "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
@@ -30,7 +29,7 @@ _DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
 NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
-"""First line of every script for the interpreter: the working directory is not on the path."""
+"""Removes the working directory from the path."""
 
 _DESCRIBE = (
     NO_CWD
@@ -76,19 +75,17 @@ class Interpreter:
     error: str = ""
     version: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
-    """The processor that it was built for, such as "x86_64"."""
+    """Such as "x86_64"."""
     bits: int = 64
     free_threaded: bool = False
     prefix: str = ""
     path: tuple[str, ...] = ()
-    """Its import path, without the working directory."""
     pip: bool = True
     conda: bool = False
     uv: bool = False
     managed: bool = False
-    """The system does not permit pip to install into it."""
     libc: str = ""
-    """Such as "glibc 2.36", or empty for any other C library."""
+    """Empty for another than glibc."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,46 +93,42 @@ class Distribution:
     """An installed package."""
 
     name: str
-    """In lower case, with dashes."""
     version: str
     folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """How the TensorFlow wheel was built."""
+    """A TensorFlow's build."""
 
     cuda_version: str = ""
     cudnn_version: str = ""
     capabilities: tuple[str, ...] = ()
-    """Such as "sm_80" and "compute_90"."""
     requires_python: str = ""
     requires: tuple[str, ...] = ()
-    """Its `Requires-Dist` lines."""
+    """`Requires-Dist` lines."""
     installer: str = ""
-    """Such as "pip" or "conda"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """The TensorFlow of an interpreter."""
+    """An installed TensorFlow."""
 
     distribution: str
-    """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" without metadata."""
+    """"tensorflow" without metadata."""
     version: str
     has_cuda: bool | None
-    """Whether it was built for NVIDIA GPUs; `None` if its files do not say."""
     metal: str
-    """Version of tensorflow-metal beside it. Empty without one."""
+    """Version of tensorflow-metal."""
     python: str = ""
-    """Version of the interpreter, or empty if it was not started."""
+    """Empty if not started."""
     rocm: bool = False
 
 
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script and return its output; raises OSError, or TimeoutExpired with the partial output."""
+    """Run a script; raises OSError, or TimeoutExpired with the partial output."""
     command = [str(python), "-c", script, *arguments]
     with subprocess.Popen(
         command,
@@ -161,7 +154,7 @@ def run_script(
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Return the facts of an interpreter from a process of it, in about 30 ms; `error` if it does not answer."""
+    """Ask an interpreter for its facts, in about 30 ms; `error` if it does not answer."""
     executable = str(python)
     try:
         answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
@@ -180,7 +173,7 @@ def describe_interpreter(
 
 
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
-    """Return the names in a folder that hide TensorFlow.
+    """Return the paths in a folder that hide TensorFlow.
 
     Args:
         alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
@@ -234,11 +227,10 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
-    """Return the TensorFlow that `python` would import (this interpreter by default), or None without one.
+    """Return the TensorFlow that `python` (default: this one) would import.
 
-    Errors: None, too, for an interpreter that does not answer.
-    Source: its sys.path, there `tensorflow/python/platform/build_info.py` as text and the names of
-    `*.dist-info` folders.
+    `None` also for an interpreter that does not answer. Source: its sys.path, there
+    `tensorflow/python/platform/build_info.py` as text and the names of `*.dist-info` folders.
     """
     if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
         version, path = platform.python_version(), sys.path
@@ -255,7 +247,7 @@ def _described(python: str, timeout_s: float) -> Interpreter:
 
 
 def find_wheel(path: Sequence[str]) -> Wheel | None:
-    """Return the TensorFlow that is first on an import path, or None without one."""
+    """Return the first TensorFlow on an import path."""
     home = find_home(path)
     if home is None:
         return None
@@ -271,7 +263,7 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
 
 
 def find_home(path: Sequence[str]) -> Path | None:
-    """Return the folder of an import path that has the TensorFlow which is first on it, or None."""
+    """Return the first folder that has TensorFlow."""
     folders = [Path(folder) for folder in path if folder]
     return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
 

@@ -1,4 +1,4 @@
-"""The machine's facts, its use, and disturbances of a race; on other systems than Linux from psutil."""
+"""The machine's facts, its use, and disturbances of a race."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfmon.system import limits
 from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
 
 _FIRST_NAMESPACE = 0xEFFFFFFC
-"""Inode of the pid namespace that a Linux kernel starts with. Source: linux/proc_ns.h, PROC_PID_INIT_INO."""
+"""Inode of the first pid namespace. Source: linux/proc_ns.h, PROC_PID_INIT_INO."""
 _ARM_CORES = {
     ("0x41", "0xd08"): "Cortex-A72",
     ("0x41", "0xd0b"): "Cortex-A76",
@@ -33,11 +33,7 @@ _ARM_CORES = {
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Return the facts of this machine without a GPU driver; takes a few milliseconds.
-
-    Source: uname, sysconf, `read_cpu_name`, `read_usable_cores`, `quota_cores`; /proc/sys/kernel/random/boot_id,
-    on macOS `sysctl kern.bootsessionuuid`.
-    """
+    """Return the facts of this machine without a GPU driver, within milliseconds."""
     cores = os.cpu_count() or 1
     uname = os.uname()
     system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else uname.sysname
@@ -55,21 +51,21 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine. Source: sysconf, which every system has."""
+    """Return the machine's memory. Source: sysconf."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def read_boot(root: Path = Path("/")) -> str:
-    """Return the kernel's name of this boot, the same in all containers; "" if unknown."""
+    """Return the name of this boot, the same in all containers, or ""."""
     if sys.platform == "darwin":
         return _ask_sysctl("kern.bootsessionuuid").lower()
     return read_text(root / "proc/sys/kernel/random/boot_id").strip()
 
 
 def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
-    """Return how many cores a child of this process may keep busy.
+    """Return how many cores a child may keep busy.
 
-    Source: the smallest of the machine's cores, this process's affinity and the quotas of its control groups.
+    Source: the smallest of the cores, this process's affinity and the quotas of its control groups.
     """
     limits: list[float] = [cores]
     if sys.platform == "linux":
@@ -81,10 +77,9 @@ def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
 
 
 def read_cpu_name(root: Path = Path("/")) -> str:
-    """Return the model of the CPU, or empty if unknown.
+    """Return the model of the CPU, or empty.
 
-    Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS `sysctl
-    machdep.cpu.brand_string`.
+    Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS machdep.cpu.brand_string.
     """
     if sys.platform == "darwin":
         return _ask_sysctl("machdep.cpu.brand_string")
@@ -113,12 +108,12 @@ def _ask_sysctl(name: str, program: str = "/usr/sbin/sysctl") -> str:
 
 
 def in_wsl(root: Path = Path("/")) -> bool:
-    """Return whether this is a Linux inside of Windows (WSL). Source: /proc/version, /dev/dxg."""
+    """Return whether this Linux runs in Windows. Source: /proc/version, /dev/dxg."""
     return "microsoft" in read_text(root / "proc/version").lower() or (root / "dev/dxg").exists()
 
 
 def in_pid_namespace(root: Path = Path("/")) -> bool:
-    """Return whether processes have other numbers here than on the host, as in a container."""
+    """Return whether processes have other numbers here than on the host."""
     try:
         return (root / "proc/self/ns/pid").stat().st_ino != _FIRST_NAMESPACE
     except OSError:
@@ -128,11 +123,11 @@ def in_pid_namespace(root: Path = Path("/")) -> bool:
 NO_PSUTIL = "psutil is not installed beside this Python"
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""The first columns of /proc/stat. Source: proc_stat(5)."""
+"""Source: proc_stat(5)."""
 
 
 class NoReadingError(OSError):
-    """The system gives no such reading, or not without psutil; the text says which."""
+    """The system gives no such reading, or not without psutil."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +135,15 @@ class Load:
     """The resources that the machine has used."""
 
     busy_s: float
-    """CPU time of all cores since the machine started, without idle, disk wait and stolen time."""
+    """CPU time of all cores, without idle, disk wait and stolen time."""
     used_bytes: int
     total_bytes: int
     stolen_s: float | None = None
-    """CPU time that the hypervisor gave to other machines; `None` if unknown."""
+    """Given to other machines by the hypervisor."""
 
 
 def need_psutil() -> Any:
-    """Return the module psutil, which Linux does not need; raises NoReadingError if it is not there."""
+    """Return the module psutil, or raise NoReadingError. Linux does not need it."""
     try:
         return importlib.import_module("psutil")
     except ImportError:
@@ -156,10 +151,9 @@ def need_psutil() -> Any:
 
 
 def read_load(proc: Path | None = None) -> Load:
-    """Read the machine's CPU time and memory.
+    """Read CPU time and memory; raises OSError or NoReadingError.
 
-    Raises: OSError if the system gives none; NoReadingError without psutil. Source: /proc/stat; on other systems
-    psutil `cpu_times()`; memory as in `read_memory`.
+    Source: /proc/stat; on other systems psutil `cpu_times()`; memory as in `read_memory`.
     """
     total, available = read_memory(proc)
     if proc is None and sys.platform != "linux":
@@ -176,10 +170,9 @@ def read_load(proc: Path | None = None) -> Load:
 
 
 def read_memory(proc: Path | None = None) -> tuple[int, int]:
-    """Return the machine's memory and the part that a program could get now, in bytes.
+    """Return the machine's memory and the available part; raises OSError or NoReadingError.
 
-    Raises: OSError if the system does not report it; NoReadingError without psutil. Source: `limits.read_memory`;
-    on other systems psutil `virtual_memory()`.
+    Units: bytes. Source: `limits.read_memory`; on other systems psutil `virtual_memory()`.
     """
     if proc is None and sys.platform != "linux":
         system = need_psutil().virtual_memory()
@@ -191,7 +184,7 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
 
 
 def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
-    """Return the bytes read from and written to swap since the machine started; `None` if unknown.
+    """Return the bytes swapped in and out since the start; `None` if unknown.
 
     Source: /proc/vmstat, `pswpin` and `pswpout`; on other systems psutil `swap_memory()`.
     """
@@ -219,7 +212,7 @@ _NO_SWAP = Missing("this system does not report swapping")
 
 
 class Disturbances:
-    """Reads what disturbs a race from outside: quotas, swap, pressure. Thread: the ticker's only."""
+    """Reads quotas, swap and pressure. Thread: the ticker's."""
 
     def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
         self._root = root
@@ -233,7 +226,8 @@ class Disturbances:
         """Return the readings of `HostSample` about disturbances.
 
         Args:
-            lanes: The pids whose control groups count; this process's if there are none.
+            lanes: The pids whose control groups count; this process's if empty.
+
         Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
         """
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
@@ -250,12 +244,11 @@ class Disturbances:
         }
 
     def _pressure(self, kind: str) -> Reading:
-        """Units: percent of the last 10 s, as the kernel averages it."""
         try:
             with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:
                 fields = file.readline().split()
             return float(fields[1].removeprefix("avg10="))
-        except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off
+        except (OSError, IndexError, ValueError):
             return Missing("this system does not account for pressure")
 
 
@@ -267,7 +260,7 @@ class _Throttling:
         self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Reading:
-        """Return the throttled share of the periods in percent, of the group hit hardest."""
+        """Of the worst group."""
         if self._lanes != frozenset(lanes):
             self._lanes = frozenset(lanes)
             result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
@@ -281,6 +274,6 @@ class _Throttling:
                 missing = periods
             elif isinstance(throttled, Missing):
                 missing = throttled
-            else:  # without a quota no period passes, and nothing is throttled
+            else:  # without a quota no period passes
                 shares.append(100 * throttled / periods if periods else 0.0)
         return max(shares) if shares else missing

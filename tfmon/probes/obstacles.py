@@ -1,4 +1,4 @@
-"""The facts of the GPUs without TensorFlow, and the obstacles for TensorFlow."""
+"""The facts of the GPUs, and the obstacles for TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
 
 LIBRARY = "libnvidia-ml.so.1"
 AMD_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""The variables of ROCm; each selects from the result of the one before. Source: AMD's "GPU isolation
-techniques"."""
+"""Each selects from the result of the one before. Source: AMD's "GPU isolation techniques"."""
 _INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps TensorFlow from every GPU."""
+    """Why TensorFlow can use no GPU."""
 
     reason: str
     hint: str = ""
@@ -27,7 +26,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class GpuVisibility:
-    """The facts of the GPUs without TensorFlow."""
+    """Facts without TensorFlow."""
 
     system: str
     machine: str
@@ -35,26 +34,24 @@ class GpuVisibility:
     order: str | None = None
     physical_gpus: tuple[Gpu, ...] = ()
     driver: str = ""
-    """Version of the NVIDIA driver's library, or empty if unknown."""
     failure: NvmlFailure | None = None
-    """Why the driver lists no GPU, or not all."""
+    """Why a list is incomplete."""
     answered: bool = True
-    """False when the driver took too long."""
     driver_loaded: bool = False
     gpu_on_bus: bool = False
-    """An NVIDIA GPU is on the PCI bus; only read if the driver lists none."""
+    """Only read without listed GPUs."""
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
-    """The variable that may hide some of them. Empty if none is set."""
+    """It may hide some."""
 
     @property
     def has_nvidia(self) -> bool:
-        """Whether there is any sign of an NVIDIA GPU."""
+        """Whether an NVIDIA GPU may exist."""
         return bool(self.physical_gpus or self.driver_loaded or self.gpu_on_bus)
 
 
 def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return why no TensorFlow supports GPUs on this system, or None."""
+    """Return why no TensorFlow supports GPUs on this system."""
     if visibility.system == "Darwin" and visibility.machine != "arm64":
         return Obstacle(
             "TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
@@ -66,7 +63,7 @@ def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
 
 
 def driver_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return why the NVIDIA driver lists no GPU at all, or None."""
+    """Return why the NVIDIA driver lists no GPU."""
     if visibility.system != "Linux" or visibility.physical_gpus:
         return None
     failure = visibility.failure
@@ -86,7 +83,7 @@ def driver_obstacle(visibility: GpuVisibility) -> Obstacle | None:
 
 
 def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
+    """Return how CUDA_VISIBLE_DEVICES hides every GPU."""
     if not visibility.physical_gpus:
         return None
     if names_instances(visibility.visible):
@@ -111,7 +108,7 @@ def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
 
 
 def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
-    """Return why this TensorFlow cannot use a GPU, or None. A lane reports a TensorFlow that is not installed."""
+    """Return why this TensorFlow cannot use a GPU. A lane reports a missing TensorFlow."""
     if visibility.system == "Darwin":
         installed = wheel is not None and wheel.metal
         return None if installed else Obstacle("tensorflow-metal is not installed", _INSTALL_METAL)
@@ -123,13 +120,13 @@ def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle |
 
 
 def visible_gpus(visibility: GpuVisibility) -> list[Gpu]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in a program's order."""
     listed = visibility.physical_gpus
     return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
 
 
 def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) -> tuple[Gpu, ...]:
-    """Return the instances that can be named: the variable's, or all of the visible GPUs (`indexes`)."""
+    """Return the instances of the variable, or of the visible GPUs (`indexes`)."""
     listed = [(gpu, one) for gpu in visibility.physical_gpus for one in gpu.instances or ()]
     if names_instances(visibility.visible):
         places = visible_instances(visibility.visible or "", [one.uuid for _, one in listed])
@@ -140,7 +137,7 @@ def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) 
 
 
 def doubt(visibility: GpuVisibility) -> str:
-    """Return why GPUs may be mistaken for each other, or empty if nothing."""
+    """Return why GPUs may be mistaken for each other."""
     mixed = len({one.name for one in visibility.physical_gpus}) > 1
     first = (visibility.visible or "").partition(",")[0].strip()
     if mixed and is_number(first) and visibility.order != "PCI_BUS_ID":
@@ -152,7 +149,7 @@ def doubt(visibility: GpuVisibility) -> str:
 
 
 def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
-    """Return the indices in `uuids` of the visible GPUs, in the order in which a program counts them.
+    """Return the indices in `uuids` of the visible GPUs, in a program's order.
 
     Unset shows all and "" none. Numbers or UUIDs (or unique beginnings) are read up to the first entry without a
     GPU or of the other kind; if a GPU is listed twice, none is visible.
@@ -176,12 +173,12 @@ def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
 
 
 def names_instances(value: str | None) -> bool:
-    """Return whether the variable names instances of GPUs that are split up (MIG)."""
+    """Return whether the variable contains instances."""
     return (value or "").strip().startswith(INSTANCE)
 
 
 def visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
-    """Return the places in `uuids` of the instances that the variable names, up to the first one not there."""
+    """Return the indices of the variable's instances, up to the first missing one."""
     places: list[int] = []
     for word in (word.strip() for word in value.split(",")):
         result = [place for place, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)]
@@ -192,5 +189,5 @@ def visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
 
 
 def is_number(word: str) -> bool:
-    """Return whether a word of the variable is a number of a GPU."""
+    """Return whether it is a number."""
     return word.isascii() and word.isdigit()

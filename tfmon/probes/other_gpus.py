@@ -1,4 +1,4 @@
-"""GPUs of Apple, by `ioreg` without root, and of AMD, by the kernel's files: those never tried on a real one."""
+"""GPUs of Apple, by `ioreg` without root, and of AMD, by the kernel's files: never tried on a real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfmon.probes.obstacles import is_number
 from tfmon.system.limits import read_text
 
 EVERY_S, SELDOM_S = 2.0, 5.0
-"""Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""
+"""The driver updates about once a second; `ioreg` may be slow."""
 SLOW_NS = 50_000_000
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
@@ -34,19 +34,17 @@ Node = Mapping[str, Any]
 
 
 class _Probe:
-    """Reads GPUs without a driver's library. Thread: the ticker's only."""
-
     def __init__(self, gpus: Sequence[Gpu], clock_ns: Callable[[], int]) -> None:
         self._gpus = tuple(gpus)
         self._clock_ns = clock_ns
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading of every GPU as missing for that reason."""
+        """Return missing readings."""
         at_ns = self._clock_ns()
         return [absent_gpu(gpu, at_ns, reason) for gpu in self._gpus]
 
     def close(self) -> None:
-        """Release nothing: no driver is open."""
+        """Do nothing."""
 
 
 class AppleProbe(_Probe):
@@ -64,7 +62,7 @@ class AppleProbe(_Probe):
         self._faults: tuple[GpuFault, ...] = ()
 
     def sample(self) -> Iterable[Event]:
-        """Take a sample every 2 s, or every 5 s if it takes longer than 50 ms; between them return nothing.
+        """Take a sample every 2 s, or every 5 s if it takes longer than 50 ms.
 
         Units: `busy_pct` as the driver's own average over about a second; memory in bytes, now.
         """
@@ -74,7 +72,7 @@ class AppleProbe(_Probe):
         device = self._device()
         took_ns = self._clock_ns() - begun_ns
         self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
-        # A tick that comes a little early must not delay the sample by a whole tick.
+        # An early tick must not delay the sample by a whole tick.
         self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
         if isinstance(device, Missing):
             yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=self._every_s)
@@ -83,7 +81,7 @@ class AppleProbe(_Probe):
         self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
         busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
         without = absent_gpu(self._gpu, begun_ns, "macOS reports it to root only", faults=self._faults)
-        # "Alloc system memory" is address space, and may exceed the memory of the machine.
+        # "Alloc system memory" is address space, and may exceed the memory.
         used = _number(statistics, "In use system memory")
         yield replace(
             without,
@@ -153,7 +151,7 @@ _AMD = 0x1002
 
 
 def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
-    """Return all AMD GPUs that this user may compute on, each with its folder in /sys, in ROCm's order.
+    """Return the usable AMD GPUs with their folders in /sys, in ROCm's order.
 
     Source: /sys/class/kfd/kfd/topology/nodes, which lists processors, too; /sys/class/drm.
     """
@@ -172,7 +170,7 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
 
 
 class AmdProbe(_Probe):
-    """Samples AMD GPUs. A file is read when its value is needed, which may wake a sleeping GPU."""
+    """Samples AMD GPUs. Reading may wake a sleeping GPU."""
 
     name = "amd"
 
@@ -211,7 +209,7 @@ def _load(without: GpuSample, busy: Reading, source: str) -> GpuLoad:
 
 
 def _number_in(path: Path, scale: float = 1.0) -> Reading:
-    """Return the number in a file times `scale`. Reading may fail even if the file exists (a sleeping GPU)."""
+    """Reading may fail even if the file exists (a sleeping GPU)."""
     try:
         return float(path.read_text(encoding="utf-8")) * scale
     except FileNotFoundError:

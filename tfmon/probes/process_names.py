@@ -1,4 +1,4 @@
-"""Who runs a process of this machine, and with what command line."""
+"""Users and command lines of processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from tfmon.probes.processes import read_file, read_stat
 
 LONGEST = 300
 KEPT_S = 30.0
-"""Lifetime of a name: the process may run another program later."""
 _MOST_PARENTS = 64
 
 
 class ProcessNames:
-    """Reads users and command lines, and keeps them while their processes live. Thread: one.
+    """Reads users and command lines, and keeps them. Thread: one.
 
     Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat. Linux only.
     """
@@ -31,7 +30,6 @@ class ProcessNames:
         clock_s: Callable[[], float] = time.monotonic,
         user_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Read below a root; `own_pid` is the process whose children are ours; this one by default."""
         self._proc = str(root / "proc")
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._clock_s = clock_s
@@ -40,12 +38,12 @@ class ProcessNames:
         """Expiry and name."""
 
     def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
-        """Return the names of processes. Ended processes, and ones that this user may not see, are missing."""
+        """Return the names of living, visible processes."""
         now_s = self._clock_s()
         kept = {pid: self._known[pid] for pid in pids if pid in self._known}
         for pid in pids:
             if (pid not in kept or now_s >= kept[pid][0]) and (name := self._read(pid)) is not None:
-                # A process without a command line is starting, and is read again the next time.
+                # It may be starting.
                 kept[pid] = now_s + (KEPT_S if " " in name.command else 0.0), name
             elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):
                 del kept[pid]
@@ -74,12 +72,12 @@ class ProcessNames:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a text of others in one line, without what could steer a terminal, cut to a limit."""
+    """Return a foreign text without control characters, cut to a limit."""
     return " ".join(clean(text, 4 * limit).split())[:limit]
 
 
 def _user_of(number: int) -> str:
-    import pwd  # late: not on every system
+    import pwd
 
     try:
         return one_line(pwd.getpwuid(number).pw_name, 40)

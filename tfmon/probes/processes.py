@@ -1,4 +1,4 @@
-"""The processes of this machine: parent, CPU time and memory of each."""
+"""Reads each process."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ from tfmon.probes.machine import need_psutil
 
 MACOS = sys.platform == "darwin"
 MOST_THREADS = 64
-"""Threads of a process whose waits are read: 5 µs each."""
+"""5 µs each."""
 WHOLE_EVERY_S = 30.0
-"""How often all processes are read, not only the new ones."""
 ENDED = Missing("the process has ended")
 _LIBPROC = "/usr/lib/libproc.dylib"
 _RUSAGE_INFO_V4 = 4
 _BUFFER_BYTES, _FOOTPRINT_AT = 1024, 72
-"""`proc_pid_rusage`: the size of the buffer, and the offset of `ri_phys_footprint`."""
+"""`proc_pid_rusage`: buffer size, and offset of `ri_phys_footprint`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the process table."""
+    """A process."""
 
     pid: int
     parent: int
     group: int
-    """Process group: the pid of its leader."""
     session: int
     started_s: float
-    """On the clock of `Processes.now_s`. Identifies the process together with the pid."""
+    """Identifies the process together with the pid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The resources that one process has used since it began."""
+    """Use since the process began."""
 
     parent: int
     started_s: float
     own_s: float
     reaped_s: float
-    """CPU time of reaped descendants, or 0 if the system does not report it."""
+    """By descendants; 0 if unknown."""
     private_bytes: Reading
-    """Memory that it shares with no file and no other process."""
+    """Not shared."""
     ended: bool
-    """True for a zombie: a process that has ended and was not waited for. It uses no memory."""
+    """A zombie."""
     waited_s: float | None = None
-    """Time in which its threads were ready and waited for a core; `None` if not reported."""
+    """For a core."""
     signal: int = 0
-    """The signal that ended a zombie, or 0 if none did or it is not reported."""
+    """Ended a zombie."""
 
 
 class Processes(Protocol):
@@ -66,14 +64,14 @@ class Processes(Protocol):
         """Return the time on the clock of `started_s`."""
 
     def rows(self) -> dict[int, Row]:
-        """Read the whole table, by pid. Costs 10 to 45 µs a process."""
+        """Read the whole table. Costs 10 to 45 µs a process."""
 
     def usage(self, pid: int) -> Usage | None:
         """Read one process, or `None` if it is gone."""
 
 
 def process_table() -> Processes:
-    """Return the table of this machine; raises NoReadingError if this system needs psutil and has none."""
+    """Return this machine's table; raises NoReadingError without a needed psutil."""
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 
@@ -81,7 +79,7 @@ class LinuxProcesses:
     """Reads /proc directly: psutil would open several files for the same data.
 
     Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages), and the
-    time in the run queue of each thread in /proc/PID/task/TID/schedstat.
+    run queue time in /proc/PID/task/TID/schedstat.
     """
 
     def __init__(
@@ -95,14 +93,11 @@ class LinuxProcesses:
         self._whole_at_s = float("-inf")
 
     def now_s(self) -> float:
-        """Return the seconds since the machine was started."""
+        """Return the machine's uptime."""
         return self._now_s() if self._now_s is not None else time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def rows(self) -> dict[int, Row]:
-        """Return the table by pid; rows of older processes may have the values of an earlier reading.
-
-        A process that loses its parent, or takes another's pid, is noticed within `WHOLE_EVERY_S`.
-        """
+        """Return the table; a lost parent or a reused pid is noticed within `WHOLE_EVERY_S`."""
         now_s = self.now_s()
         if now_s - self._whole_at_s >= WHOLE_EVERY_S:
             self._table, self._whole_at_s = {}, now_s
@@ -122,7 +117,7 @@ class LinuxProcesses:
         return dict(table)
 
     def usage(self, pid: int) -> Usage | None:
-        """Read one process, or `None` if it is gone."""
+        """Read one process."""
         result = read_stat(self._root, pid)
         if result is None:
             return None
@@ -157,7 +152,7 @@ class LinuxProcesses:
 
 
 def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
-    """Return the name of a process, and the fields after it from the state on, or `None` if it is gone."""
+    """Return a process's name, and the fields after it, or `None` if it is gone."""
     line = read_file(f"{root}/{pid}/stat")
     if not line:
         return None
@@ -167,12 +162,12 @@ def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
 
 
 def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
-    """Return the files open for writing (`w`) and the TCP ports that a process listens on (`b`), from psutil."""
+    """Return the files open for writing (`w`) and the TCP ports that a process listens on (`b`)."""
     try:
         process = need_psutil().Process(pid)
         files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}
         listens = [one for one in process.net_connections("tcp") if one.status == "LISTEN"] if ports else []
-    except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is not there
+    except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is missing
         return {}
     return files | {f"port {one.laddr.port}": "b" for one in listens}
 
@@ -185,7 +180,7 @@ def read_file(path: str) -> bytes | None:
         return None
     try:
         return os.read(descriptor, 4096)
-    except OSError:  # the process ended between the two calls
+    except OSError:  # ended in between
         return None
     finally:
         os.close(descriptor)
@@ -199,15 +194,14 @@ class PsutilProcesses:
     """
 
     def __init__(self) -> None:
-        """Need psutil; NoReadingError without it."""
         self._psutil = need_psutil()
 
     def now_s(self) -> float:
-        """Return the seconds since 1970, the clock of psutil's `create_time`."""
+        """Return the time of psutil's `create_time`."""
         return time.time()
 
     def rows(self) -> dict[int, Row]:
-        """Read the whole table, by pid."""
+        """Read everything."""
         table: dict[int, Row] = {}
         for process in self._psutil.process_iter(["ppid", "create_time"]):
             facts = process.info
@@ -217,7 +211,7 @@ class PsutilProcesses:
         return table
 
     def usage(self, pid: int) -> Usage | None:
-        """Read one process, or `None` if it is gone."""
+        """Read one process."""
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():
@@ -259,10 +253,10 @@ def _library() -> Any:
 
 
 def read_footprint(pid: int) -> int | None:
-    """Return the bytes that only this process has on macOS, in memory or compressed; `None` if unknown.
+    """Return the bytes that only this process has on macOS, in memory or compressed.
 
-    Activity Monitor shows the same figure. It includes memory that the process has allocated for the GPU. Source:
-    `proc_pid_rusage`, `ri_phys_footprint` of rusage_info_v4; only for processes of the same user.
+    Activity Monitor shows the same figure. It includes memory for the GPU. Source: `proc_pid_rusage`,
+    `ri_phys_footprint` of rusage_info_v4; only for the same user.
     """
     buffer = (ctypes.c_uint8 * _BUFFER_BYTES)()
     try:

@@ -1,4 +1,4 @@
-"""The system around a training: its kind, its processors and memory, and the load of other programs."""
+"""The system around a training, and the load of other programs."""
 
 from __future__ import annotations
 
@@ -16,43 +16,40 @@ from tfmon.probes.machine import in_wsl, read_machine, read_memory
 from tfmon.system.limits import limited_memory, read_text
 
 WATCH_S = 0.3
-"""Shortest time for measuring the load of others."""
+"""Shortest measurement of others' load."""
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The system around the interpreter."""
+    """The system of the interpreter."""
 
     system: str = "Linux"
     machine: str = "x86_64"
     distribution: str = ""
-    """Such as "ubuntu", from /etc/os-release."""
     container: str = ""
-    """Docker, podman, kubernetes or container, or empty outside of a container."""
     wsl: int = 0
-    """Version of the Windows Subsystem for Linux, or 0 outside of it."""
+    """0 outside of Windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class OthersLoad:
-    """The share of this machine that other programs, and other machines on the same host, take."""
+    """The load of others."""
 
     cores: float | None = None
-    """Cores that programs other than tfmon and its lanes kept busy; `None` if unknown."""
+    """Kept busy by other programs."""
     stolen_share: float | None = None
-    """Share of the CPU time that the hypervisor gave to other machines; `None` if unknown."""
+    """Share of the CPU time given to other machines."""
     source: str = ""
-    """The measurement and its duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """Processors, memory and the other programs."""
+    """Processors, memory and load."""
 
     cores: int = 1
     usable_cores: float = 1
-    """Cores that this process may use, by its affinity and the quota of its container."""
+    """By affinity and quota."""
     quota_cores: float | None = None
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
@@ -95,14 +92,14 @@ def _wsl(root: Path) -> int:
 
 
 class LoadWatch:
-    """Measures the load of other programs if no race runs, from its creation to `finish`, as a race does."""
+    """Measures the load of other programs, from its creation to `finish`."""
 
     def __init__(self) -> None:
         self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)
         self._before = self._sample()
 
     def finish(self) -> OthersLoad:
-        """Return the CPU time that others used, over `WATCH_S` at least."""
+        """Return the CPU time of others, over `WATCH_S` at least."""
         time.sleep(max(0.0, self._before.at_ns / 1e9 + WATCH_S - time.monotonic()))
         after = self._sample()
         others, stolen = after.others_cpu_pct, known(after.steal_pct)
@@ -121,9 +118,9 @@ def _own_cpu_s() -> float:
 
 
 def read_host(root: Path, others: OthersLoad) -> HostFacts:
-    """Return the facts of processors and memory, and their use by others.
+    """Return the facts of processors and memory.
 
-    Source: as `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
+    Source: `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
     """
     machine = read_machine(root)
     total, available = _memory(root)

@@ -1,4 +1,4 @@
-"""The import of TensorFlow in a child of the examined interpreter."""
+"""A trial import of TensorFlow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print({_MARK!r} + json.dumps(found), flush=True)
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What happened when the interpreter imported TensorFlow and listed its devices."""
+    """The result of a trial import."""
 
     exit_code: int | None = 0
     """Negative for a signal; `None` if it took too long."""
@@ -41,19 +41,19 @@ class Import:
     gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     text: str = ""
-    """Its stderr."""
+    """Stderr."""
     seconds: float = 0.0
 
     @property
     def works(self) -> bool:
-        """Whether TensorFlow could be imported."""
+        """Whether the import worked."""
         return self.exit_code == 0 and bool(self.version)
 
 
 def import_tensorflow(
     python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
 ) -> Import:
-    """Import TensorFlow in a child, and list its GPUs. Thread: any; blocks for at most about `timeout_s`."""
+    """Import TensorFlow in a child. Thread: any; blocks for at most about `timeout_s`."""
     begun = time.monotonic()
     exit_code: int | None = None
     messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}

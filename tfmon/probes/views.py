@@ -1,4 +1,4 @@
-"""Decides how lanes see the working folder on this machine: an overlay is tried, and its failure put in words."""
+"""Decides how lanes see the working folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tfmon.model.views import COPY, IN_PLACE, KEPT, NOT_KEPT, OVERLAY, View
 from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_place
 
 COPY_BYTES = 200 * 2**20
-"""A folder of at most this size is copied for each lane, unless a setting overrides it."""
+"""Default limit of copies."""
 TRIAL_S = 10.0
 
 
 def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True) -> View:
-    """Return the best view of a folder that lanes can have on this machine; takes some tenths of a second."""
+    """Return the best view of a folder on this machine, within some tenths of a second."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")
@@ -32,7 +32,7 @@ def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bo
 
 
 def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
-    """Return why a folder cannot be copied for each lane, or empty if it can."""
+    """Return why a folder cannot be copied, or empty."""
     if Path(folder) in base.parents:
         return "it has the recordings"
     result = list(entries(Path(folder)))
@@ -46,7 +46,7 @@ def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
 
 
 def why_no_overlay(folder: str, base: Path) -> str:
-    """Return why a folder cannot be overlaid here, or empty if it can: it was done."""
+    """Try an overlay; return why it is impossible, or empty."""
     if sys.platform != "linux":
         return "copy-on-write views need Linux"
     try:
@@ -59,7 +59,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
     try:
         try:
             os.setxattr(store, "user.tfmon", b"")
-        except OSError as error:  # an overlay mounts without, and then no folder can be made again
+        except OSError as error:  # an overlay mounts without, but no folder can be made again
             return f"the file system of {base} has no extended attributes: {error.strerror}"
         open_place(view)
         done = subprocess.run(

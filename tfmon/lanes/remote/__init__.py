@@ -1,1 +1,1 @@
-"""Lanes on other machines: an agent on each of them, and the connection to it."""
+"""Lanes on other machines."""

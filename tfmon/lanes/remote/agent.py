@@ -1,4 +1,4 @@
-"""The agent on a host: starts lanes, relays their bytes, and ends them without the monitor. Imports little."""
+"""The agent on a host: starts lanes, relays their bytes, and ends them if the monitor is gone."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ from tfmon.model.views import View
 from tfmon.system.threads import start_thread
 
 SILENCE_S = 10.0
-"""The lanes are ended after this silence of the monitor, which sends something every second."""
+"""Without heartbeats."""
 LOOK_S = 1.0
 FULL_S = 0.01
-"""Interval of the check whether the link takes more events."""
 TERM_S, KILL_S = 0.45, 0.4
-"""Time for lanes to end after SIGTERM and SIGKILL, when the monitor is gone."""
 LAST_WORD_S = 0.5
 KEPT_OUTPUT_BYTES = 65_536
-"""Limit of output that waits for the link; older output is dropped, so that the process never blocks."""
+"""Older output is dropped while the link is full, so that the process never blocks."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit
 sleep 4
 rm -rf -- "$1"
 """
-"""Removes the folder of a killed agent; the guards of its lanes have ended them by then."""
+"""Removes the folder of a killed agent; its lanes have ended by then."""
 
 
 class HostedLane(Child):
-    """A lane's process on a host: its bytes go to the monitor undecoded. Thread: see `Child`."""
+    """A lane's process, whose bytes go to the monitor undecoded. Thread: see `Child`."""
 
     def __init__(self, number: int, name: str, launched: Launched, sender: Sender, *, own_command: bool) -> None:
-        """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
+        """The guard ends a user's own command, which then has time to save."""
         super().__init__(launched, lambda chunk: sender.send(2 * number, chunk), self._take_output)
         self.number, self.name, self.own_command = number, name, own_command
         self._sender = sender
@@ -53,13 +51,13 @@ class HostedLane(Child):
         self._dropped = 0
 
     def end(self) -> None:
-        """Make the child end soon: its monitor is gone."""
+        """End the child soon."""
         self._end_requests()
         self.kill(signal.SIGCONT)
         self.kill(signal.SIGTERM)
 
     def read(self, fd: int) -> bool:
-        """Take one chunk of a pipe, but no events while the link is full: windows then grow longer."""
+        """Take one chunk, but no events while the link is full: windows then grow longer."""
         if fd == self.metric_fd and self._sender.full and not self.poll():
             time.sleep(FULL_S)
             return True
@@ -73,7 +71,7 @@ class HostedLane(Child):
             self._dropped += too_many
 
     def look(self, *, ended: bool) -> None:
-        """Pass on the output of the child, unless the link is full, and how it ended."""
+        """Pass on output, unless the link is full, and the end."""
         at_ns, code = time.monotonic_ns(), self._reap() if ended else None
         if self._output and (ended or not self._sender.full):
             if self._dropped:
@@ -88,7 +86,7 @@ class HostedLane(Child):
 
 
 def start_lane(number: int, payload: dict[str, Any], sender: Sender) -> HostedLane:
-    """Start the process of a lane; raises OSError if it does not start."""
+    """Start a lane; raises OSError."""
     environment = dict(payload["environment"])
     if payload["path_first"]:
         own = str(Path(sys.executable).parent)
@@ -106,14 +104,11 @@ def start_lane(number: int, payload: dict[str, Any], sender: Sender) -> HostedLa
 
 
 class _Ended(BaseException):
-    """The reason for which the agent ends; raised by signals, too."""
+    """Raised by signals, too."""
 
 
 class Agent:
-    """Serves one monitor: a message with the key `do` is a call of the method of that name.
-
-    Thread: its own, except `emit`.
-    """
+    """Serves one monitor: the key `do` of a message is the method. Thread: its own, except `emit`."""
 
     def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
         self._folder = folder
@@ -127,12 +122,11 @@ class Agent:
         self._held = False
 
     def _fail(self, reason: str) -> None:
-        """End this agent because a thread has died. Thread: that one."""
         self._failure = reason
         os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> str:
-        """Serve until the monitor is gone, and return the reason. All lanes have ended then."""
+        """Serve until the monitor is gone and all lanes have ended; return why."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._end_by_signal)
         try:
@@ -173,7 +167,7 @@ class Agent:
             return
         message = json.loads(payload)
         method: Callable[..., object] | None = getattr(self, "do_" + str(message.pop("do")), None)
-        if method is not None:  # a newer monitor may do more
+        if method is not None:  # newer monitor
             method(**message)
 
     def _end_by_signal(self, number: int, _: object) -> NoReturn:
@@ -191,11 +185,9 @@ class Agent:
             self._readings.close()
 
     def emit(self, line: bytes) -> None:
-        """Send a reading, unless much waits for the link. Thread: any."""
+        """Send a reading, unless the link is full. Thread: any."""
         if not self.sender.full:
             self.sender.send_message(reading=line.decode())
-
-    # The methods that messages call.
 
     def do_start(self, call: int, number: int, **payload: Any) -> None:  # noqa: ANN401 - JSON
         """Start a lane."""
@@ -211,7 +203,7 @@ class Agent:
         self.sender.send_message(call=call, pid=lane.pid)
 
     def do_signal(self, lane: int, number: int, alone: bool) -> None:
-        """Signal a lane, or its first process alone."""
+        """Signal a lane, or its first process."""
         if lane in self._lanes:
             self._lanes[lane].kill(number, alone=alone)
 
@@ -221,7 +213,7 @@ class Agent:
             self._lanes[lane].suspend()
 
     def do_continue_lane(self, lane: int) -> None:
-        """Continue a lane that `do_suspend` suspended."""
+        """Continue a suspended lane."""
         if lane in self._lanes:
             self._lanes[lane].continue_()
 
@@ -231,7 +223,7 @@ class Agent:
         self.sender.send_message(beat=sent_ns, at_ns=now_ns, cpu_ns=cpu_ns, memory_bytes=_memory_bytes())
 
     def do_hold(self) -> None:
-        """Suspend every lane; silence means nothing until `do_go_on`."""
+        """Suspend every lane, and ignore silence."""
         self._held = True
         for lane in self._lanes.values():
             lane.hold()
@@ -249,7 +241,7 @@ class Agent:
         path.write_bytes(base64.b64decode(content))
 
     def do_ask(self, call: int, question: str, arguments: dict[str, Any]) -> None:
-        """Answer a question of `questions`, in a thread."""
+        """Answer a question of `questions`."""
 
         def work() -> None:
             from tfmon.lanes.remote.questions import answer
@@ -259,7 +251,7 @@ class Agent:
         start_thread("tfmon-answer", work, lambda reason: self.sender.send_message(call=call, error=reason))
 
     def do_read(self, gpus: list[object]) -> None:
-        """Take readings of the machine and of these GPUs from now on."""
+        """Read the machine and these GPUs."""
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
@@ -278,12 +270,11 @@ class Agent:
         self.emit(encode(unknown_host(time.monotonic_ns(), Missing(reason))))
 
     def _leaders(self) -> dict[str, int]:
-        """Return the first process of each lane. Thread: any."""
         return {lane.name: lane.pid for lane in self._lanes.values() if not lane.ended}
 
 
 def _memory_bytes() -> int:
-    """Return the memory of this process, or -1 if unknown."""
+    """Return -1 if unknown."""
     try:
         descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -295,12 +286,12 @@ def _memory_bytes() -> int:
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:
-    """Serve the monitor over stdin and stdout until the end, leave nothing behind, and end the process."""
-    in_fd, out_fd = os.dup(0), os.dup(1)  # no child inherits them
+    """Serve the monitor over stdin and stdout to the end, remove the folder, and end the process."""
+    in_fd, out_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)
     say(marker, folder=folder, pid=os.getpid(), python=sys.executable)
-    for fd in (0, 1, 2):  # the output of a library must not reach the monitor as frames
+    for fd in (0, 1, 2):  # a library's output must not reach the monitor as frames
         os.dup2(nothing, fd)
     agent = Agent(Path(folder), in_fd, out_fd)
     try:
@@ -317,7 +308,6 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
 
 
 def _in_a_line(error: Exception) -> str:
-    """Return an error in one line, with the line of code that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

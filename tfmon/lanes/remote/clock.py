@@ -11,7 +11,7 @@ DRIFT = 15e-6
 
 
 class Ping(NamedTuple):
-    """The times here when a ping was sent and answered, and the clock of the host in between."""
+    """`there_ns` is on the host's clock."""
 
     sent_ns: int
     there_ns: int
@@ -19,23 +19,22 @@ class Ping(NamedTuple):
 
     @property
     def round_trip_ns(self) -> int:
-        """How long the answer took."""
+        """Answer minus request."""
         return self.received_ns - self.sent_ns
 
 
 class HostClock:
-    """Turns stamps of a host into the monitor's. Thread: `take` and `settle` one; `here` any."""
+    """Converts a host's stamps. Thread: `take` and `settle` one; `here` any."""
 
     def __init__(self) -> None:
         self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
         self.offset_ns = 0
-        """The difference to a stamp of the host."""
         self.error_ns = 0
-        """Largest error of the offset: half a round trip, if one direction took all of it, and the drift since."""
+        """Half a round trip, if one direction took all of it, and drift."""
         self.round_trip_ns = 0
 
     def take(self, ping: Ping) -> None:
-        """Take a ping; the offset changes at the next `settle`."""
+        """Add a ping."""
         self._pings.append(ping)
 
     def settle(self) -> bool:
@@ -50,5 +49,5 @@ class HostClock:
         return True
 
     def here(self, there_ns: int) -> int:
-        """Return the monitor's stamp for a stamp of the host."""
+        """Return the monitor's stamp for a host's."""
         return max(0, there_ns + self.offset_ns)

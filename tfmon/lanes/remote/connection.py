@@ -1,4 +1,4 @@
-"""The connection to the agent of one host, which can be made again after a loss."""
+"""The connection to the agent of one host."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ START_S = 20.0
 ASK_S = 60.0
 AT_ONCE = 16
 DOCTOR_S = 120.0
-"""Time limit of the doctor there; its checks have smaller limits, whose sum is below this."""
+"""More than the sum of its checks."""
 
 
 class Connection:
-    """One host. It is the `Place` of its lanes. Thread: any; blocking methods are marked."""
+    """One host, the `Place` of its lanes. Thread: any; blocking methods are marked."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
-        """Do not connect yet. Without `launcher`, ssh gets the priority of the calling thread."""
+        """Without `launcher`, ssh gets the priority of the calling thread."""
         self.host = host
         self.machine = Machine()
         self.greeting = Greeting()
@@ -54,16 +54,15 @@ class Connection:
         self._link: Link | None = None
         self._gpus: Sequence[Gpu] | None = None
         self._away: TfmonError | None = None
-        """Why it could not be connected again."""
         self._closed = False
 
     @property
     def lost(self) -> str:
-        """The reason for a missing connection, or empty if connected."""
+        """Why it is not connected, or empty."""
         return self._link.lost if self._link is not None else "it was not connected"
 
     def ensure(self) -> None:
-        """Connect unless it is connected, and report the machine; may block; raises TfmonError."""
+        """Connect unless connected, and report the machine; may block; raises TfmonError."""
         with self._opening:
             if not self.lost:
                 return
@@ -82,11 +81,11 @@ class Connection:
             wire.cancel()
         sender = wire.greet()
         self.greeting = wire.greeting
-        if self.host.ray is not None:  # on the same node from now on: its machine is the measured one
+        if self.host.ray is not None:
             self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
         self._link = link = Link(wire, sender, self._sink)
         try:
-            if self._closed:  # meanwhile, when there was no link to close
+            if self._closed:  # when there was no link to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
             link.measure()
             self.machine = read_part(self.ask("machine"), "machine", Machine)
@@ -98,7 +97,7 @@ class Connection:
             self.begin_readings(self._gpus)
 
     def close(self) -> None:
-        """End the agent and everything that it started. It takes 3 s at most."""
+        """End the agent and everything that it started, within 3 s."""
         self._closed = True
         if self._wire is not None:
             self._wire.cancel()
@@ -110,7 +109,7 @@ class Connection:
         return self._connected().call("ask", timeout_s, question=question, arguments=arguments)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
-        """Make the agent read the machine and these GPUs from now on, also after the next connection."""
+        """Read the machine and these GPUs, also after the next connection."""
         self._gpus = tuple(gpus)
         self._connected().sender.send_message(do="read", gpus=[plain(gpu) for gpu in gpus])
 
@@ -127,10 +126,10 @@ class Connection:
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> RemoteProcess:
-        """Start the process of a lane there; see `Place`. It blocks for a round trip."""
+        """Start a lane; blocks for a round trip."""
         link = self._connected()
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
-        if nice is not None:  # the launcher changes the environment of the lane
+        if nice is not None:
             environment = {**environment, **expected(nice, os.environ, environment)}
         command = process_command(plan, lane)
         payload: dict[str, Any] = {
@@ -145,13 +144,13 @@ class Connection:
         process = RemoteProcess(lane.spec.name, next(link.numbers), scenario, link, sink, ended)
         link.begin(process, payload, START_S)
         passed = script_input.current() if command else None
-        if passed is not None and passed.is_sent:  # in a thread, which waits until the start is recorded
+        if passed is not None and passed.is_sent:  # waits until the start is recorded
             start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), link.break_off)
         return process
 
     @staticmethod
     def _ship(link: Link, scenario: Path) -> str:
-        """Send a scenario's file, and return its path there, or empty if the file cannot be read here."""
+        """Return the path of a scenario there, or empty if it cannot be read here."""
         try:
             content = base64.b64encode(scenario.read_bytes()).decode()
         except OSError:
@@ -161,7 +160,7 @@ class Connection:
         return f"{link.folder}/{name}"
 
     def hold(self) -> None:
-        """Suspend the lanes there, and keep the agent from taking silence for a loss. Thread: also a handler."""
+        """Suspend the lanes, and make the agent ignore silence. Thread: also a handler."""
         if self._link is not None and not self._link.lost:
             self._link.hold()
 
@@ -172,7 +171,7 @@ class Connection:
 
 
 def working_folder() -> str:
-    """Return the working directory as the shell names it: on another machine, that path means the same sooner."""
+    """Return the working directory as the shell names it, which is more likely to exist on a host."""
     named = os.environ.get("PWD", "")
     try:
         same = bool(named) and Path(named).samefile(".")
@@ -194,13 +193,13 @@ class Surveyed:
 
 
 def survey(hosts: Sequence[Host]) -> list[Surveyed]:
-    """Return the surveys of hosts, taken at once. Thread: any; takes seconds, or as long as a launcher tries."""
+    """Survey hosts at once; takes seconds, or as long as a launcher tries."""
     seen: list[list[Event]] = [[] for _ in hosts]
     connections = [Connection(host, events.append) for host, events in zip(hosts, seen, strict=True)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
         try:
             return list(pool.map(_survey, connections, seen))
-        except BaseException:  # Ctrl+C: nobody waits for a host any more
+        except BaseException:
             for connection in connections:
                 connection.close()
             raise
@@ -220,7 +219,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
-    """Return the doctor's report of a host; raises TfmonError if the host cannot be used."""
+    """Return the doctor's report of a host; raises TfmonError."""
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()

@@ -1,7 +1,8 @@
 """The first program of a host's Python, as text on its command line: unpacks tfmon and runs the agent.
 
-Any Python 3 can read it, so that a too old one can report that. Its argument is the marker, a word that begins
-each of its lines: other output, of a login shell or a sitecustomize, is ignored.
+Any Python 3 can read it, so that a too old one can report that. The marker begins each of its lines: other output,
+of
+a login shell or a sitecustomize, is ignored.
 """
 
 import json
@@ -10,14 +11,14 @@ import sys
 
 
 def say(marker: str, **fields: object) -> None:
-    """Write one line of JSON behind the marker."""
+    """Write a line of JSON behind the marker."""
     line = (marker + " " + json.dumps(fields) + "\n").encode("ascii")
     while line:
         line = line[os.write(1, line) :]
 
 
 def read(size: int) -> bytes:
-    """Return `size` bytes of stdin, and take no more of it: the agent reads on."""
+    """Read exactly `size` bytes, because the agent reads on."""
     parts = []
     while size:
         part = os.read(0, min(size, 65536))
@@ -29,8 +30,8 @@ def read(size: int) -> bytes:
 
 
 def main(marker: str) -> None:
-    """Say which Python this is, unpack the code that the monitor then sends, and run the agent."""
-    # Python runs text in the home directory, whose modules must not hide the standard library's.
+    """Report the version, unpack the monitor's code, and run the agent."""
+    # Modules in the home directory must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if entry]
     say(marker, python=list(sys.version_info[:3]), executable=sys.executable)
     size = int(read(12))

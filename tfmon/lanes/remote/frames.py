@@ -1,6 +1,7 @@
-"""Frames between the monitor and an agent, both ways: the number of a stream, a length, and bytes.
+"""Frames between the monitor and an agent: stream number, length, bytes.
 
-Stream 0 has messages, one JSON object a frame. Lane n has the streams 2n (requests or events) and 2n + 1 (output).
+Stream 0 carries messages, one JSON object a frame. Lane n has the streams 2n (requests or events) and 2n + 1
+(output).
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
 MESSAGES = 0
 AT_ONCE_BYTES = 4_096
-"""A pipe with room takes this number of bytes without blocking (PIPE_BUF)."""
+"""Without blocking (PIPE_BUF)."""
 FULL_FRAMES = 16
-"""A sender with this many waiting frames is full. A frame has at most the size of a pipe, usually 64 KiB."""
 
 Frame: TypeAlias = tuple[int, bytes]
-"""The number of the stream, and the bytes."""
 
 
 class FrameError(ValueError):
@@ -43,7 +42,7 @@ class FrameReader:
         self._rest = bytearray()
 
     def take(self, chunk: bytes) -> list[Frame]:
-        """Return the frames that are complete now; raises FrameError for invalid bytes."""
+        """Return the complete frames; raises FrameError."""
         rest = self._rest
         rest += chunk
         frames, start = [], 0
@@ -61,15 +60,11 @@ class FrameReader:
 
 
 class Sender:
-    """Writes frames. A thread writes them if the link is slow, so that no caller waits for it.
-
-    Thread: any, also a signal's handler.
-    """
+    """Writes frames, in a thread if the link is slow. Thread: any, also a signal's handler."""
 
     def __init__(self, fd: int, end: Callable[[], object] = bool) -> None:
-        """Write to `fd`, which blocks; at its end, the sender calls `end` and closes `fd`."""
+        """`fd` blocks; at its end, the sender calls `end` and closes `fd`."""
         self.failure = ""
-        """Why the thread has died, if it has."""
         self._fd, self._end = fd, end
         self._room = select.poll()
         self._room.register(fd, select.POLLOUT)
@@ -77,11 +72,11 @@ class Sender:
         self._items: deque[bytes | threading.Event | None] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
-        """Held while something is written. A signal's handler does not wait for it."""
+        """A signal's handler does not wait for it."""
         self._thread = start_thread("tfmon-send", self._run, self._fail)
 
     def put(self, data: bytes) -> None:
-        """Send bytes outside of frames: at once if they are few, nothing waits, and there is room for them."""
+        """Send bytes outside of frames: at once if they are few, nothing waits, and there is room."""
         if len(data) <= AT_ONCE_BYTES and self._lock.acquire(blocking=False):
             try:
                 if self._open and not self._items and self._room.poll(0):
@@ -96,7 +91,7 @@ class Sender:
         self._wake.put(None)
 
     def send(self, stream: int, payload: bytes) -> None:
-        """Send bytes of a stream."""
+        """Send a frame."""
         self.put(HEADER.pack(stream, len(payload)) + payload)
 
     def send_message(self, **fields: object) -> None:
@@ -105,21 +100,21 @@ class Sender:
 
     @property
     def full(self) -> bool:
-        """Whether much waits for the link."""
+        """Whether much waits."""
         return len(self._items) >= FULL_FRAMES
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until all frames before are written, or the time is over."""
+        """Wait until all earlier frames are written."""
         written = threading.Event()
         self._add(written)
         written.wait(timeout_s)
 
     def close(self) -> None:
-        """Close the descriptor when all frames are written, and send nothing from then on."""
+        """Close the descriptor when all frames are written."""
         self._add(None)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end of the thread."""
+        """Wait for the thread."""
         self._thread.join(timeout_s)
 
     def _fail(self, reason: str) -> None:
@@ -134,12 +129,11 @@ class Sender:
         finally:
             with self._lock:
                 self._open = False
-            with contextlib.suppress(OSError):  # it may be broken or closed already
+            with contextlib.suppress(OSError):
                 self._end()
             os.close(self._fd)
 
     def _write_waiting(self) -> None:
-        """Write what waits, small frames together, until the item that closes."""
         while self._items and self._open:
             data = b""
             while self._items and len(data) < WRITE_BYTES and isinstance(self._items[0], bytes):
@@ -158,5 +152,5 @@ class Sender:
         try:
             while left and not self._broken:
                 left = left[os.write(self._fd, left) :]
-        except OSError:  # nobody reads; the reader of the other direction notices the end
+        except OSError:
             self._broken = True

@@ -1,4 +1,4 @@
-"""How another machine is reached: by ssh, by a launcher of the settings file, or by Ray."""
+"""How another machine is reached: by ssh, by a launcher of the settings, or by Ray."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ HOSTS_TEMPLATE = (
     "# Instead of ssh, any command that runs another there and passes stdin and stdout on.",
     '#run = ["ssh", "-p", "2222", "gpu2"]',
 )
-"""The part of `tfmon config --init` about hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +29,28 @@ class Reservation:
 
     python: str
     address: str = ""
-    """HOST:PORT of the cluster, or empty for RAY_ADDRESS, or the local cluster."""
+    """Default: RAY_ADDRESS, or the local cluster."""
     word: str = ""
-    """A kind of GPU, or a node, or empty for any."""
+    """GPU or node."""
     gpus: int = 0
     cpus: float = 1
     wait_s: float = 30
-    """Time to wait for resources that others use now."""
     node: str = ""
-    """Ray's id of the reserved node: the lanes stay on it."""
+    """Of the reserved node."""
     visible: str | None = None
-    """The reserved GPUs, as Ray names them."""
     nice: int | None = None
-    """The nice value of local lanes, which the lanes there need, once it is known."""
+    """Of local lanes."""
     name: str = ""
 
     def command(self, what: str) -> list[str]:
-        """Return the command line of the bridge, which ends with the request."""
+        """Return the bridge's command line."""
         reservation = {**asdict(self), "variables": INHERITED}
         for own in ("python", "nice", "name"):
             del reservation[own]
         return [self.python, str(BRIDGE), what, json.dumps(reservation)]
 
     def placed(self, said: Sequence[str]) -> Reservation:
-        """Return the reservation with the node and GPUs that the bridge reported."""
+        """Return the reservation with the reported node and GPUs."""
         result = last_report(said).get("placed", {})
         if not result:
             return self
@@ -61,8 +58,8 @@ class Reservation:
 
 
 def last_report(said: Sequence[str]) -> Mapping[str, Any]:
-    """Return the bridge's last words among the lines of its stderr, or empty for none."""
-    from tfmon.lanes.remote.ray_cluster import SIGN  # late: every command loads this module
+    """Return the bridge's last report in its stderr."""
+    from tfmon.lanes.remote.ray_cluster import SIGN  # every command loads this module
 
     for line in reversed(said):
         if line.startswith(SIGN + "{"):
@@ -76,12 +73,12 @@ def last_report(said: Sequence[str]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine that lanes may run on."""
+    """A machine for lanes."""
 
     name: str
     """A destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
     run: tuple[str, ...] = ()
-    """A command that runs another command there and passes stdin and stdout, or empty for ssh."""
+    """A command that runs another there and passes stdin and stdout, or empty for ssh."""
     python: str = ""
     """The interpreter there, or empty for `python3`. `~` is the home there."""
     settings: str = field(default="the settings file", compare=False)
@@ -89,24 +86,24 @@ class Host:
 
     @property
     def called(self) -> str:
-        """The name in messages: with the node if a Ray reservation may be on any."""
+        """The name in messages, with Ray's node."""
         node = self.ray.name if self.ray is not None and not self.ray.word else ""
         return f"{self.name} on {node}" if node else self.name
 
 
 def is_ray(host: str) -> bool:
-    """Return whether the name of a host means a part of a Ray cluster."""
+    """Return whether a host is part of a Ray cluster."""
     return host.partition(":")[0] == RAY
 
 
 def word_of(host: str) -> str:
-    """Return the kind of GPU or the node that a name asks for, or empty for any."""
+    """Return the kind of GPU or the node in a name."""
     _, *parts = host.split(":")
     return ":".join(word for word in parts if word and not word.isdigit())
 
 
 def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
-    """Return the hosts, and their errors."""
+    """Return the hosts, and the errors."""
     if not isinstance(table, dict):
         return {}, ['hosts: these are tables; below [hosts.gpu2] write for example python = "~/tf/bin/python"']
     hosts: dict[str, Host] = {}

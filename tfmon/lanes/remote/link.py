@@ -1,4 +1,4 @@
-"""An established connection to an agent, until it ends: its traffic, its heartbeat, and the processes there."""
+"""An established connection to an agent, and the processes there."""
 
 from __future__ import annotations
 
@@ -33,17 +33,14 @@ from tfmon.system.threads import start_thread
 
 BEAT_S = 1.0
 SILENCE_S = 5.0
-"""A link without data for this time is lost: the agent answers every heartbeat."""
+"""The agent answers heartbeats."""
 LATE_S = 2.0
-"""A loop that is this late was stopped itself, so the silence means nothing."""
+"""A loop that is this late was stopped itself."""
 CLOSE_S = 2.0
-"""Time for the agent to end when the link is closed."""
 MOST_UNTOLD = 2_000
 """No more is read while this many frames wait: memory is bounded, and the agent sees a slow link."""
 CROWDED_S = 0.02
-"""Interval of the check whether reading can go on."""
 SETTLE_BEATS = 10
-"""Interval of setting the clock by the pings, in heartbeats."""
 FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
 TELL_EVERY_S = 0.25
 HOLD_S = 0.3
@@ -60,14 +57,14 @@ class RemoteProcess(LaneProcess):
     ) -> None:
         super().__init__(lane, sink, self._here)
         self.number = number
-        self.pid = 0  # set when the agent has started it
+        self.pid = 0
         self._scenario = scenario
         self._link = link
         self._note_end = ended
         self._profiles: dict[str, str] = {}
 
     def send(self, request: Request) -> bool:
-        """Send a request with the paths of that machine; return False when nobody reads it."""
+        """Send a request with the host's paths."""
         if isinstance(request, Assign) and self._scenario:
             request = replace(request, scenario=self._scenario)
         elif isinstance(request, TakeProfile):
@@ -77,14 +74,14 @@ class RemoteProcess(LaneProcess):
         return super().send(request)
 
     def write(self, data: bytes) -> bool:
-        """Put it on the link; return False when that is lost, or the child has ended."""
+        """Send requests; return False after the end."""
         if self.ended or self._link.lost:
             return False
         self._link.sender.send(2 * self.number, data)
         return True
 
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
-        """Make the agent signal the child and its process group, or the child alone."""
+        """Signal the process group, or the child alone."""
         self._do("signal", number=number, alone=alone)
 
     def _do(self, what: str, **more: int) -> None:
@@ -92,26 +89,26 @@ class RemoteProcess(LaneProcess):
             self._link.sender.send_message(do=what, lane=self.number, **more)
 
     def suspend(self) -> None:
-        """Make the agent suspend the child."""
+        """Suspend the child."""
         self._do("suspend")
 
     def continue_(self) -> None:
-        """Make the agent continue the child if it has suspended it."""
+        """Continue a suspended child."""
         self._do("continue_lane")
 
     def hold(self) -> None:
-        """Do nothing: the connection holds all lanes of the host."""
+        """Do nothing: the connection holds all lanes."""
 
     def go_on(self) -> None:
-        """Do nothing: the connection continues all lanes of the host."""
+        """Do nothing: the connection continues all lanes."""
 
     def end(self, code: int, at_ns: int) -> None:
-        """Report that the child has ended, at a stamp of that machine."""
+        """Report the child's end, at the host's time."""
         self._tell_end(code, self._link.clock.here(at_ns))
         self._note_end()
 
     def lose(self, why: TfmonError, at_ns: int) -> None:
-        """Report that the connection is lost, and the child with it."""
+        """Report a lost connection."""
         if self.ended:
             return
         if not self.end_requested:
@@ -121,7 +118,7 @@ class RemoteProcess(LaneProcess):
         self._note_end()
 
     def _here(self, event: FromLane) -> FromLane:
-        """Return an event with the stamp, and the folder of a profile, of this machine."""
+        """Convert the stamp and the folder of a profile."""
         if isinstance(event, Profiled | ProfileFailed):
             event = replace(event, folder=self._profiles.get(event.folder, event.folder))
         return replace(event, at_ns=self._link.clock.here(event.at_ns))
@@ -130,21 +127,18 @@ class RemoteProcess(LaneProcess):
 class Link:
     """Carries frames and messages until it ends.
 
-    One thread reads, one writes (`sender`), and one delivers events. So a slow listener does not delay heartbeats
-    and answers.
-
-    Thread: any; `hold` and `go_on` also from a signal's handler.
+    One thread reads, one writes (`sender`), and one delivers events, so that a slow listener does not delay
+    heartbeats
+    and answers. Thread: any; `hold` and `go_on` also from a signal's handler.
     """
 
     def __init__(self, wire: Wire, sender: Sender, tell: Callable[[Event], None]) -> None:
-        """Take over a connection and its sender. The events of the host are passed to `tell`."""
         self.host = wire.host.name
         self.folder = wire.greeting.folder
         self.lost = ""
-        """The reason for its end, or empty."""
         self.clock = HostClock()
         self.over = threading.Event()
-        """Set once the link has ended and all events are delivered."""
+        """After the last event."""
         self.numbers = itertools.count(1)
         self.works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._wire = wire
@@ -159,13 +153,13 @@ class Link:
         self._last_word = ""
         self._ponged = threading.Event()
         self._agent = self._agent_before = (0, 0, -1)
-        """The agent's clock, CPU time and memory at the last pong, and at the last measurement."""
+        """Clock, CPU time and memory."""
         self.sender = sender
         start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
 
     def call(self, do: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
-        """Return the agent's answer to a message; raises TfmonError without one."""
+        """Return the agent's answer; raises TfmonError without one."""
         number, answered = next(self.numbers), Future[dict[str, Any]]()
         self._calls[number] = answered
         try:
@@ -183,7 +177,7 @@ class Link:
         return answer
 
     def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
-        """Make the agent start a process; raises OSError if it did not start, HostError if the link is lost."""
+        """Start a process; raises OSError, or HostError if the link is lost."""
         self._processes[process.number] = process
         try:
             answer = self.call("start", patience_s, number=process.number, **payload)
@@ -195,7 +189,7 @@ class Link:
                 self._processes.pop(process.number, None)
 
     def hold(self) -> None:
-        """Make the agent suspend its lanes: this process is about to be stopped."""
+        """Suspend the lanes: this process is about to be stopped."""
         self.sender.send_message(do="hold")
         self.sender.flush(HOLD_S)
 
@@ -204,7 +198,7 @@ class Link:
         self.sender.send_message(do="go_on")
 
     def measure(self) -> None:
-        """Set the clock by some pings, one after another."""
+        """Set the clock by some pings."""
         until_s = time.monotonic() + FIRST_PINGS_S
         for _ in range(FIRST_PINGS):
             self._ponged.clear()
@@ -214,26 +208,26 @@ class Link:
         self._settle()
 
     def break_off(self, reason: str) -> None:
-        """End the link for a reason. Thread: any."""
+        """End the link. Thread: any."""
         self._last_word = self._last_word or reason
         self._close_s = self._close_s or time.monotonic() + CLOSE_S
         self.sender.close()
 
     def close(self) -> None:
-        """End the agent and its processes; return when all events are delivered."""
+        """End the agent and its processes, and deliver all events."""
         self._closing = True
         self.break_off("")
         self.over.wait(CLOSE_S + 1.0)
 
     def loss(self) -> HostError:
-        """Return the error of a link that is lost."""
+        """Return the error of a lost link."""
         return self._bridge_error or HostError(f"{self._called} is lost: {self.lost}")
 
     def _serve(self) -> str:
         wire, beats, beat_s, heard_s = self._wire, 0, 0.0, time.monotonic()
         self._take(wire.received)
         while True:
-            # An answer is read also when many events wait, because a caller waits for it.
+            # A caller waits for an answer, even if many events wait.
             crowded = self.works.qsize() > MOST_UNTOLD and not self._calls
             before_s = time.monotonic()
             wait_s = CROWDED_S if crowded else max(0.0, min(beat_s, self._close_s or beat_s) - before_s)
@@ -346,7 +340,6 @@ class Link:
         self.over.set()
 
     def _end_untold(self, reason: str) -> None:
-        """End the connection after an error in the delivery, and deliver the rest."""
         self.break_off(reason)
         try:
             self._tell_all()
@@ -356,7 +349,7 @@ class Link:
     def _tell_reading(self, line: bytes) -> None:
         try:
             event = decode(line, self.host)
-        except CodecError:  # a newer agent may say more
+        except CodecError:
             return
         here = self.clock.here
         moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))

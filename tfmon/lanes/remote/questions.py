@@ -1,4 +1,4 @@
-"""The monitor's questions to a host, once or every second: answered there by the agent, and read here."""
+"""The monitor's questions to a host, answered there by the agent."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
-"""JSON types. Without an answer, `error` and `hint`."""
+"""Without an answer, `error` and `hint`."""
 EVERY_S = 1.0
 Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
-    """Answer a question about this machine, or with an `error` in one line. Thread: any; may take seconds."""
+    """Answer a question, or return an `error`. Thread: any; may take seconds."""
     known = _QUESTIONS.get(question)
     if known is None:
         return {"error": f"its tfmon does not know the question {question!r}"}
@@ -46,7 +46,7 @@ def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
 
 
 def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
-    """Return a part of an answer, of that type; raises HostError if it is something else."""
+    """Return a part of an answer; raises HostError if it has another type."""
     try:
         part: Part = read(answer.get(name), kind, strict=False)
     except CodecError as error:
@@ -55,7 +55,7 @@ def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
 
 
 def _machine() -> Answer:
-    """Return the machine, in milliseconds: no driver is opened."""
+    """Opens no driver."""
     return {"machine": plain(with_devices(_here(), GpuSearch(), read_wheel()))}
 
 
@@ -64,7 +64,7 @@ def _here(python: str = "") -> Machine:
 
 
 def _gpus(python: str = "") -> Answer:
-    """Return the GPUs; takes seconds if the first call of the driver is slow."""
+    """Takes seconds if the driver's first call is slow."""
     search = find_gpus(_own(python))
     machine = replace(with_devices(_here(python), search, read_wheel(_own(python))), no_gpu=search.reason)
     return {"search": plain(search), "machine": plain(machine)}
@@ -75,7 +75,7 @@ def _look(gpus: object = ()) -> Answer:
 
 
 def read_look_answer(answer: Answer, host: str) -> tuple[GpuSample, ...]:
-    """Return the samples of an answer to `look`, with the host's name."""
+    """Return the samples of an answer to `look`."""
     samples: tuple[GpuSample, ...] = read_part(answer, "samples", tuple[GpuSample, ...])
     return tuple(replace(sample, host=host) for sample in samples)
 
@@ -85,7 +85,6 @@ def _own(python: str) -> str | None:
 
 
 def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
-    """Return the missing paths, and the digests of files."""
     own = [str(Path(sys.executable).parent)] if path_first else []
     path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
     missing = [] if Path(folder).is_dir() else [folder]
@@ -98,7 +97,7 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
 
 
 def read_differing_answer(answer: Answer, folder: str) -> tuple[str, ...]:
-    """Return the files that are there with another content than here, of an answer to `paths`."""
+    """Return the files of an answer to `paths` whose content differs from that here."""
     digests: dict[str, str] = read_part(answer, "digests", dict[str, str])
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
@@ -117,7 +116,7 @@ def _settle(view: object, age_s: float) -> Answer:
 def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
-    """Gather the doctor's facts; with `others`, for a running race with the lanes `pids`."""
+    """With `others`, for a running race."""
     from tfmon.doctor.facts import Running
     from tfmon.doctor.gather import Roots, gather_facts
     from tfmon.probes.surroundings import OthersLoad
@@ -128,7 +127,7 @@ def _doctor(
 
 
 def read_doctor_answer(answer: Answer) -> Diagnosis:
-    """Return the report on the facts of an answer to `doctor`."""
+    """Return the report on an answer to `doctor`."""
     from tfmon.doctor.facts import Facts
     from tfmon.doctor.report import Diagnosis
 
@@ -147,7 +146,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 
 
 class Readings:
-    """The probes of this machine, each in its own thread; samples have its stamps, and name no host."""
+    """The probes of this machine, each in its own thread."""
 
     def __init__(
         self,
@@ -165,12 +164,12 @@ class Readings:
             ticker.start()
 
     def close(self) -> None:
-        """End the probes, except a probe that hangs in a driver."""
+        """End the probes, except a probe that hangs."""
         for ticker in self._tickers:
             ticker.close()
 
 
 def decode(line: bytes, host: str) -> Sample:
-    """Return the sample that a host sent, with its name and its own stamps; raises CodecError."""
+    """Return a host's sample, with its own stamps; raises CodecError."""
     sample: Sample = read(parse(line), Sample, strict=False)
     return sample if isinstance(sample, TreeSample) else replace(sample, host=host)

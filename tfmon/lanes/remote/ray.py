@@ -1,4 +1,4 @@
-"""A Ray cluster in the monitor: the bridge answers questions about it."""
+"""Questions to a Ray cluster, answered by the bridge."""
 
 from __future__ import annotations
 
@@ -32,25 +32,24 @@ class RayNode:
     gpus: float = 0
     memory_bytes: int = 0
     free_cpus: float | None = None
-    """CPUs that are not reserved; `None` if Ray does not report them."""
     free_gpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RayCluster:
-    """One cluster. Thread: any; what asks the cluster takes seconds."""
+    """One cluster. Thread: any; questions take seconds."""
 
     address: str = ""
-    """HOST:PORT, or empty for RAY_ADDRESS, or the local cluster."""
+    """Default: RAY_ADDRESS, or the local cluster."""
     python: str = sys.executable
     cpus: float = 1
 
     def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
-        """Return how a part of the cluster is reached; see `Reservation` for its name."""
+        """Return how a part of the cluster is reached; see `Reservation`."""
         return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
 
     def nodes(self) -> tuple[RayNode, ...]:
-        """Return the nodes that are alive; raises HostError if the cluster cannot be used."""
+        """Return the living nodes; raises HostError."""
         try:
             result: tuple[RayNode, ...] = read(
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False
@@ -60,7 +59,7 @@ class RayCluster:
         return result
 
     def workers(self, place: str) -> int:
-        """Return for how many such places there is room now, on the CPU one a node; raises TfmonError."""
+        """Return the number of free places, on the CPU one a node; raises TfmonError."""
         try:
             spec = parse_lane(place, ())
         except SpecError as error:
@@ -72,7 +71,6 @@ class RayCluster:
         return Reservation(self.python, self.address, word, gpus, self.cpus)
 
     def _ask(self, what: str, reservation: Reservation) -> Any:
-        """Return the bridge's answer to one question; see `ray_bridge`."""
         try:
             done = subprocess.run(
                 reservation.command(what),
@@ -96,7 +94,7 @@ class RayCluster:
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
-    """Return how many GPUs, numbered from 0, a reservation needs for its lanes; raises UsageError for gpu:all."""
+    """Return how many GPUs, numbered from 0, the lanes need; raises UsageError for gpu:all."""
     lanes = [spec for spec in specs if spec.kind == "gpu"]
     for spec in lanes:
         if spec.device.endswith(f":{ALL}"):

@@ -1,12 +1,11 @@
-"""The bridge to a Ray cluster: reaches a node as `ssh` reaches a host. Nothing else in tfmon loads Ray here.
+"""The bridge to a Ray cluster: reaches a node as `ssh` reaches a host.
 
     python ray_bridge.py lane RESERVATION COMMAND…    run a command on a node, and pass its stdin and stdout
     python ray_bridge.py nodes RESERVATION            print the nodes in one line of JSON
     python ray_bridge.py rooms RESERVATION            print how many such reservations fit now
 
-RESERVATION is a JSON object: see `Reservation.command`. It runs on any Python with Ray, so it imports only the
-standard library and its siblings, and stays readable for Python 3.9. Ray's output goes into an unread file. The
-bridge's messages are lines of JSON on stderr after `tfmon: `.
+RESERVATION is JSON of `Reservation.command`. It runs on any Python with Ray from 3.9 on, so it imports only the
+standard library and its siblings. Its messages are lines of JSON on stderr after `tfmon: `.
 """
 
 from __future__ import annotations
@@ -48,20 +47,19 @@ if __name__ == "__main__":
 TRIES, AGAIN_S = 3, 2.0
 WRITE_S = 30.0
 WRITES, READS = 16, 64
-"""Limits of writes and reads in flight."""
+"""In flight."""
 END_S = 1.8
-"""Time for the command to end after the end of its stdin."""
 HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
-"""Interval of the check for the head of the cluster, and its longest absence."""
+"""Of the cluster's head."""
 YIELDING_NICE = 5
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 4_096
 RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
-"""Variables that Ray sets for its workers besides RAY_…; a lane gets the values of the monitor's machine."""
+"""Besides RAY_…"""
 
 
 class Channel:
-    """The stdin, stdout and stderr that this process was given; Ray prints into a file instead."""
+    """This process's stdin, stdout and stderr; Ray prints into an unread file instead."""
 
     def __init__(self) -> None:
         self.in_fd, self.out_fd, self.error_fd = os.dup(0), os.dup(1), os.dup(2)
@@ -71,17 +69,17 @@ class Channel:
             os.dup2(printed.fileno(), 2)
 
     def tell(self, **fields: object) -> None:
-        """Say something to the monitor. Thread: any."""
+        """Report to the monitor. Thread: any."""
         write(self.error_fd, (SIGN + json.dumps(fields) + "\n").encode())
 
     def fail(self, refusal: Refusal) -> NoReturn:
-        """Say why this ends, and end. Thread: any."""
+        """Report the reason and end. Thread: any."""
         with contextlib.suppress(OSError):
             self.tell(error=" ".join(refusal.error.split())[:400], hint=refusal.hint)
         os._exit(1)
 
     def fail_thread(self, reason: str) -> NoReturn:
-        """End because a thread has died. Thread: that one."""
+        """End because a thread has died."""
         self.fail(Refusal(reason))
 
     def end_with_monitor(self) -> NoReturn:
@@ -103,7 +101,7 @@ class Shell:
     """A command on a node, sent by value. Thread: `write` and `end` one, `read` another, the rest a third."""
 
     def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
-        """Start the command, and return where it runs."""
+        """Start the command; return where."""
         import ray
 
         context = ray.get_runtime_context()
@@ -126,7 +124,7 @@ class Shell:
         return {"node": context.get_node_id(), "visible": visible}
 
     def write(self, number: int, data: bytes) -> None:
-        """Write to the command's stdin; writes are numbered from 0."""
+        """Write to stdin; writes are numbered from 0."""
         if number != self.written:
             raise RuntimeError(f"write {number} came in place of {self.written}")
         self.written += 1
@@ -134,12 +132,12 @@ class Shell:
         write(self.popen.stdin.fileno(), data)
 
     def end(self) -> None:
-        """Close the command's stdin."""
+        """Close stdin."""
         assert self.popen.stdin
         self.popen.stdin.close()
 
     def read(self) -> Iterator[bytes]:
-        """Yield the command's output, until it closes its stdout."""
+        """Yield the output until its end."""
         assert self.popen.stdout
         while data := os.read(self.popen.stdout.fileno(), CHUNK_BYTES):
             yield data
@@ -154,11 +152,11 @@ class Shell:
 
 
 def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
-    """Return the variables of a command: Ray's worker's without Ray's own, and `given`.
+    """Return the variables of a command: those of Ray's worker without Ray's own, and `given`.
 
     Args:
-        given: The variables of the monitor's lanes that Ray would change.
-        visible: The reserved GPUs, as Ray names them: it counts like the driver.
+        given: Variables of the monitor's lanes that Ray would change.
+        visible: The reserved GPUs, as Ray names them, in the driver's order.
     """
     kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
     own = str(Path(sys.executable).parent)
@@ -173,12 +171,11 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
 
 
 class RayLane:
-    """A command on a node, to which the pipes of this process belong."""
+    """A command on a node, connected to this process's pipes."""
 
     def __init__(self, channel: Channel, reservation: dict[str, Any], command: list[str]) -> None:
         self._channel, self._reservation, self._command = channel, reservation, command
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
-        # Before Ray sets its own.
         self._given = {key: os.environ[key] for key in reservation["variables"] if key in os.environ}
         with contextlib.suppress(OSError):
             os.nice(YIELDING_NICE)
@@ -187,7 +184,7 @@ class RayLane:
         self._node = self._node_id = ""
 
     def run(self) -> NoReturn:
-        """Run the command, and end with it."""
+        """Run the command to its end."""
         start_thread("tfmon-head", self._watch_head, self._channel.fail_thread)
         placed = self._begin()
         self._channel.tell(placed={**placed, "nice": self._nice, "name": self._node})
@@ -195,7 +192,7 @@ class RayLane:
         self._pass_up()
 
     def _begin(self) -> dict[str, Any]:
-        """Start the command when resources are free, and return its position."""
+        """Return where the command started."""
         ray, reservation = self._ray, self._reservation
         for left in range(TRIES - 1, -1, -1):
             possible = matching(list_nodes(ray), reservation)
@@ -219,11 +216,11 @@ class RayLane:
                     self._shell = shell
                     return placed
                 ray.kill(shell)
-            time.sleep(AGAIN_S)  # for Ray, a node that died is still there, and a GPU that was freed not yet free
+            time.sleep(AGAIN_S)  # Ray keeps a dead node, and reserves a freed GPU, for a while
         raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
 
     def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:
-        """Return an actor that is created on one of the possible nodes."""
+        """Return an actor on a possible node."""
         ray, reservation = self._ray, self._reservation
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -247,12 +244,11 @@ class RayLane:
         return actor.options(**options).remote()
 
     def _pass_down(self) -> None:
-        """Pass stdin to the command, and its end."""
         ray = self._ray
         write_there = self._shell.write.options(concurrency_group="down")
         under_way: deque[Any] = deque()
         number = 0
-        with contextlib.suppress(ray.exceptions.RayError):  # `_pass_up` sees it, too
+        with contextlib.suppress(ray.exceptions.RayError):
             while chunk := os.read(self._channel.in_fd, CHUNK_BYTES):
                 under_way.append(write_there.remote(number, chunk))
                 number += 1
@@ -264,7 +260,7 @@ class RayLane:
         return self._shell.end.options(concurrency_group="down").remote()
 
     def _pass_up(self) -> NoReturn:
-        """Pass the command's stdout, and end with its exit code."""
+        """Pass stdout, and end with the command's exit code."""
         ray, channel = self._ray, self._channel
         read_there = self._shell.read.options(
             concurrency_group="up", num_returns="streaming", _generator_backpressure_num_objects=READS
@@ -277,18 +273,18 @@ class RayLane:
         except ray.exceptions.RayActorError as error:
             if has_left(ray, self._node_id):
                 raise Refusal(f"{self._node} is no longer in the cluster", NODE_GONE_HINT) from error
-            # Of a process that died Ray knows later on that it did.
+            # Ray learns it later.
             known = not isinstance(error, ray.exceptions.ActorUnavailableError)
             more = f": {first_line(error)}" if known else ""
             raise Refusal(f"Ray lost its process on {self._node}{more}") from error
         except ray.exceptions.RayError as error:
             raise Refusal(f"the connection to {self._node} broke: {first_line(error)}") from error
-        except OSError:  # nobody reads: the monitor is gone
+        except OSError:
             code = 1
         os._exit(code & 0xFF)
 
     def _watch_head(self) -> NoReturn:
-        """End with the head of the cluster. The command would go on without it, and Ray for a minute."""
+        """The command would continue without the head of the cluster, and Ray for a minute."""
         address = self._ray.get_runtime_context().gcs_address
         answered_s = time.monotonic()
         while time.monotonic() - answered_s < HEAD_AWAY_S:
@@ -296,7 +292,7 @@ class RayLane:
             if not why_silent(address):
                 answered_s = time.monotonic()
         self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)  # later output is lost
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)
         if self._shell is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(self._end(), timeout=HEAD_EVERY_S)

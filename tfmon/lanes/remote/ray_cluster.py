@@ -1,4 +1,4 @@
-"""A Ray cluster and its nodes. For the bridge, so it imports the standard library only and runs on Python 3.9."""
+"""A Ray cluster and its nodes. The bridge needs the standard library only, and Python 3.9."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfmon.system.threads import call_later
 
 SIGN = "tfmon: "
 CONNECT_S = 25.0
-"""Time limit of connecting: Ray itself would try silently for minutes."""
+"""Ray tries silently for minutes."""
 REACH_S = 4.0
 MOST_NAMES = 8
 NODE_GONE_HINT = "a new race finds another"
@@ -27,7 +27,7 @@ NONE_RUNS = (
 
 
 class Refusal(Exception):
-    """Why there can be no reservation, and what to do."""
+    """Why there can be no reservation."""
 
     def __init__(self, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> Any:
-    """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
+    """Return Ray, connected; `fail` ends the process if it does not answer."""
     given = reservation["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
     named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
@@ -51,7 +51,7 @@ def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> A
     except ConnectionError as error:
         if not address:
             raise Refusal(*NONE_RUNS) from error
-        # Ray says no more than that to who has not its token.
+        # Perhaps Ray lacks its token.
         raise Refusal(f"{named} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
     except Exception as error:
         raise refused(named, error) from error
@@ -60,7 +60,7 @@ def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> A
 
 
 def reach(address: str) -> None:
-    """Raise Refusal where nothing listens at an address."""
+    """Raise Refusal if nothing listens at an address."""
     if not re.fullmatch(r"[^/]+:\d+", address):
         raise Refusal(
             f"{address} is not an address of a Ray cluster that lanes can be started on",
@@ -74,7 +74,7 @@ def reach(address: str) -> None:
 
 
 def why_silent(address: str) -> str:
-    """Return why nothing listens at HOST:PORT, or empty if something does or it cannot be read."""
+    """Return why nothing listens at HOST:PORT, or empty if unknown."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
@@ -86,7 +86,7 @@ def why_silent(address: str) -> str:
 
 
 def last_started() -> str:
-    """Return the address of the cluster that was started last on this machine, or empty."""
+    """Return the address of this machine's last cluster, or empty."""
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
@@ -94,7 +94,7 @@ def last_started() -> str:
 
 
 def load() -> Any:
-    """Return Ray; raises Refusal if this Python has none."""
+    """Return Ray, or raise Refusal."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -107,7 +107,7 @@ def load() -> Any:
 
 
 def refused(named: str, error: Exception) -> Refusal:
-    """Return the reason for which a cluster did not take this process."""
+    """Return why a cluster refused this process."""
     text = str(error)
     result = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
     if len(result) == 2:
@@ -122,7 +122,7 @@ def refused(named: str, error: Exception) -> Refusal:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of one of Ray's errors that says something."""
+    """Return the first meaningful line of Ray's error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
     lines_that_say = [line for line in lines if not line.startswith(facts)]
@@ -130,7 +130,7 @@ def first_line(error: Exception) -> str:
 
 
 def has_left(ray: Any, node_id: str) -> bool:
-    """Return whether a node is dead: Ray itself notices some seconds later than its port."""
+    """Return whether a node is dead: Ray notices some seconds later than its port."""
     node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
     if node is None or not node["Alive"]:
         return True
@@ -138,9 +138,9 @@ def has_left(ray: Any, node_id: str) -> bool:
 
 
 def list_nodes(ray: Any) -> list[dict[str, Any]]:
-    """Return the nodes that are alive, with their resources and the free ones."""
+    """Return the living nodes, with their resources."""
     free: dict[str, dict[str, float]] = {}
-    with contextlib.suppress(Exception):  # not a public part of Ray
+    with contextlib.suppress(Exception):  # private API of Ray
         from ray._private.state import available_resources_per_node
 
         free = available_resources_per_node()
@@ -169,7 +169,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on. Raises Refusal without such a node."""
+    """Return the nodes that a reservation could be on, or raise Refusal."""
     word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
     have = have_text(nodes)
     result = [node for node in nodes if reservation["node"] in ("", node["id"])]
@@ -192,7 +192,7 @@ def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any])
 
 
 def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the resources of a cluster, such as "there are: 2 × A100, 64 CPUs"."""
+    """Return the resources, such as "there are: 2 × A100, 64 CPUs"."""
     kinds: dict[str, float] = {}
     for node in nodes:
         if node["gpus"]:
@@ -204,7 +204,7 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> int:
-    """Return how many such reservations have room, on the CPU one a node; raises Refusal if none ever has."""
+    """Return how many such reservations have room, on the CPU one a node."""
     rooms = 0
     for node in matching(nodes, reservation):
         room = int(node["gpus"]) if reservation["gpus"] else 1
@@ -217,7 +217,7 @@ def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any
 
 
 def lacking(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any], waited_s: float) -> Refusal:
-    """Return why a reservation got no room within `waited_s` seconds."""
+    """Return why a reservation got no room."""
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
         amount = reservation[key]
         known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]

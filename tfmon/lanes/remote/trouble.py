@@ -1,4 +1,4 @@
-"""Why a host cannot be used, in one line, and the remedy: from the output of ssh, a launcher or Python."""
+"""Why a host cannot be used, and the remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HostError(TfmonError):
 
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
-    """Return the error for a launcher that did not start."""
+    """A launcher did not start."""
     if host.ray is not None:
         return no_bridge(program, error)
     if isinstance(error, FileNotFoundError) and _by_ssh(host):
@@ -54,9 +54,9 @@ def no_launcher(host: Host, program: str, error: OSError) -> HostError:
 
 
 def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> HostError:
-    """Return the error for a launcher that ended before Python's first word."""
+    """A launcher ended before Python's first word."""
     text = "\n".join(said)
-    # ssh knows under which name and port, and in which file, the key is.
+    # ssh knows the name, port and file of the key.
     forget = re.search(r"ssh-keygen -f .*", text)
     texts = {
         "host": host.name,
@@ -75,21 +75,21 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     if code in (126, 127):
         why = texts["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
-    # A banner of sshd looks like ssh's own message: the shell's output stands before it.
+    # A banner of sshd looks like ssh's own message, so the shell's output comes first.
     why = " · ".join(filter(None, (_last(printed.splitlines()), texts["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} {how_ended(code)} before Python began: {why}", hint)
 
 
 def how_ended(code: int | None) -> str:
-    """Say how a program ended."""
+    """Describe how a program ended."""
     return (
         f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
     )
 
 
 def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
-    """Return the error for a host that did not say the first word in time."""
+    """A host did not answer in time."""
     last = " · ".join(filter(None, (_last(printed.splitlines()), _last(said))))
     why = f", but this: {last}" if last else ""
     return HostError(
@@ -99,13 +99,13 @@ def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> Ho
 
 
 def no_python(host: Host) -> HostError:
-    """Return the error for a host without the Python that the settings name, or any."""
+    """A host has no Python."""
     name = f"no {host.python}" if host.python else "no Python"
     return HostError(f"there is {name} on {host.name}", f'python = "~/…/bin/python" under {_table(host)} sets one')
 
 
 def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
-    """Return the error for a Python that is too old."""
+    """A Python is too old."""
     result, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
     return HostError(
         f"{path} on {host.name} is Python {result}; lanes need {oldest} or newer",
@@ -114,17 +114,17 @@ def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
 
 
 def no_tensorflow(host: Host, path: str) -> HostError:
-    """Return the error for a Python without TensorFlow."""
+    """A Python has no TensorFlow."""
     return HostError(f"{path} on {host.name} has no TensorFlow", other_python(host))
 
 
 def other_python(host: Host) -> str:
-    """Return how to name another Python of a host."""
+    """Return the hint how to configure another Python."""
     return f'python = "~/…/bin/python" under {_table(host)} sets another'
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
-    """Return the error for code that could not be unpacked or run there, in `folder` if that is the reason."""
+    """Code could not be unpacked or run, in `folder` if that is the reason."""
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)
@@ -138,7 +138,7 @@ def no_agent(host: Host, why: str, folder: str = "") -> HostError:
 
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
-    """Return why a connection that was made has ended."""
+    """Return why an established connection has ended."""
     last = _last(said)
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
@@ -149,18 +149,18 @@ def why_ended(host: Host, code: int | None, said: list[str]) -> str:
 
 
 def no_bridge(python: str, error: OSError) -> HostError:
-    """Return the error for a Python that does not run the bridge to Ray."""
+    """A Python does not run the bridge to Ray."""
     why = error.strerror or str(error)
     return HostError(f"{python} did not start: {why}", "--ray-python names a Python that has Ray")
 
 
 def bridge_failed(said: list[str], otherwise: str) -> HostError:
-    """Return why the bridge to Ray ended, from its output, or `otherwise` without any."""
+    """Return the bridge's report, or `otherwise` without output."""
     return of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
 
 
 def of_bridge(said: list[str]) -> HostError | None:
-    """Return why the bridge to Ray ends, if it reported it."""
+    """Return why the bridge ends, if it reported it."""
     own = last_report(said)
     if not own.get("error"):
         return None

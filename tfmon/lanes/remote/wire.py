@@ -1,4 +1,4 @@
-"""Starts a program of Python on a host, usually the agent, until it reports that it is ready."""
+"""Starts a program of Python on a host, usually the agent."""
 
 from __future__ import annotations
 
@@ -38,13 +38,11 @@ from tfmon.lanes.remote.trouble import (
 from tfmon.model.codec import clean
 
 PATIENCE_S = 30.0
-"""Time for ssh until Python's first line."""
 LAUNCHER_PATIENCE_S = 600.0
-"""The same for a launcher of the settings, which may wait in a queue."""
+"""May wait in a queue."""
 RAY_PATIENCE_S = 90.0
-"""The same for the bridge to Ray, whose own limits add up to less."""
+"""More than the sum of its limits."""
 CODE_PATIENCE_S = 60.0
-"""Time for sending the code and starting the agent."""
 EXIT_PATIENCE_S = 1.0
 KEPT_BYTES = 16_384
 
@@ -54,21 +52,20 @@ SSH = (
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=2"),
     # If the user's ssh shares a connection, it is used: it may have needed a second factor. tfmon does not share
-    # its own connection, which carries all lanes of a host.
+    # its own, which carries all lanes of a host.
     *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
 )
-"""The ssh command; the rest, including the checks of host keys, is the user's configuration."""
+"""The rest is the user's configuration."""
 SHELL = "sh"
-"""The program for the launcher: no login shell, launcher or container interprets this word differently."""
+"""No login shell, launcher or container interprets this word differently."""
 PYTHONS = ("python3", "python")
-"""Tried in this order if the settings contain none."""
 FIRST_WORD = Path(__file__).with_name("first_word.py")
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "hooks", "system", "trainer"),
 )
-"""The modules and packages that run on a host, and their imports."""
+"""Runs on a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Wire:
     """A launcher, and the socket that is its stdin and stdout. Thread: one, except `cancel`."""
 
     def __init__(self, host: Host) -> None:
-        """Start the launcher; raises TfmonError if it did not start."""
+        """Raises TfmonError if the launcher did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
         argv = words_of(host)
@@ -93,7 +90,7 @@ class Wire:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the launcher
         self._errors_from = 0
         try:
-            # In a separate session: Ctrl+C and Ctrl+Z do not reach it, and it cannot ask at the terminal.
+            # Ctrl+C and Ctrl+Z do not reach a separate session, and it cannot ask at the terminal.
             self.popen = subprocess.Popen(
                 argv,
                 stdin=theirs.fileno(),
@@ -108,11 +105,10 @@ class Wire:
             theirs.close()
         self.greeting = Greeting()
         self.received = b""
-        """Bytes that were received and not used yet."""
         self._cancelled = False
 
     def greet(self) -> Sender:
-        """Start the agent, and wait for its greeting; raises TfmonError for none; the launcher has ended then."""
+        """Start the agent; after a TfmonError the launcher has ended."""
         first = self.first_word()
         sender = Sender(os.dup(self.connection.fileno()), partial(self.connection.shutdown, socket.SHUT_WR))
         try:
@@ -134,15 +130,15 @@ class Wire:
             pid=int(ready["pid"]),
             launcher=tuple(self.said()),
         )
-        self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines do not explain a later end
+        self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines explain nothing
         return sender
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
-        """Start a program of Python, and return its first message; raises TfmonError for none."""
+        """Start a program of Python; return its first message; raises TfmonError."""
         host = self.host
         patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
         try:
-            with contextlib.suppress(OSError):  # the launcher has ended; its output explains it
+            with contextlib.suppress(OSError):  # its output explains it
                 self.connection.sendall(script_of(host, self._marker, program))
             first = self._next_word(patience_s)
             if "missing" in first:
@@ -153,7 +149,7 @@ class Wire:
         return first
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:
-        """Wait for the next message behind the marker; all other output is kept for an error."""
+        """Other output is kept for an error."""
         until_s = time.monotonic() + patience_s
         while True:
             _, found, word = self.received.partition(self._marker.encode() + b" ")
@@ -178,37 +174,37 @@ class Wire:
             self.received += chunk or b""
 
     def receive(self, wait_s: float) -> bytes | None:
-        """Return the next output, empty at its end, or `None` if none comes in time."""
+        """Return output, empty at its end, or `None` if none comes in time."""
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
         if not poll.poll(1000 * wait_s):
             return None
         try:
             return self.connection.recv(CHUNK_BYTES)
-        except ConnectionError:  # it ended before it had read everything
+        except ConnectionError:  # before it had read everything
             return b""
 
     def said(self) -> list[str]:
-        """Return the lines that the launcher wrote to stderr."""
+        """Return the lines of the launcher's stderr."""
         fd = self._errors.fileno()
         start = max(self._errors_from, os.fstat(fd).st_size - KEPT_BYTES)
         return os.pread(fd, KEPT_BYTES, start).decode(errors="replace").splitlines()
 
     def exit_code(self, patience_s: float = EXIT_PATIENCE_S) -> int | None:
-        """Return the launcher's exit code, or `None` if it does not end in time."""
+        """Return the launcher's exit code, or `None` if it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(patience_s)
         return self.popen.returncode
 
     def cancel(self) -> None:
-        """Make `greet` fail, unless it is done. Thread: any."""
+        """Make `greet` fail. Thread: any."""
         self._cancelled = True
         if not self.greeting.pid:
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """End the launcher and close the connection."""
+        """End the launcher."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
@@ -240,7 +236,7 @@ def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
 
 
 def _path(python: str) -> str:
-    """Quote a path for the shell, except a home at its beginning."""
+    """Do not quote a home."""
     if python == "~" or python.startswith("~/"):
         return '"$HOME"' + shlex.quote(python[1:])
     return shlex.quote(python)
@@ -248,11 +244,11 @@ def _path(python: str) -> str:
 
 @functools.cache
 def packed() -> bytes:
-    """Return a zip of the code that a host needs. Thread: any."""
+    """Return a zip of the shipped code. Thread: any."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(files().items()):
-            # A fixed time: equal code makes equal bytes.
+            # Equal code makes equal bytes.
             entry = zipfile.ZipInfo(name)
             entry.external_attr, entry.compress_type = 0o600 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())
@@ -260,10 +256,10 @@ def packed() -> bytes:
 
 
 def files() -> dict[str, Path]:
-    """Return the files of the zip by their name in it."""
+    """Return the files of the zip."""
     paths = [path for name in SHIPPED for path in (PACKAGE / f"{name}.py", *(PACKAGE / name).rglob("*.py"))]
     result = {str(path.relative_to(PACKAGE.parent)): path for path in paths if path.is_file()}
-    nvml = importlib.util.find_spec("pynvml")  # one file, which a host need not have
+    nvml = importlib.util.find_spec("pynvml")  # a host need not have it
     if nvml is not None and nvml.origin:
         result["pynvml.py"] = Path(nvml.origin)
     return result

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs, read through their driver's management library (NVML)."""
+"""NVIDIA GPUs, through their management library (NVML)."""

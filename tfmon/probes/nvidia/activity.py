@@ -1,4 +1,4 @@
-"""How the parts of one NVIDIA device are used: the driver's performance monitoring (GPM), from Hopper on."""
+"""The use of a device's parts: the driver's performance monitoring (GPM), from Hopper on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tfmon.probes.nvidia.nvml import (
 )
 
 KERNELS = 1
-"""Number of the metric GRAPHICS_UTIL, as in `nvmlGpmMetricId_t`; so are the numbers below."""
+"""As in `nvmlGpmMetricId_t`."""
 _SM, _SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT = 2, 20, 21, 60, 61
 SHARES: Mapping[str, int] = {
     "kernels_pct": KERNELS, "sm_pct": _SM, "occupancy_pct": 3, "tensor_pct": 5, "memory_pct": 10,
     "fp64_pct": 11, "fp32_pct": 12, "fp16_pct": 13,
 }  # fmt: skip
-"""Shares in percent: a field of `GpuActivity`, and its metric."""
+"""Field of `GpuActivity`, and metric."""
 _RATES = (_SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT)
 _METRICS = (*SHARES.values(), *_RATES)
 EVERY_NS = 1_900_000_000
@@ -38,7 +38,7 @@ _NO_METRIC = Missing("the driver does not report this of this GPU")
 
 
 class ActivityMeter:
-    """Reads how the parts of one device are used, each on average since its previous reading.
+    """Reads how the parts of one device are used, on average since the previous reading.
 
     Several compute instances in one GPU instance (MIG) share one figure.
 
@@ -47,7 +47,6 @@ class ActivityMeter:
     """
 
     def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
-        """Read the device of the handle `own`; for an instance `whole` is the handle of its GPU."""
         self._own = own
         self._whole = whole
         self._ready = False
@@ -69,14 +68,14 @@ class ActivityMeter:
         )
 
     def load(self, at_ns: int) -> Reading:
-        """Return the share of time with any work, of an instance without another load from the driver."""
+        """Return the load of an instance, for which the driver has no other."""
         metrics = self._metrics(at_ns)
         if isinstance(metrics, Missing):
             return NO_LOAD if metrics in _UNSUPPORTED else metrics
         return metrics[_SM] if isinstance(metrics[KERNELS], Missing) else metrics[KERNELS]
 
     def traffic(self, at_ns: int) -> tuple[Reading, Reading] | NvmlFailure:
-        """Return the bytes per second that the device sent and received over PCIe."""
+        """Return the bytes per second sent and received over PCIe."""
         metrics = self._metrics(at_ns)
         if metrics == FIRST_SAMPLE:
             return FIRST_SAMPLE, FIRST_SAMPLE
@@ -94,7 +93,7 @@ class ActivityMeter:
         self._before = self._spare = None
 
     def _metrics(self, at_ns: int) -> Mapping[int, Reading] | Missing:
-        """Return the metrics by number; the previous ones if this sample comes too soon."""
+        """Return previous metrics if it is too soon."""
         seldom = self._own is self._whole and not isinstance(self._last, Missing)
         every_ns = EVERY_NS if seldom else SHORTEST_NS
         if self._before is None or at_ns - self._at_ns >= every_ns:
@@ -116,7 +115,6 @@ class ActivityMeter:
         return FIRST_SAMPLE if before is None else self._between(before, self._before)
 
     def _prepare(self) -> NvmlFailure | None:
-        """Find out once whether the device has this, and make room for a sample."""
         if not self._ready:
             support = self._whole.call("nvmlGpmQueryDeviceSupport")
             if isinstance(support, NvmlFailure):
@@ -144,7 +142,7 @@ class ActivityMeter:
             known.metrics[place].metricId = number
         answer = self._whole.library("nvmlGpmMetricsGet", known)
         if isinstance(answer, NvmlFailure):
-            # The two samples do not belong together, as after a change of the instances.
+            # For example after a change of the instances.
             return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
         values = {number: _value(known.metrics[place]) for place, number in enumerate(_METRICS)}
         if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):

@@ -1,4 +1,4 @@
-"""One NVIDIA GPU, or one instance of a GPU that is split up (MIG): all its readings in one sample."""
+"""All readings of one NVIDIA GPU or instance (MIG) in one sample."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ _UNCORRECTED, _VOLATILE = 1, 0  # since the driver was loaded
 
 @dataclass(frozen=True, slots=True)
 class DriverContext:
-    """What applies to all devices of an open library."""
+    """Facts about all devices."""
 
     lists_processes: bool = True
-    """False for drivers whose list of processes has wrong fields."""
+    """Some drivers list wrong fields."""
     wsl: bool = False
-    """Functions about processes may crash under WSL2, and are not called."""
+    """Functions about processes may crash."""
     foreign_pids: bool = False
-    """The driver may use the pids of this container's host."""
+    """The driver may use the host's pids."""
     before_s: float = 0.0
-    """Time before the first sample that its loads cover."""
+    """Covered by the first sample."""
     names: ProcessNames | None = None
-    """Names of the listed processes; `None` if nobody needs them."""
 
 
 class _Meters:
@@ -55,15 +54,14 @@ class _Meters:
 
 
 class NvidiaDevice:
-    """Reads one device; unsupported readings are switched off individually. Thread: the ticker's only."""
+    """Reads one device; unsupported readings are switched off individually. Thread: the ticker's."""
 
     def __init__(self, gpu: Gpu, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.gpu = gpu
         self._backoff = Backoff(clock_ns)
         self.failure: NvmlFailure | None = None
-        """Why the whole device cannot be read. It is not read until it is attached again."""
+        """Until it is attached again."""
         self.split = False
-        """True for a GPU whose instances (MIG) are separate devices."""
         self._meters: _Meters | None = None
         self._context = DriverContext()
 
@@ -75,7 +73,7 @@ class NvidiaDevice:
         *,
         whole: Any = None,
     ) -> None:
-        """Read through this handle from now on, and restart all rates; `whole` is an instance's GPU."""
+        """Read through this handle, and restart all rates; `whole` is an instance's GPU."""
         self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)
@@ -87,7 +85,7 @@ class NvidiaDevice:
         self._meters, self.failure = None, failure
 
     def close(self) -> None:
-        """Release the library's memory for this device, as long as the library is open."""
+        """Release memory while the library is open."""
         if self._meters is not None:
             self._meters.activity.close()
 
@@ -101,12 +99,12 @@ class NvidiaDevice:
         return self.absent(at_ns, NOT_ATTACHED if self.failure is None else self.failure.reason, faults)
 
     def absent(self, at_ns: int, reason: str, faults: tuple[GpuFault, ...] = ()) -> GpuSample:
-        """Return a sample without any reading, for one reason."""
+        """Return a sample without any reading."""
         return absent_gpu(self.gpu, at_ns, reason, faults)
 
     def _sample(self, meters: _Meters, at_ns: int, faults: tuple[GpuFault, ...]) -> GpuSample:
         read = self._backoff.read
-        power = read("power", lambda: meters.power.read(at_ns))  # first: it belongs to the time of the sample
+        power = read("power", lambda: meters.power.read(at_ns))  # at the time of the sample
         load = read("load", lambda: self._load(meters, at_ns))
         return GpuSample(
             at_ns=at_ns,
@@ -123,7 +121,7 @@ class NvidiaDevice:
             link=read("link", lambda: meters.link.link(at_ns, load.busy_pct)),
             ecc_errors=read("errors", lambda: meters.ecc_errors.at(at_ns)),
             temperature_c=read("temperature", meters.power.celsius),
-            traffic=read("traffic", lambda: meters.link.traffic(at_ns)),  # last: it may wait for 40 ms
+            traffic=read("traffic", lambda: meters.link.traffic(at_ns)),  # may wait for 40 ms
             slow=self._backoff.slow,
             faults=faults,
         )

@@ -1,7 +1,6 @@
 """NVIDIA's management library (NVML): all its calls, with a message for each failure.
 
-`pynvml` (distribution nvidia-ml-py) is imported on first use, in the calling thread: the import takes 40 ms, which
-a machine without a GPU does not need.
+`pynvml` (distribution nvidia-ml-py) is imported on first use, because the import takes 40 ms.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 1
 GPU_IS_LOST, RESET_REQUIRED = 15, 16
 OPERATING_SYSTEM, LIBRARY_MISMATCH, VERSION_MISMATCH, DEPRECATED, UNKNOWN = 17, 18, 25, 26, 999
 BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER, BROKEN_LIBRARY = -1, -2, -3, -4, -5, -6
-"""Codes of tfmon, for failures that are not an answer of the driver."""
+"""Codes of tfmon."""
 
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
-"""Failures that last for as long as the driver is loaded."""
+"""Until the driver is loaded again."""
 _WHOLE_DEVICE = frozenset({GPU_IS_LOST, RESET_REQUIRED, UNINITIALIZED})
 _UNKNOWN_IN_A_ROW = 3
-"""After this many unknown errors in a row the whole device is out of reach."""
+"""In a row, the whole device is out of reach."""
 
 T = TypeVar("T")
 
@@ -74,28 +73,28 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class NvmlFailure:
-    """Why a call of the library failed."""
+    """A failed call."""
 
     code: int
-    """NVML's return code, or a code of tfmon below 0."""
+    """NVML's code, or tfmon's below 0."""
 
     @property
     def reason(self) -> str:
-        """The problem, for a user. Never the driver's own text, which is not safe to fetch everywhere."""
+        """The problem, for a user. The driver's own text is not safe to fetch everywhere."""
         return _REASONS.get(self.code, f"the driver fails with code {self.code}")
 
     @property
     def hint(self) -> str:
-        """What to do about it; may be empty."""
+        """What to do about it."""
         return _HINTS.get(self.code, "")
 
 
 Listed: TypeAlias = tuple[Gpu, Any]
-"""A GPU in the driver's list, or an instance, and its handle for the functions of the library."""
+"""With its handle."""
 
 
 class Nvml:
-    """The library, open; a failed call returns an `NvmlFailure`. Thread: one at a time; any call may block."""
+    """The open library; a failed call returns an `NvmlFailure`. Thread: one at a time; any call may block."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -120,7 +119,7 @@ class Nvml:
 
 
 def open_nvml() -> Nvml | NvmlFailure:
-    """Load and initialise the library; no GPU is touched. Each success needs a call of `nvmlShutdown`."""
+    """Initialise the library without a GPU. Each success needs a call of `nvmlShutdown`."""
     try:
         module = importlib.import_module("pynvml")
     except ImportError:
@@ -133,7 +132,7 @@ def open_nvml() -> Nvml | NvmlFailure:
 
 
 def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
-    """Return the permitted GPUs, and the failure of a GPU that the driver denies.
+    """Return the permitted GPUs, and the failure of a denied GPU.
 
     Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
     """
@@ -152,7 +151,7 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
 
 
 def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:
-    """Return the instances of a split GPU. Source: `nvmlDeviceGetMigMode`, `…GetMigDeviceHandleByIndex`."""
+    """Return a split GPU's instances. Source: `nvmlDeviceGetMigMode`, `…GetMigDeviceHandleByIndex`."""
     mode = nvml.call("nvmlDeviceGetMigMode", handle)
     if isinstance(mode, NvmlFailure) or mode[0] != 1:
         return None
@@ -181,7 +180,7 @@ def _identify(
 
 
 class DeviceFailedError(Exception):
-    """The device as a whole is out of reach."""
+    """The whole device is out of reach."""
 
     def __init__(self, failure: NvmlFailure) -> None:
         super().__init__(failure.reason)
@@ -189,7 +188,7 @@ class DeviceFailedError(Exception):
 
 
 class DeviceCalls:
-    """Calls the library for one device; skips unsupported calls. Thread: the ticker's only; a call may block."""
+    """Calls the library for one device; skips unsupported calls. Thread: the ticker's; a call may block."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         self.module = nvml.module
@@ -209,11 +208,11 @@ class DeviceCalls:
         return answer
 
     def library(self, function: str, *arguments: object) -> Any:
-        """Return the answer of a function of pynvml that takes no device, or an `NvmlFailure`."""
+        """Call a function of pynvml that takes no device."""
         return self._nvml.call(function, *arguments)
 
     def first(self, reading: Hashable, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
-        """Return the result of the first way that works, else `Missing`; unsupported ones are not tried again."""
+        """Return the result of the first way that works; unsupported ways are not tried again."""
         failure = self._last_failure.get(reading, NvmlFailure(NOT_SUPPORTED))
         for number, way in enumerate(ways):
             if (reading, number) in self._off:
@@ -228,7 +227,7 @@ class DeviceCalls:
         return Missing(failure.reason)
 
     def number(self, function: str, *arguments: object, scale: float = 1.0) -> float | Missing:
-        """Return the answer of one function as a number, times `scale`."""
+        """Return a function's answer times `scale`."""
         answer = self.first((function, *arguments), lambda: self.call(function, *arguments))
         return answer if isinstance(answer, Missing) else float(answer) * scale
 
@@ -251,7 +250,7 @@ class Paced(Generic[T]):
         self._at_ns: int | None = None
 
     def at(self, at_ns: int) -> T:
-        """Return the value, read again if it is due."""
+        """Return the value, read again if due."""
         if self._value is None or self._at_ns is None or at_ns - self._at_ns >= self._every_ns:
             self._value = self._read()
             self._at_ns = at_ns

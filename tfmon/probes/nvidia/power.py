@@ -1,4 +1,4 @@
-"""Power, energy, temperature and clocks of one NVIDIA device, what lowers the clocks, and what went wrong."""
+"""Power, energy, temperature, clocks and faults of NVIDIA devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _SM = 1
 
 POWER_CAP, HW_SLOWDOWN = 0x4, 0x8
 _SLOWED = 0.8
-"""Below this share of the highest clock, a reached power limit causes a warning."""
 _REASONS = {
     0x1: ("idle", INFO),
     0x2: ("clocks fixed by a user's setting", INFO),
@@ -35,7 +34,7 @@ _REASONS = {
     0x200: ("at an electrical limit of the hardware", INFO),
     0x400: ("at a voltage limit, for reliability", INFO),
 }
-"""Bits of the driver's clock event reasons. Source: nvml.h, "NVML Clock Event Reasons"."""
+"""The driver's clock event reasons. Source: nvml.h, "NVML Clock Event Reasons"."""
 
 
 class PowerMeter:
@@ -94,9 +93,8 @@ class PowerMeter:
         return answer if isinstance(answer, Missing) else float(answer)
 
     def _mean_w(self, at_ns: int, millijoules: int) -> Reading:
-        """Return the mean power since about a second ago; keeps the counter until then."""
         seen = self._energy_mj
-        if seen and millijoules < seen[-1][1]:  # the driver was loaded again
+        if seen and millijoules < seen[-1][1]:  # driver reload
             seen.clear()
         seen.append((at_ns, millijoules))
         while len(seen) > 2 and at_ns - seen[1][0] >= _ENERGY_SPAN_NS:
@@ -133,7 +131,7 @@ class ClockMeter:
         )
         if isinstance(bits, Missing):
             return bits
-        # A hardware slowdown counts after two samples: it shows for an instant when the GPU changes its state.
+        # A single hardware slowdown is ignored: it shows for an instant when the GPU changes its state.
         bits, slowed = int(bits), bool(int(bits) & HW_SLOWDOWN)
         slowed, self._slowed_before = slowed and self._slowed_before, slowed
         if not slowed:
@@ -143,7 +141,7 @@ class ClockMeter:
 
 
 def explain(bits: int, *, below: bool) -> tuple[ClockReason, ...]:
-    """Return the driver's bits in words; `below` says that the clock is well below its highest."""
+    """Explain the driver's bits; `below`: the clock is well below its highest."""
     result: list[ClockReason] = []
     for bit, (text, level) in _REASONS.items():
         if bits & bit:
@@ -176,15 +174,15 @@ _XIDS = {
 
 
 def explain_xid(number: int, at_ns: int) -> GpuFault:
-    """Return one of the driver's messages in words."""
+    """Explain one of the driver's messages."""
     text, by_program = _XIDS.get(number, ("the driver reported an error", False))
     return GpuFault(at_ns, number, f"{text} (XID {number})", by_program)
 
 
 class FaultLog:
-    """Collects the XID messages of all devices of an open library.
+    """Collects the XID messages of all devices.
 
-    Polls the driver once a tick, without waiting: another thread could hang, too.
+    Polls the driver once a tick: a waiting thread could hang.
 
     Source: `nvmlDeviceRegisterEvents`, `nvmlEventSetWait`; Linux only, and only messages after `open`.
     """
@@ -195,7 +193,7 @@ class FaultLog:
         self._faults: dict[str, deque[GpuFault]] = defaultdict(lambda: deque(maxlen=KEPT))
 
     def open(self, nvml: Nvml, gpus: Iterable[Listed]) -> None:
-        """Register for the messages of these devices, if the driver permits it."""
+        """Register for messages, if the driver permits it."""
         self._nvml, self._events = None, None
         if sys.platform != "linux":
             return
@@ -210,12 +208,12 @@ class FaultLog:
         self._nvml, self._events = nvml, events
 
     def poll(self, at_ns: int) -> None:
-        """Collect the messages since the previous call."""
+        """Collect new messages."""
         for _ in range(_MOST_AT_ONCE):
             if self._nvml is None:
                 return
             data = self._nvml.call("nvmlEventSetWait_v2", self._events, 0)
-            if isinstance(data, NvmlFailure):  # as a rule a timeout: no more messages
+            if isinstance(data, NvmlFailure):  # usually a timeout
                 return
             uuid = self._nvml.call("nvmlDeviceGetUUID", data.device)
             if isinstance(uuid, str):

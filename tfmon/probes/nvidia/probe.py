@@ -1,4 +1,4 @@
-"""Samples of all NVIDIA GPUs; opens the driver's library and opens it again after a failure."""
+"""Samples all NVIDIA GPUs, and opens the driver's library again after a failure."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tfmon.probes.nvidia.power import FaultLog
 from tfmon.probes.process_names import ProcessNames
 
 _RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
-"""Time until the driver is opened again; after any other failure 5 s, then twice as long each time."""
+"""Time until the driver is opened again; after other failures 5 s, then twice as long each time."""
 _PERMANENT = frozenset({LIBRARY_MISMATCH, LIBRARY_NOT_FOUND, WRONG_PACKAGE, CRASHES, NO_ANSWER})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 _REHEARSAL_S = 10.0
 
 
 class NvidiaProbe:
-    """Samples GPUs through the driver's library. Thread: the ticker's only; a call may block without limit."""
+    """Samples GPUs through the driver's library. Thread: the ticker's; a call may block without limit."""
 
     name = "nvidia"
 
@@ -56,7 +56,7 @@ class NvidiaProbe:
         survives: Callable[[], bool | None] | None = None,
         before_s: float = 0.0,
     ) -> None:
-        """Sample these GPUs, or all; the first sample covers `before_s` before it, if the driver kept it."""
+        """Without `gpus`, sample all; the first sample covers `before_s`, if the driver kept it."""
         self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus
         self._clock_ns = clock_ns
@@ -75,17 +75,17 @@ class NvidiaProbe:
         self.failure: NvmlFailure | None = None
 
     def sample(self) -> Iterable[Event]:
-        """Sample each GPU; see `NvidiaDevice.sample` for the readings."""
+        """Sample each GPU; see `NvidiaDevice.sample`."""
         if self._retry_at_ns is not None and self._clock_ns() >= self._retry_at_ns:
             self._reopen()
-        self._backoff.read("messages", lambda: self._faults.poll(self._clock_ns()))  # all devices share them
+        self._backoff.read("messages", lambda: self._faults.poll(self._clock_ns()))
         for device in self._devices.values():
             sample = device.sample(self._clock_ns(), self._faults.of(device.gpu.part_of or device.gpu.uuid))
             yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading of every GPU as missing for that reason."""
+        """Return every reading as missing."""
         at_ns = self._clock_ns()
         return [device.absent(at_ns, reason) for device in self._devices.values()]
 
@@ -99,7 +99,7 @@ class NvidiaProbe:
             self._nvml = None
 
     def _reopen(self) -> None:
-        """Open the library and find every device again: the driver's numbers may have changed."""
+        """The driver's numbers may have changed."""
         self.close()
         self._retry_at_ns = None
         opened = self._rehearse() or self._open_library()
@@ -150,7 +150,7 @@ class NvidiaProbe:
         self._devices.setdefault(gpu.uuid, NvidiaDevice(replace(gpu, index=index), self._clock_ns))
 
     def _rehearse(self) -> NvmlFailure | None:
-        """Find out on WSL2, once and in another process, whether the library crashes."""
+        """Once on WSL2, because the library may crash."""
         if not self._wsl or self._rehearsed:
             return None
         self._rehearsed = True
@@ -186,7 +186,7 @@ class NvidiaProbe:
 
 
 def rehearse() -> None:
-    """Sample once, in a process that may crash; see `survives_sampling`."""
+    """Sample once, in a process that may crash."""
     probe = NvidiaProbe(survives=lambda: True)
     list(probe.sample())
     probe.close()
@@ -207,11 +207,11 @@ def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARS
     except subprocess.TimeoutExpired:
         return None
     except OSError:
-        return True  # it could not be tried
+        return True  # not tried
     return answer.returncode >= 0
 
 
 def _lists_processes(version: object) -> bool:
-    """Return False for drivers 535.43 to 535.85, whose process list has wrong fields."""
+    """The process list of drivers 535.43 to 535.85 has wrong fields."""
     match = re.match(r"535\.(\d+)", version) if isinstance(version, str) else None
     return match is None or not 43 <= int(match[1]) <= 85

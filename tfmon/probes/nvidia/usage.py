@@ -1,4 +1,4 @@
-"""The use of one NVIDIA device: its load, its memory, the share of each process, and its PCIe traffic."""
+"""Load, memory, processes and PCIe traffic of one NVIDIA device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfmon.probes.nvidia.nvml import (
 )
 
 SHARES_EVERY_S = 1.9
-"""Every second tick: the driver updates the shares of the processes no faster."""
+"""The driver updates the shares every second tick."""
 PEEK_EVERY_S, LINK_EVERY_S = 5.0, 10.0
 _SENT, _RECEIVED, _UNSIGNED_INT = 197, 198, 1
 """NVML fields PCIE_COUNT_TX_BYTES (leaves the GPU) and PCIE_COUNT_RX_BYTES; and a type of 32 bits."""
@@ -32,7 +32,7 @@ NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
-"""Words in the names of GPUs without their own memory."""
+"""Without own memory."""
 
 
 class BusyMeter:
@@ -46,7 +46,7 @@ class BusyMeter:
         self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
         self._at_ns = 0
         self.shares_since_ns: int | None = None
-        """Start of the time that the latest shares cover; `None` before the first."""
+        """Begin of the latest shares."""
         self.shares_until_ns: int | None = None
 
     def read(self) -> GpuLoad:
@@ -78,7 +78,7 @@ class BusyMeter:
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
         values = [number(kind, sample.sampleValue) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
-        if first:  # the first call returns what happened before tfmon started
+        if first:  # the first call returns earlier samples, too
             recent = [one for one in newer if self._cursor - one.timeStamp < self._before_us]
             values = [value for one in recent if 0 <= (value := number(kind, one.sampleValue)) <= 100]
         if not values:
@@ -101,12 +101,12 @@ class BusyMeter:
         if isinstance(samples, NvmlFailure):
             if samples.code != NOT_FOUND:
                 return samples
-            samples = []  # no process used the GPU
+            samples = []
         values: dict[int, list[float]] = defaultdict(list)
-        # The list may have entries without a process and entries of long ago.
+        # Entries may be old or lack a process.
         newer = [one for one in samples if one.pid and one.timeStamp > (since or 0) and one.smUtil <= 100]
         newest = max((one.timeStamp for one in newer), default=since or 0)
-        if since is None:  # the first call returns what happened before tfmon started
+        if since is None:  # as above
             some, newer = bool(newer), [one for one in newer if newest - one.timeStamp < self._before_us]
             if some and not newer:
                 self._shares_cursor = newest
@@ -118,7 +118,7 @@ class BusyMeter:
 
 
 def has_own_memory(name: str) -> bool:
-    """Return False for GPUs that share the memory of the machine, judging by their names."""
+    """Return False for GPUs whose names show that they share the machine's memory."""
     return not any(word in name for word in _INTEGRATED)
 
 
@@ -133,8 +133,7 @@ class MemoryMeter:
     def read(self) -> GpuMemory:
         """Return the memory in use, in bytes.
 
-        Source: `nvmlDeviceGetMemoryInfo`, version 2 if the driver has it; for GPUs without their own memory
-        `read_memory`.
+        Source: `nvmlDeviceGetMemoryInfo`, version 2 if possible; for GPUs without their own memory `read_memory`.
         """
         ways = (self._version_2, self._version_1)
         answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
@@ -159,7 +158,7 @@ class MemoryMeter:
         total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
         if total <= 0:
             return _of_machine()
-        # Drivers differ in whether `used` includes what they reserve, so it is checked.
+        # Drivers differ in whether `used` includes what they reserve.
         apart = abs(total - reserved - free - answer.used) <= total / 1000
         return GpuMemory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
 
@@ -191,7 +190,6 @@ class LinkMeter:
     """Reads the link of one device."""
 
     def __init__(self, calls: DeviceCalls, activity: ActivityMeter | None = None) -> None:
-        """Read the link through the driver; `activity` knows its traffic where the driver has GPM."""
         self._calls = calls
         self._activity = activity
         self._sent, self._received = CounterRate(), CounterRate()
@@ -220,7 +218,7 @@ class LinkMeter:
         return replace(link, warning=self._warning(link, busy_pct))
 
     def _warning(self, link: PcieLink, busy_pct: Reading) -> str:
-        """Return the fault, or "". A low generation is normal without load: it saves power."""
+        """A low generation saves power without load."""
         busy = known(busy_pct)
         self._busy_samples = self._busy_samples + 1 if busy is not None and busy > _BUSY_PCT else 0
         width, widest = known(link.pcie_width), known(link.pcie_width_max)
