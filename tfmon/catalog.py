@@ -1,4 +1,4 @@
-"""Finds scenarios and reads their info. Files are parsed, not imported, so that no code runs."""
+"""Finds scenarios and parses their info. No scenario is imported, so that no code runs."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 @dataclass(frozen=True, slots=True)
 class ScenarioInfo:
-    """Facts about a scenario, known without running it."""
+    """A scenario's facts, without running it."""
 
     name: str
     path: Path
     origin: str
-    """Where it was found, such as "built-in"."""
+    """Such as "built-in"."""
     title: str
-    """First line of the file's docstring."""
+    """First line of the docstring."""
     doc: str = ""
     knobs: tuple[Knob, ...] = ()
     contrast: tuple[str, ...] = ()
-    """Settings of the lanes of a race without a GPU."""
+    """Lanes of a race without a GPU."""
     examples: int | None = None
-    """Number of examples. `None` if the file does not state it."""
+    """`None` if the file does not state it."""
     claims: tuple[Claim, ...] = ()
     command: tuple[str, ...] = ()
-    """The user's own command, raced instead of a scenario."""
+    """The user's command instead of a scenario."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -51,20 +51,20 @@ class ScenarioInfo:
 
 
 def built_in_folder() -> Path:
-    """Return the folder of the scenarios that come with tfmon: in the package, or beside it in a checkout."""
+    """Return the folder of the built-in scenarios: in the package, or beside it in a checkout."""
     installed = PACKAGE / "scenarios"
     return installed if installed.is_dir() else PACKAGE.parent / "scenarios"
 
 
 def own_folder() -> Path:
-    """Return the user's own folder of scenarios, which need not exist."""
+    """Return the user's own folder of scenarios."""
     from platformdirs import user_config_path
 
     return user_config_path("tfmon") / "scenarios"
 
 
 def list_scenarios() -> list[ScenarioInfo]:
-    """Return all scenarios that can be read, by origin; of two of one name the first counts, as for `race`."""
+    """Return all readable scenarios, by origin; the first of a name counts, as for `race`."""
     infos: dict[str, ScenarioInfo] = {}
     for origin, path in _candidates():
         with contextlib.suppress(UsageError):
@@ -74,7 +74,7 @@ def list_scenarios() -> list[ScenarioInfo]:
 
 
 def find_scenario(name: str) -> ScenarioInfo:
-    """Return the scenario of that name or at that path; raises UsageError, with the nearest names for none."""
+    """Return the scenario of that name or path; raises UsageError."""
     path = Path(os.path.expanduser(name))  # noqa: PTH111 - an unknown user raises nothing
     if name.endswith(".py") or ("/" in name and not _holds(path.is_dir)):
         if not _holds(path.is_file):
@@ -91,7 +91,7 @@ def find_scenario(name: str) -> ScenarioInfo:
 
 
 def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
-    """Return the info of a user's own command; raises UsageError where its program is not there."""
+    """Return the info of a user's command; raises UsageError without its program."""
     if shutil.which(argv[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
         if argv[0].endswith(".py"):
@@ -102,7 +102,7 @@ def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield every possible scenario file with its origin. Entry points are located, not imported."""
+    """Entry points are located, not imported."""
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
         for path in sorted(folder.glob("[!_]*.py")):
             yield origin, path
@@ -118,7 +118,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def read_scenario(path: Path, origin: str) -> ScenarioInfo:
-    """Return the info of a scenario file; raises UsageError unless it defines one with literal attributes."""
+    """Return the info of a scenario file; raises UsageError unless its attributes are literal."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
@@ -159,7 +159,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
 def _holds(question: Callable[[], bool]) -> bool:
     try:
         return question()
-    except OSError:  # a name that is too long for the file system, a folder that may not be looked into
+    except OSError:  # too long a name, a forbidden folder
         return False
 
 
@@ -207,7 +207,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or (type(value) is int and value > 0),
     ),
 }
-"""Required kind of each attribute, in words and as a check. `Knob` checks its defaults itself."""
+"""In words and as a check. `Knob` checks its defaults itself."""
 
 
 def _is_tuple_of(value: object, kind: type) -> bool:

@@ -9,7 +9,6 @@ import traceback
 EXIT_FINE = 0
 EXIT_LANE_FAILED = 1
 EXIT_UNUSABLE_HOST = 1
-"""Of `tfmon hosts` alone."""
 EXIT_USAGE = 2
 EXIT_DEVICE_ABSENT = 3
 EXIT_WORSE = 4
@@ -42,7 +41,7 @@ class TfmonError(Exception):
         """The options whose flags are in the text. A Python caller gets the names of the arguments instead."""
 
     def use_arguments(self) -> None:
-        """Replace the flags in the text by the arguments of a Python caller."""
+        """Replace the flags by a Python caller's arguments."""
         for name in sorted(self.options, key=len, reverse=True):  # --ray-python before --ray
             self.message = self.message.replace(flag(name), name)
             self.hint = self.hint.replace(flag(name), name)
@@ -57,7 +56,7 @@ class TfmonError(Exception):
 
 
 def described(error: Exception) -> str:
-    """Return an unexpected error in one line, with the file to which its traceback was written."""
+    """Return an unexpected error in one line, with the file of its traceback."""
     line = " ".join(f"{type(error).__name__}: {error}".split())
     with (
         contextlib.suppress(OSError),

@@ -1,4 +1,4 @@
-"""Formats numbers. The only module that chooses units, decimals and characters. 1 MiB = 1,048,576 bytes."""
+"""Formats numbers. The only module that chooses units, decimals and characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfmon.model.readings import Missing, Reading
 
 
 def rate(value: float) -> str:
-    """Write a rate with about three significant digits and grouped thousands: 7 663, 24.2, 0.42."""
+    """Write about three significant digits: 7 663, 24.2, 0.42."""
     if value >= 99.95:
         return f"{value:,.0f}".replace(",", " ")
     if value >= 9.995:
@@ -19,17 +19,17 @@ def rate(value: float) -> str:
 
 
 def count(value: int) -> str:
-    """Write a whole number with grouped thousands: 12 400."""
+    """Write a whole number: 12 400."""
     return f"{value:,}".replace(",", " ")
 
 
 def several(number: int, noun: str) -> str:
-    """Write how many of something there are: `1 pair`, `2 pairs`."""
+    """Write `1 pair`, `2 pairs`."""
     return f"{number} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def short_count(value: float) -> str:
-    """Write a number in at most five characters, for axes and one-line views: 7.7k, 812, 1.2M."""
+    """Write at most five characters: 7.7k, 812, 1.2M."""
     for limit, divisor, suffix in ((999.5, 1.0, ""), (999_500, 1e3, "k"), (999.5e6, 1e6, "M")):
         if abs(value) < limit:
             scaled = value / divisor
@@ -43,7 +43,7 @@ def ratio(value: float) -> str:
 
 
 def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
-    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8."""
+    """Write a ratio and its interval: 15.6× and 15.4 to 15.8."""
     width = high - low
     least = 0 if low >= 10 else 1 if value >= 1.995 else 2
     decimals = 3 if width <= 0 else min(3, max(least, math.ceil(-math.log10(width))))
@@ -62,13 +62,13 @@ def milliseconds(value: float) -> str:
 
 
 def offset(nanoseconds: int) -> str:
-    """Write the difference of two clocks, to the microsecond: +0.000033 s, -3 600.000120 s."""
+    """Write the difference of two clocks: +0.000033 s, -3 600.000120 s."""
     whole, micros = divmod(abs(nanoseconds + 500 * (1 if nanoseconds >= 0 else -1)) // 1_000, 1_000_000)
     return f"{'-' if nanoseconds < 0 else '+'}{count(whole)}.{micros:06} s"
 
 
 def memory(value: float) -> str:
-    """Write bytes in binary multiples: 301 MiB, 1.2 GiB."""
+    """Write bytes: 301 MiB, 1.2 GiB."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1023.5 and len(units) > 1:
         value /= 1024
@@ -84,7 +84,7 @@ def clock(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Write about how long something takes: 7 s, 40 s, 3 min, 2 h."""
+    """Write about how long: 7 s, 40 s, 3 min, 2 h."""
     for limit, unit, step, name in ((9.5, 1, 1, "s"), (97.5, 1, 5, "s"), (5370, 60, 1, "min")):
         if seconds < limit:
             return f"{max(step, step * round(seconds / unit / step))} {name}"
@@ -92,7 +92,7 @@ def about(seconds: float) -> str:
 
 
 def signed_clock(seconds: float) -> str:
-    """Write a time since the start signal; `-0:05` is five seconds before it."""
+    """Write a time since the start signal: `-0:05` is before it."""
     return f"-{clock(-seconds)}" if seconds <= -1 else clock(seconds)
 
 
@@ -109,7 +109,7 @@ def rates(low: float, high: float) -> str:
 
 
 def measured(measured_s: float, ran_s: float, shares: Mapping[str, float]) -> str:
-    """Write the measured time, and the time of which it is a part: measured for 12 s of 15 s.
+    """Write the measured time: measured for 12 s of 15 s.
 
     `shares` are the discarded shares of `ran_s`. The whole is omitted unless it is the measured time and these.
     """
@@ -119,13 +119,13 @@ def measured(measured_s: float, ran_s: float, shares: Mapping[str, float]) -> st
 
 
 def discarded(shares: Mapping[str, float]) -> str:
-    """Write which share of the measured time is discarded, by reason: discarded 9 %: pause 6 %, compiling 3 %."""
+    """Write the discarded share: discarded 9 %: pause 6 %, compiling 3 %."""
     share, reasons = discarded_parts(shares)
     return f"discarded {share}" + (f": {', '.join(reasons)}" if reasons else "")
 
 
 def discarded_parts(shares: Mapping[str, float]) -> tuple[str, list[str]]:
-    """Return the same in parts: `9 %`, and `pause 6 %`, `compiling 3 %`."""
+    """Return the parts `9 %`, and `pause 6 %`, `compiling 3 %`."""
     if not shares:
         return "nothing", []
     parts = [f"{reason} {_share(share)}" for reason, share in shares.items()]
@@ -142,24 +142,24 @@ def cores(value: float) -> str:
 
 
 def loss(value: float) -> str:
-    """Write a loss with four decimals, fewer above ten: 2.3026, 12.346, 0.0123, 1.234e-05, nan."""
+    """Write a loss: 2.3026, 12.346, 0.0123, 1.234e-05, nan."""
     if not 1e-3 <= abs(value) < 1e4:
         return f"{value:.4g}"
     return f"{value:#.5g}".rstrip(".") if abs(value) >= 1 else f"{value:.4f}"
 
 
 def absent(missing: Missing) -> str:
-    """Write why a value is not known: n/a (no GPU in this lane)."""
+    """Write why a value is unknown: n/a (no GPU in this lane)."""
     return f"n/a ({missing.reason})"
 
 
 def reading(value: Reading, write: Callable[[float], str]) -> str:
-    """Write a reading with the given function, or why it is not known."""
+    """Write a reading, or why it is unknown."""
     return absent(value) if isinstance(value, Missing) else write(value)
 
 
 def duration(seconds_: float) -> str:
-    """Write how long something takes, be it short or long: 12.4 ms, 2.1 s, 1:42."""
+    """Write a short or long time: 12.4 ms, 2.1 s, 1:42."""
     return seconds(seconds_) if seconds_ >= 0.9995 else milliseconds(1e3 * seconds_)
 
 

@@ -1,1 +1,1 @@
-"""Why TensorFlow does not use a GPU, and whether a race on this machine would be fair."""
+"""Why TensorFlow uses no GPU, and whether a race would be fair."""

@@ -1,4 +1,4 @@
-"""The facts that the checks judge. They are plain values, which a host can send to another machine."""
+"""The facts that the checks judge: plain values for another machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VARIABLES = (
     "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
     "XLA_FLAGS",
 )  # fmt: skip
-"""The only environment variables that are read."""
+"""No other variables are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The race that runs while the doctor examines the machine."""
+    """The running race."""
 
     pids: tuple[int, ...] = ()
     others: OthersLoad = field(default_factory=OthersLoad)
@@ -42,44 +42,40 @@ class Facts:
     environ: dict[str, str] = field(default_factory=dict)
     distributions: tuple[Distribution, ...] = ()
     wheel: Wheel | None = None
-    """The TensorFlow that Python would import without the files that shadow it."""
+    """Without the files that shadow it."""
     home: str = ""
     build: Build = field(default_factory=Build)
     shadows: tuple[str, ...] = ()
-    """Files and folders that Python imports instead of TensorFlow."""
+    """Imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
-    """The shadows in the working directory, which affect scripts that start there."""
+    """In the working directory: they affect scripts that start there."""
     libraries: tuple[Library, ...] | None = None
-    """`None` if they were not opened."""
     xla: XlaFiles | None = None
-    """`None` if they were not searched for."""
     driver: DriverFiles = field(default_factory=DriverFiles)
     samples: tuple[GpuSample, ...] = ()
     host: HostFacts = field(default_factory=HostFacts)
     imported: Import | None = None
-    """`None` if the import was skipped."""
     view: View | None = None
-    """The view of the working folder for lanes of a script; `None` if it was not tried."""
+    """Of the working folder for a script's lanes."""
     own_pids: tuple[int, ...] = ()
-    """Processes of the running race's lanes, which do not count as other programs."""
+    """The running race's lanes are not other programs."""
     seconds: float = 0.0
-    """Duration of gathering the facts."""
 
     @property
     def obstacle(self) -> Obstacle | None:
-        """What keeps tfmon from planning a GPU lane, as its screen says."""
+        """Why tfmon plans no GPU lane."""
         search = conclude(self.visibility, lambda: self.wheel)
         return None if search.usable else Obstacle(search.reason, search.hint)
 
     @property
     def has_nvidia(self) -> bool:
-        """Whether there is any sign of an NVIDIA GPU."""
+        """Whether an NVIDIA GPU may exist."""
         return self.visibility.has_nvidia or bool(self.driver.nodes)
 
     def sample_of(self, gpu: Gpu) -> GpuSample | None:
-        """Return the sample of a GPU, or None without one."""
+        """Return the sample of a GPU."""
         return next((one for one in self.samples if one.key == gpu.uuid), None)
 
     def version_of(self, name: str) -> str:
-        """Return the version of an installed package, or ""."""
+        """Return the version of a package, or ""."""
         return next((one.version for one in self.distributions if one.name == name), "")

@@ -1,4 +1,4 @@
-"""A fair race: whether each lane has the whole machine and a free GPU at full clocks, and nothing else runs."""
+"""Whether each lane has the whole machine and a free GPU at full clocks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tfmon.model.views import COPY, IN_PLACE, OVERLAY
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
-"""Two lanes use about this much before they train on anything large."""
+"""For two small lanes."""
 OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
 BUSY_PCT, USED_SHARE = 10.0, 0.1
-"""A GPU that is busier, or has more of its memory used, is not free."""
+"""A GPU above either is not free."""
 _NONE = "no NVIDIA GPU"
 _SLOWING = {
     "CUDA_LAUNCH_BLOCKING": ("1", "every kernel launch waits for its end"),
@@ -28,7 +28,7 @@ _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS
 
 @check("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
 def usable_cores(facts: Facts) -> Finding:
-    """Judge whether a quota or an affinity leaves a lane less than the machine has."""
+    """Judge quota and affinity."""
     host = facts.host
     if host.usable_cores >= host.cores:
         return ok(f"all {host.cores}")
@@ -44,7 +44,7 @@ def usable_cores(facts: Facts) -> Finding:
 
 @check("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
 def governor(facts: Facts) -> Finding:
-    """Judge whether the processor is slow to raise its clocks."""
+    """Judge how fast the clocks rise."""
     if not facts.host.governors:
         return not_applicable("not reported by this system")
     slow = [one for one in facts.host.governors if one in ("powersave", "ondemand", "conservative")]
@@ -57,7 +57,7 @@ def governor(facts: Facts) -> Finding:
 
 @check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
 def free_memory(facts: Facts) -> Finding:
-    """Judge whether there is enough memory for two lanes."""
+    """Judge the memory for two lanes."""
     host = facts.host
     if not host.total_bytes:
         return not_applicable("not reported by this system")
@@ -71,7 +71,7 @@ def free_memory(facts: Facts) -> Finding:
 
 @check("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
 def load(facts: Facts) -> Finding:
-    """Judge whether other programs, or a hypervisor for other machines, take cores from a race."""
+    """Judge the load of other programs and machines."""
     others, total = facts.host.others, facts.host.cores
     if others.cores is None:
         return not_applicable("not reported by this system")
@@ -89,7 +89,7 @@ def load(facts: Facts) -> Finding:
 
 @check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
 def power(facts: Facts) -> Finding:
-    """Judge whether a laptop runs on its battery."""
+    """Judge whether a laptop runs on battery."""
     if facts.host.on_battery is None:
         return not_applicable("no battery found")
     if facts.host.on_battery:
@@ -104,7 +104,7 @@ def power(facts: Facts) -> Finding:
     f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )
 def environment(facts: Facts) -> Finding:
-    """Judge variables that make one lane slower or leave it fewer threads."""
+    """Judge variables that slow one lane down."""
     result = [
         f"{name}={value}: {effect}"
         for name, (value, effect) in _SLOWING.items()
@@ -127,7 +127,7 @@ def environment(facts: Facts) -> Finding:
 
 @check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
 def gpu_free(facts: Facts) -> Finding:
-    """Judge whether other programs use the GPU."""
+    """Judge other programs on the GPU."""
     seen = _samples(facts)
     if not seen:
         return not_applicable(_NONE)
@@ -150,7 +150,7 @@ def gpu_free(facts: Facts) -> Finding:
 
 @check("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
 def gpu_power(facts: Facts) -> Finding:
-    """Judge whether the power limit is below the GPU's default."""
+    """Judge the power limit."""
     limits = [
         (one.index, one.power_limit_w, one.power_default_w)
         for one in visible_devices_of(facts)
@@ -167,7 +167,7 @@ def gpu_power(facts: Facts) -> Finding:
 
 @check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
 def gpu_clocks(facts: Facts) -> Finding:
-    """Judge whether heat or the power supply lowers the clocks at this moment, or the link lacks lanes."""
+    """Judge the present clocks and the link."""
     seen = [one for one in _samples(facts) if not isinstance(one.clocks.reasons, Missing)]
     if not seen:
         return not_applicable(_unknown(facts))
@@ -185,7 +185,7 @@ def gpu_clocks(facts: Facts) -> Finding:
 
 @check("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
 def views(facts: Facts) -> Finding:
-    """Judge whether each lane of a script can have a copy-on-write view of the working folder."""
+    """Judge copy-on-write views of the working folder."""
     if facts.view is None:
         return not_applicable("not tried")
     if facts.view.kind == OVERLAY:

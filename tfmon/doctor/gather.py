@@ -1,4 +1,4 @@
-"""Gathers the facts that the checks judge: of the interpreter, the machine around it, and other programs there."""
+"""Gathers the facts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfmon.system.view_files import default_base
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the facts are read: on this machine, unless a test says otherwise."""
+    """Sources of the facts; tests change them."""
 
     root: Path = Path("/")
     folder: Path | None = None
@@ -51,12 +51,8 @@ def gather_facts(
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
-    Takes well under a second without `imports`, unless the driver is slow.
-
-    Args:
-        running: The race in progress; its probes know the load of programs other than its lanes.
-
-    Thread: any; blocks.
+    Takes well under a second without `imports`, unless the driver is slow. The probes of a `running` race know the
+    load of other programs. Thread: any; blocks.
     """
     begun = time.monotonic()
     environ = dict(os.environ if roots.environ is None else roots.environ)

@@ -1,4 +1,4 @@
-"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages mean."""
+"""The import of TensorFlow, its devices, and its messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Known: TypeAlias = tuple[tuple[str, str, str], ...]
 
 
 class Seen(NamedTuple):
-    """A known message in what TensorFlow wrote."""
+    """A known message."""
 
     meaning: str
     remedy: str
@@ -68,7 +68,7 @@ _FATAL: Known = (
     (r"No module named '([\w.]+)'", "the module {0}, which TensorFlow needs, is missing", ":packages"),
     (r"MemoryError|std::bad_alloc|Cannot allocate memory", "there is not enough memory", "end other programs"),
 )
-"""Why an import failed: pattern, meaning ({0}: first group), remedy or key of `_REMEDIES`. The first counts."""
+"""Pattern, meaning ({0}: first group), remedy or key of `_REMEDIES`. The first counts."""
 
 _NO_GPU: Known = (
     (
@@ -154,12 +154,11 @@ _HARMLESS = (
     (r"rebuild TensorFlow with the appropriate compiler flags", "instructions found at run time"),
     (r"TF-TRT Warning: Could not find TensorRT", "no TensorRT, which training does not need"),
 )
-"""Messages that look like an error but are harmless."""
 
 
 @check("import", "Import", TENSORFLOW, "import tensorflow, in a child")
 def import_works(facts: Facts) -> Finding:
-    """Judge whether TensorFlow can be imported."""
+    """Judge the import."""
     imported = facts.imported
     if imported is None:
         return not_applicable(_SKIPPED)
@@ -203,7 +202,7 @@ def _killed(facts: Facts, imported: Import, evidence: tuple[str, ...]) -> Findin
 
 @check("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
 def devices(facts: Facts) -> Finding:
-    """Judge whether TensorFlow itself lists a GPU; its own messages explain why not."""
+    """Judge whether TensorFlow lists a GPU."""
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
@@ -224,7 +223,7 @@ def devices(facts: Facts) -> Finding:
 
 @check("messages", "TensorFlow's messages", GPU, "its stderr")
 def messages(facts: Facts) -> Finding:
-    """Judge the other messages of TensorFlow, and name harmless ones that look like an error."""
+    """Judge the other messages."""
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")

@@ -1,4 +1,4 @@
-"""The NVIDIA driver and CUDA: whether both are there and whole, and show TensorFlow a GPU that this wheel has."""
+"""The NVIDIA driver and CUDA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
 _LEAST_DRIVER = {12: "525.60.13", 13: "580"}
-"""Oldest driver for any CUDA of a major version.
+"""Oldest driver for a major version of CUDA.
 
 Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 """
@@ -53,7 +53,7 @@ def driver(facts: Facts) -> Finding:
 
 @check("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
 def driver_files(facts: Facts) -> Finding:
-    """Judge whether this user may open the driver's files."""
+    """Judge access to the driver's files."""
     if not facts.driver.nodes:
         return not_applicable("no files of the driver in /dev")
     if facts.driver.denied:
@@ -70,7 +70,7 @@ def driver_files(facts: Facts) -> Finding:
 
 @check("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
 def driver_version(facts: Facts) -> Finding:
-    """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
+    """Judge the driver's version for TensorFlow's CUDA."""
     cuda = release(facts.build.cuda_version)
     if not facts.visibility.physical_gpus or not cuda:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "this TensorFlow names no CUDA")
@@ -88,7 +88,7 @@ def driver_version(facts: Facts) -> Finding:
     "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
 )
 def visible_devices(facts: Facts) -> Finding:
-    """Judge the GPUs hidden by CUDA_VISIBLE_DEVICES, and whether its numbers mean what they seem to."""
+    """Judge CUDA_VISIBLE_DEVICES."""
     value = facts.visibility.visible
     if facts.platform.system != "Linux":
         return not_applicable("Linux only")
@@ -109,7 +109,7 @@ def visible_devices(facts: Facts) -> Finding:
 
 
 FAILS_FROM = (10, 0)
-"""From this compute capability on, operations fail where the wheel has no machine code, and nothing is compiled.
+"""From this compute capability on, operations without machine code in the wheel fail.
 
 Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, TensorFlow 2.16 to 2.21 on 12.0.
 """
@@ -122,7 +122,7 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
     f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
 )
 def compute_capability(facts: Facts) -> Finding:
-    """Judge whether the wheel has machine code for each GPU, or code that its driver must compile first."""
+    """Judge the wheel's code for each GPU."""
     devices = [one for one in visible_devices_of(facts) if one.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
@@ -150,7 +150,7 @@ def compute_capability(facts: Facts) -> Finding:
 
 @check("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def compute_mode(facts: Facts) -> Finding:
-    """Judge compute modes that permit one process at most, and GPUs that are split up."""
+    """Judge exclusive and split GPUs."""
     devices = visible_devices_of(facts)
     if not devices:
         return not_applicable(_NO_GPU)
@@ -175,7 +175,7 @@ def compute_mode(facts: Facts) -> Finding:
 
 
 def visible_devices_of(facts: Facts) -> list[Gpu]:
-    """Return the GPUs that a program sees; all where it sees none."""
+    """Return the visible GPUs, or all."""
     return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
 
 
@@ -194,7 +194,7 @@ _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 @check("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
 def cuda_driver_library(facts: Facts) -> Finding:
-    """Judge whether the driver's own CUDA library can be opened."""
+    """Judge the driver's CUDA library."""
     library = next((one for one in facts.libraries or () if one.name == DRIVER), None)
     if library is None:
         return not_applicable(_NO_CUDA)
@@ -214,7 +214,7 @@ def cuda_driver_library(facts: Facts) -> Finding:
     "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc",
 )
 def cuda_libraries(facts: Facts) -> Finding:
-    """Judge whether every library can be opened that TensorFlow opens before it takes a GPU."""
+    """Judge the libraries that TensorFlow opens."""
     if facts.libraries is None:
         return not_applicable(_NO_CUDA)
     wanted = wanted_libraries(facts.build)
@@ -240,7 +240,7 @@ def cuda_libraries(facts: Facts) -> Finding:
 
 @check("xla-files", "Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
 def xla_files(facts: Facts) -> Finding:
-    """Judge whether XLA finds the files that it needs to compile the first step."""
+    """Judge the files for the first step."""
     if facts.xla is None:
         return not_applicable(_NO_CUDA)
     searched = [f"searched: {folder}" for folder in facts.xla.searched]
@@ -256,7 +256,7 @@ def xla_files(facts: Facts) -> Finding:
 
 @check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
 def cudnn(facts: Facts) -> Finding:
-    """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
+    """Judge whether cuDNN is old or of another major version."""
     library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
     if library is None:
         return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
@@ -274,7 +274,7 @@ def cudnn(facts: Facts) -> Finding:
 
 @check("cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
 def cuda_packages(facts: Facts) -> Finding:
-    """Judge whether other packages, such as PyTorch, have changed the CUDA packages that TensorFlow wants."""
+    """Judge whether other packages, such as PyTorch, have changed the CUDA packages."""
     wanted = requirements(facts, _CUDA)
     there = [one for one in wanted if facts.version_of(one.name)]
     if not there:
@@ -292,7 +292,7 @@ def cuda_packages(facts: Facts) -> Finding:
 
 @check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
 def library_path(facts: Facts) -> Finding:
-    """Judge whether LD_LIBRARY_PATH puts other CUDA libraries before those installed with TensorFlow."""
+    """Judge whether other CUDA libraries come first."""
     value = facts.environ.get("LD_LIBRARY_PATH", "")
     if facts.platform.system != "Linux":
         return not_applicable("Linux only")

@@ -1,4 +1,4 @@
-"""Interpreter, packages and system: whether there is one TensorFlow that fits them, and could use a GPU."""
+"""Interpreter, packages and system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfmon.probes.obstacles import wheel_obstacle
 
 @check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
 def python_answers(facts: Facts) -> Finding:
-    """Judge whether the interpreter works, and whether there is a TensorFlow for its version."""
+    """Judge the interpreter and its version."""
     python = facts.python
     if python.error:
         return broken(
@@ -45,7 +45,7 @@ def python_answers(facts: Facts) -> Finding:
 
 @check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
 def python_build(facts: Facts) -> Finding:
-    """Judge builds of Python without wheels: 32-bit, free-threaded, and with musl on Linux."""
+    """Judge builds of Python without wheels."""
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.python.bits != 64:
@@ -63,7 +63,7 @@ def python_build(facts: Facts) -> Finding:
 
 @check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
 def gpu_build(facts: Facts) -> Finding:
-    """Judge whether this TensorFlow was built without CUDA."""
+    """Judge whether TensorFlow was built for GPUs."""
     if facts.platform.system != "Linux" or facts.wheel is None:
         return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
     obstacle = wheel_obstacle(facts.visibility, facts.wheel)
@@ -84,7 +84,7 @@ def gpu_build(facts: Facts) -> Finding:
 
 @check("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
 def metal(facts: Facts) -> Finding:
-    """Judge whether the plug-in for Apple GPUs is there and fits: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
+    """Judge the plug-in for Apple GPUs: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
     if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
         return not_applicable("no Apple Silicon")
     wanted = remedies.metal(facts)
@@ -108,7 +108,7 @@ def metal(facts: Facts) -> Finding:
 
 @check("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
 def wsl(facts: Facts) -> Finding:
-    """Judge whether WSL is version 2 and passes the GPU of Windows on."""
+    """Judge the version and GPU of WSL."""
     if not facts.platform.wsl:
         return not_applicable("not in WSL")
     if facts.platform.wsl == 1:
@@ -122,13 +122,13 @@ def wsl(facts: Facts) -> Finding:
 
 _NONE = "no TensorFlow is installed"
 _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
-"""Distributions that `tensorflow` requires on some platforms."""
+"""Required by `tensorflow` on some platforms."""
 _NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
 
 
 @check("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
 def tensorflow_installed(facts: Facts) -> Finding:
-    """Judge whether there is a TensorFlow to import."""
+    """Judge whether TensorFlow exists."""
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.wheel is None:
@@ -144,7 +144,7 @@ def tensorflow_installed(facts: Facts) -> Finding:
     "several-tensorflows", "One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430"
 )
 def several_tensorflows(facts: Facts) -> Finding:
-    """Judge whether two distributions have written their files over each other."""
+    """Judge whether two distributions overwrite each other."""
     result = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
     if len(result) > 1:
         result = {name: one for name, one in result.items() if name not in _PULLED_IN} or result
@@ -172,7 +172,7 @@ def several_tensorflows(facts: Facts) -> Finding:
 
 @check("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
 def shadowing(facts: Facts) -> Finding:
-    """Judge whether a file or folder named like TensorFlow is imported instead."""
+    """Judge files that are imported instead."""
     if facts.shadows:
         return broken(
             f"{facts.shadows[0]} is imported instead of TensorFlow, everywhere",
@@ -197,7 +197,7 @@ def _renamed(path: str) -> str:
 
 @check("requirements", "Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
 def required_packages(facts: Facts) -> Finding:
-    """Judge every package that TensorFlow says it needs: NumPy, protobuf, Keras and the others."""
+    """Judge TensorFlow's requirements."""
     if facts.wheel is None or not facts.build.requires:
         return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
     wanted = requirements(facts)
@@ -216,7 +216,7 @@ def required_packages(facts: Facts) -> Finding:
 
 @check("keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend")
 def keras_backend(facts: Facts) -> Finding:
-    """Judge whether Keras is set to another backend."""
+    """Judge the backend of Keras."""
     backend = facts.environ.get("KERAS_BACKEND", "")
     if backend not in ("", "tensorflow"):
         fix = "unset KERAS_BACKEND (or set it to tensorflow)"

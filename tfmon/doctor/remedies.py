@@ -1,4 +1,4 @@
-"""What to do about a finding, as commands for this platform and this environment."""
+"""Commands against a finding, for this platform and environment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from packaging.version import InvalidVersion, Version
 from tfmon.doctor.facts import Facts
 
 SUPPORTED_PYTHON = ((3, 10), (3, 13))
-"""Lowest and highest Python that TensorFlow 2.21 has wheels for. Source: https://pypi.org/project/tensorflow/2.21.0/#files"""
+"""With wheels of TensorFlow 2.21. Source: https://pypi.org/project/tensorflow/2.21.0/#files"""
 METAL = "1.2.0"
-"""Last release of tensorflow-metal. Source: https://pypi.org/project/tensorflow-metal/#history"""
+"""Last release. Source: https://pypi.org/project/tensorflow-metal/#history"""
 METAL_TENSORFLOW = "'tensorflow>=2.18,<2.20'"
 _NGC = "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/tensorflow"
 NEW_GPU = f"use NVIDIA's container, which has code for it ({_NGC}), or build TensorFlow with CUDA 12.8 or newer"
@@ -22,12 +22,12 @@ NEW_GPU = f"use NVIDIA's container, which has code for it ({_NGC}), or build Ten
 
 
 def install(facts: Facts, *packages: str) -> str:
-    """Return the command that installs packages into the examined environment."""
+    """Install packages."""
     return _in_image(facts, f"{_before(facts)}{_pip(facts, 'install')} {' '.join(packages)}")
 
 
 def reinstall(facts: Facts, unwanted: tuple[str, ...], *packages: str) -> str:
-    """Return the commands that replace packages; in a new environment where none may be removed."""
+    """Replace packages, or make a new environment if none may be removed."""
     if facts.python.managed:
         return install(facts, *packages)
     removal = f"{_before(facts)}{_remove(facts)} {' '.join(unwanted)}"
@@ -35,12 +35,12 @@ def reinstall(facts: Facts, unwanted: tuple[str, ...], *packages: str) -> str:
 
 
 def uninstall(facts: Facts, *packages: str) -> str:
-    """Return the command that removes packages."""
+    """Remove packages."""
     return _in_image(facts, f"{_before(facts)}{_remove(facts)} {' '.join(packages)}")
 
 
 def tensorflow_package(facts: Facts, version: str = "") -> str:
-    """Return pip's name of a TensorFlow, with CUDA if there may be a GPU for it."""
+    """Return pip's name of a TensorFlow, with CUDA for a possible GPU."""
     x86 = facts.platform.system == "Linux" and facts.platform.machine == "x86_64"
     extra = "[and-cuda]" if x86 and (facts.has_nvidia or facts.platform.wsl) else ""
     if facts.platform.system == "Darwin" and facts.platform.machine == "arm64" and not version:
@@ -56,17 +56,17 @@ def same_tensorflow(facts: Facts) -> str:
 
 
 def reinstall_tensorflow(facts: Facts) -> str:
-    """Return the command that installs the same TensorFlow again."""
+    """Install the same TensorFlow again."""
     return install(facts, "--force-reinstall", same_tensorflow(facts))
 
 
 def metal(facts: Facts) -> str:
-    """Return the command that installs tensorflow-metal with a TensorFlow that fits it."""
+    """Install tensorflow-metal."""
     return install(facts, METAL_TENSORFLOW, f"tensorflow-metal=={METAL}")
 
 
 def gpu_build(facts: Facts) -> str:
-    """Return how to get a TensorFlow with CUDA instead of the installed one."""
+    """Install a TensorFlow with CUDA."""
     if facts.platform.machine != "x86_64":
         return f"PyPI has no TensorFlow with CUDA for {facts.platform.machine}; NVIDIA's container has one: {_NGC}"
     if _from_conda(facts):
@@ -76,7 +76,7 @@ def gpu_build(facts: Facts) -> str:
 
 
 def cuda_libraries(facts: Facts) -> str:
-    """Return how to get the CUDA libraries that this TensorFlow needs."""
+    """Install TensorFlow's CUDA libraries."""
     if _from_conda(facts):
         return gpu_build(facts)
     if facts.wheel is None or facts.wheel.distribution != "tensorflow":
@@ -86,7 +86,7 @@ def cuda_libraries(facts: Facts) -> str:
 
 
 def xla_files(facts: Facts) -> str:
-    """Return how XLA gets the files of CUDA that it compiles with."""
+    """Give XLA its files."""
     point = 'export XLA_FLAGS="--xla_gpu_cuda_data_dir=FOLDER", with the folder of CUDA that has nvvm and bin'
     if _from_conda(facts):
         command = f"{_conda(facts, 'install')} -c conda-forge cuda-nvcc"
@@ -96,7 +96,7 @@ def xla_files(facts: Facts) -> str:
 
 
 def give_gpu(facts: Facts) -> str:
-    """Return how a container gets the GPU of its host."""
+    """Give a container the GPU."""
     if facts.platform.container == "kubernetes":
         return "in the pod, request resources: {limits: {nvidia.com/gpu: 1}}; its node needs NVIDIA's plugin"
     if facts.platform.container == "podman":
@@ -105,7 +105,7 @@ def give_gpu(facts: Facts) -> str:
 
 
 def install_driver(facts: Facts) -> str:
-    """Return how the NVIDIA driver is installed here."""
+    """Install the NVIDIA driver."""
     if facts.platform.wsl:
         return "install NVIDIA's driver in Windows, none in WSL, then `wsl --update` and `wsl --shutdown`"
     if facts.platform.container:
@@ -124,7 +124,7 @@ def _if_any(facts: Facts) -> str:
 
 
 def other_python(facts: Facts) -> str:
-    """Return how to make an environment with a Python that TensorFlow supports."""
+    """Make an environment with a supported Python."""
     high, package = ".".join(map(str, SUPPORTED_PYTHON[1])), tensorflow_package(facts)
     if facts.python.conda:
         return f"conda create -n tf python={high} && conda activate tf && python -m pip install {package}"
@@ -168,7 +168,7 @@ def _in_image(facts: Facts, command: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version without a suffix: (2, 18, 0) of "2.18.0rc1", () of any other text."""
+    """Return (2, 18, 0) of "2.18.0rc1", () of other text."""
     try:
         return Version(version).release
     except InvalidVersion:
@@ -176,7 +176,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(version: str, allowed: str | SpecifierSet) -> bool:
-    """Return whether a version satisfies every clause. Any other text tells nothing."""
+    """Return whether a version may satisfy every clause."""
     try:
         clauses = allowed if isinstance(allowed, SpecifierSet) else SpecifierSet(allowed)
     except InvalidSpecifier:
@@ -185,7 +185,7 @@ def fits(version: str, allowed: str | SpecifierSet) -> bool:
 
 
 def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
-    """Return TensorFlow's requirements in the examined interpreter, or the additions of one of its extras.
+    """Return TensorFlow's requirements, or the additions of an extra.
 
     Source: https://packaging.python.org/en/latest/specifications/dependency-specifiers/
     """
@@ -213,5 +213,5 @@ def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
 
 
 def package(required: Requirement) -> str:
-    """Return a requirement as a word of a command."""
+    """Return a word of a command."""
     return f"'{required.name}{required.specifier}'" if required.specifier else required.name

@@ -1,4 +1,4 @@
-"""The diagnosis: the findings of all checks on the facts, the conclusion, and the exit code."""
+"""The findings of all checks, the conclusion, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKS: tuple[Check, ...] = (
     *(fairness.usable_cores, fairness.governor, fairness.free_memory, fairness.load, fairness.power),
     *(fairness.environment, fairness.views),
 )
-"""All checks, in the order of the report."""
+"""In the report's order."""
 
 
 class Result(NamedTuple):
@@ -34,25 +34,24 @@ class Result(NamedTuple):
 
 
 class Diagnosis:
-    """The findings of all checks on the facts of a machine."""
+    """The findings about a machine."""
 
     def __init__(self, facts: Facts) -> None:
-        """Run every check."""
         self.facts = facts
         self.results = [Result(check, check.judge(facts)) for check in CHECKS]
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
-        """Return the results about a subject. With statuses, return only results with one of them."""
+        """Return the results about a subject, of these statuses if any."""
         results = [one for one in self.results if one.check.subject == subject]
         return [one for one in results if one.finding.status in statuses] if statuses else results
 
     def count(self, status: str) -> int:
-        """Return how many checks have a status."""
+        """Count the checks with a status."""
         return sum(one.finding.status == status for one in self.results)
 
     @property
     def no_gpu(self) -> Obstacle | None:
-        """Why TensorFlow has no GPU: the obstacle that the screen shows, or the first broken check of the GPU."""
+        """Why TensorFlow has no GPU."""
         if self.facts.imported is not None and self.facts.imported.gpus:
             return None
         if self.facts.obstacle is not None:
@@ -72,7 +71,7 @@ class Diagnosis:
 
     @property
     def answer(self) -> str:
-        """A sentence: whether TensorFlow uses the GPU or the reason, and whether a race would be fair."""
+        """The conclusion in a sentence."""
         for check, finding in self.of(TENSORFLOW, BROKEN):
             return f"TensorFlow cannot be used: {check.title}: {finding.found}."
         if self.no_gpu is not None:

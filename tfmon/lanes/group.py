@@ -154,7 +154,7 @@ class LaneGroup:
 
     @property
     def all_over(self) -> bool:
-        """Whether every process has ended and none is being replaced, or tfmon itself has failed."""
+        """Whether every process has ended and will not be replaced, or tfmon itself has failed."""
         with self._lock:
             ended = not self._replaced and all(process.ended for process in self._processes.values())
             return ended or bool(self._failure)

@@ -1,1 +1,1 @@
-"""The parts of the time of a step in a TensorFlow profile; read in the process that has TensorFlow."""
+"""The parts of a step in a TensorFlow profile."""

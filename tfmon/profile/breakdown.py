@@ -56,7 +56,7 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 def read_profile(
     path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "", marker: str = STEP
 ) -> Profile:
-    """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
+    """Return the profile in a `.xplane.pb` file; also write it to `chrome`; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
     result, unwritten = profile_of(space, on_gpu=on_gpu, marker=marker, parts=True), ""
     if chrome:
@@ -68,13 +68,13 @@ def read_profile(
 
 
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts: bool = False) -> Profile:
-    """Return the profile of the captured steps of a trace; with `parts`, the whole step in parts, and memory.
+    """Return the profile of the captured steps; with `parts`, also all parts and memory.
 
     Args:
-        on_gpu: The lane trains on a GPU. If the trace has no GPU (Apple's plugin), only the host's part is there.
+        on_gpu: The lane trains on a GPU, which may leave nothing in the trace (Apple's plugin).
         marker: Name of the step markers, or empty for the most frequent one.
 
-    Raises: TraceError when no step is marked.
+    Raises: TraceError if no step is marked.
     """
     gpus = gpu.read(space)
     loop = loop_thread.find(space, marker, max((one.until_ps for one in gpus), default=0))
@@ -122,7 +122,7 @@ def _mode(loop: LoopThread) -> Mode:
 
 
 def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
-    """Split the step; `runs` are its operations on the CPU, or `None` if it runs on another device."""
+    """`runs` are the operations on the CPU, or `None` on another device."""
     if not loop.known:
         return NO_STEP
     per_step = loop.per_step
@@ -141,7 +141,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
-    """Return the time of the loop outside of pipeline and step: while a GPU worked, and otherwise."""
+    """Return the rest of the loop's time: while a GPU worked, and otherwise."""
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
     if not gpus:
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
@@ -219,7 +219,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
 
 
 def evidence_of(profile: Profile) -> Evidence:
-    """Return the parts of step time. With a GPU, its idle time is split by the loop's work meanwhile."""
+    """Return the parts of step time. A GPU's idle time is split by the loop's work meanwhile."""
 
     def share(*times_ns: Reading) -> float:
         return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns

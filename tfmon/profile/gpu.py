@@ -1,4 +1,4 @@
-"""The work of GPUs during the capture, and the host's work while they were idle."""
+"""The work of GPUs during the capture."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tfmon.profile.trace import Interval, Plane, Space, Stat, Times, TraceEvent,
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"
-"""The profiler makes the other lines of a GPU's plane from these: steps, modules, names."""
+"""Other lines, such as steps and modules, are derived from these."""
 _KIND = re.compile(r"\bkind:(\w+)")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d{1,18})")
 _ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
-"""In the name of a kernel or operation that adds values up over several GPUs."""
+"""Of kernels and operations."""
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
 _LAUNCH = "correlation_id"
 _PATH, _GRAPH = "name", "cuda_graph_id"
-"""Stats of kernels that XLA compiled: the path of its operation in the model, and the CUDA graph that it ran in.
+"""Stats of kernels that XLA compiled: the path of the operation, and the CUDA graph.
 
 Source: traces of JAX 0.11 on an H100.
 """
 _HOST = "/host:"
 COPIES = {"h2d": "copies from the host", "d2h": "copies to the host"}
 COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
-"""Layers: a layer counts for the time of a step while no layer before it runs."""
+"""A layer counts while no layer before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +39,33 @@ class GpuTrace:
 
     name: str
     kernels: Times
-    """And all other work except copies from or to the host."""
+    """And other work than copies from or to the host."""
     computing: Times
-    """The kernels without all-reduce."""
+    """Without all-reduce."""
     h2d: Times
     d2h: Times
     sizes: dict[str, list[tuple[int, int | None]]]
-    """Beginning and bytes (if known) of each copy from the host (h2d) and to the host (d2h)."""
+    """Beginning and bytes of each copy by direction."""
     runs: tuple[OpRun, ...]
     copying: tuple[OpRun, ...]
     starts: dict[Stat, int]
-    """Beginning of the work, by a number that its launch on the host shares."""
+    """By the number of the launch."""
 
     @property
     def until_ps(self) -> int:
-        """When its last work ended."""
+        """The end of the last work."""
         return max((times[-1][1] for times in (self.kernels, self.h2d, self.d2h) if times), default=0)
 
 
 def read(space: Space) -> list[GpuTrace]:
-    """Return the GPUs that did anything."""
+    """Return the GPUs with work."""
     planes = [plane for plane in space.planes if plane.name.startswith(_PLANE)]
     result = [_read(plane) for plane in planes]
     return [gpu for gpu in result if gpu.kernels or gpu.h2d or gpu.d2h]
 
 
 def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
-    """Return a GPU's work in the capture, per step."""
+    """Return a GPU's work per step."""
     per_step, window = loop.per_step, loop.window
     kernels, h2d, d2h = (both(times, window) for times in (gpu.kernels, gpu.h2d, gpu.d2h))
     reducing = without(kernels, gpu.computing)
@@ -147,7 +147,7 @@ def _read(plane: Plane) -> GpuTrace:
 
 
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
-    """Return the time in which work was launched but had not begun, or empty if it is not in the trace."""
+    """Return the time in which work was launched but had not begun, if known."""
     starts = {launch: start for one in gpus for launch, start in one.starts.items()}
     launches = (
         (event.end_ps, starts[launch])
@@ -168,7 +168,7 @@ def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
 
 
 def _way(event: TraceEvent) -> str:
-    """Return the direction of a copy: from the host (h2d) or to the host (d2h), or empty for other work."""
+    """Return `h2d` or `d2h`, or empty for other work than copies."""
     if not event.name.lower().startswith("memcpy"):
         return ""
     match = _KIND.search(str(event.stats.get(_DETAILS, "")))
@@ -177,10 +177,9 @@ def _way(event: TraceEvent) -> str:
 
 
 def _title(event: TraceEvent) -> tuple[str, str]:
-    """Return name and type of the operation that launched a kernel, or the kernel's name twice.
+    """Return name and type of a kernel's operation, or the kernel's name twice.
 
-    For XLA it is the path in the model, or XLA's operation. All kernels of a CUDA graph have the name of the
-    graph.
+    For XLA it is the path in the model. All kernels of a CUDA graph have the name of the graph.
     """
     named = parse(str(event.stats.get("tf_op", "")))
     if named is not None:

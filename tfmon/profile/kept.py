@@ -1,4 +1,4 @@
-"""Reads traces that were kept, in a process that has TensorFlow: a line for each is printed."""
+"""Reads stored traces in a process that has TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfmon.profile.trace import TraceError
 
 
 def main(chrome: str, files: Sequence[str]) -> None:
-    """Print what each file says, or why it cannot be read; the first is written to `chrome`, too, unless empty."""
+    """Print a line for each file; write the first to `chrome`."""
     for place, file in enumerate(files):
         try:
             profile = read_profile(Path(file), marker="", chrome="" if place else chrome)

@@ -1,4 +1,4 @@
-"""The thread that trains: its steps, and its work in them."""
+"""The thread that trains, and its steps."""
 
 from __future__ import annotations
 
@@ -44,46 +44,46 @@ class FunctionBuild:
 
     function: str
     span: Interval
-    """The whole call; its time beside its operations is part of the cost."""
+    """The whole call."""
     cost_ps: int
-    """Building the graph, or XLA's own work, or 0 if the trace lacks it."""
+    """Building the graph, or XLA's own work, or 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopThread:
-    """The thread that trains, during the capture."""
+    """The thread that trains."""
 
     line: TraceLine
     steps: tuple[Interval, ...]
     window: Times
-    """From the first step's beginning to the last one's end; one interval."""
+    """From the first step's beginning to the last step's end."""
     input: Times
     calls: Times
-    """In the step's call by its marker. Without one in a tf.function, or if `eager`, outside of the input."""
+    """Without a marked call in a tf.function, or if `eager`, outside of the input."""
     eager: bool
     known: bool
-    """Whether the trace shows how the step ran: as a tf.function or as single operations."""
+    """Whether the trace shows how the step ran."""
     xla: bool
     runtime: Times
-    """Time in the calls in which TensorFlow's runtime worked."""
+    """TensorFlow's runtime in the calls."""
     awaits_xla: Times
-    """Waits in the calls for XLA's threads: pieces of operations that run there have no name."""
+    """Waits in the calls for XLA's threads: pieces of operations there have no name."""
     traced: Times
     tracings: tuple[FunctionBuild, ...]
     compilings: tuple[FunctionBuild, ...]
 
     @property
     def compiled(self) -> Times:
-        """In calls that XLA compiled in."""
+        """Calls in which XLA compiled."""
         return both(self.calls, unite(one.span for one in self.compilings))
 
     def per_step(self, times: Times) -> float:
-        """Return how much of a step these are, in ns."""
+        """Return the ns of a step."""
         return total(times) / 1000 / len(self.steps)
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
-    """Return the thread that holds the markers of the steps, until `until_ps` at least; raises TraceError."""
+    """Return the thread with the markers of the steps, until `until_ps` at least; raises TraceError."""
     line, marks = _marked(space, marker)
     window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
     if window[0][0] >= window[0][1]:
@@ -100,7 +100,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         waits = both(
             unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called), window
         )
-    # On the CPU what JAX calls runs on other threads, and may not end within the call.
+    # On the CPU JAX may continue on other threads after the call.
     jax = bool(until_ps) and any(event.name.startswith(_JAX) for event in line.events)
     calls = without(times(lambda event: CALL_STAT in event.stats or (jax and event.name.startswith(_JAX))), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
@@ -130,7 +130,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
 
 
 def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
-    """Return the time from each step's beginning to its call, in which the loop takes a batch."""
+    """Return the times in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, result in firsts for call in result)
 
@@ -158,7 +158,7 @@ def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
 
 
 def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """Return the events of a line that lie in no other event."""
+    """Return the events that lie in no other event."""
     result: list[TraceEvent] = []
     for event in events:
         if not result or event.start_ps >= result[-1].end_ps:
@@ -172,7 +172,7 @@ def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[Trac
 
 
 def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
-    """Find the calls that traced; a function traced during another tracing is part of it."""
+    """A function traced during another tracing is part of it."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
         own = _lying_in(building, call.start_ps, call.end_ps)
@@ -180,7 +180,7 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
 
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
-    """Find the compilations of XLA: all its work in one call is one compilation."""
+    """All work of XLA in one call is one compilation."""
     result = outermost(event for event in events if _COMPILE.fullmatch(event.name))
     if not result:
         return

@@ -1,10 +1,10 @@
-"""The peak of an allocator's memory during the captured steps, and the operations that had allocated it.
+"""The peak of an allocator's memory during the captured steps, and its operations.
 
-TensorFlow's BFC allocators write an event for each block that they allocate or free, with the total after it. Each
-GPU has one; on the CPU oneDNN has one for larger blocks.
+TensorFlow's BFC allocators write an event for each block. Each GPU has one; on the CPU oneDNN has one for larger
+blocks.
 
 Source: `MemoryAllocation` and `MemoryDeallocation` in traces of TensorFlow 2.21. Their `bytes_reserved` is always
-0, so the size of the pool is not in a trace.
+0.
 """
 
 from __future__ import annotations
@@ -36,23 +36,21 @@ _FUNCTION = re.compile(r"__inference_(.+)_\d+")
 class _Change(NamedTuple):
     at_ps: int
     bytes: int
-    """Negative if it was freed."""
+    """Negative if freed."""
     after_bytes: int
-    """Allocated bytes after it."""
     address: int
     feeds: bool
     stats: Mapping[str, Stat]
 
     @property
     def operation(self) -> str:
-        """What allocated it."""
         name = PIPELINE_NAME if self.feeds else str(self.stats.get("tf_op") or NAMELESS)[:LONGEST_NAME]
         function = _FUNCTION.fullmatch(name)
         return function[1] if function else name
 
 
 def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[MemoryPeak, ...] | Missing:
-    """Return the peak of each allocator, first of the GPUs. Missing if the lane's device has none."""
+    """Return the peak of each allocator, or why the lane's device has none."""
     changes: dict[str, list[_Change]] = {}
     for allocator, change in _changes(space):
         changes.setdefault(allocator, []).append(change)
@@ -69,13 +67,13 @@ def _is_gpu(peak: MemoryPeak) -> bool:
 
 
 def _place(allocator: str) -> str:
-    """Return the device of an allocator; other allocators, such as the one of copies to a GPU, keep their name."""
+    """Other allocators, such as that for copies to a GPU, keep their name."""
     gpu = _GPU.fullmatch(allocator)
     return f"GPU:{gpu[1]}" if gpu else _ON_CPU.get(allocator, allocator[:LONGEST_NAME])
 
 
 def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
-    """Yield the allocator and its change; events without one of the numbers are skipped."""
+    """Skip incomplete events."""
     lines = host_lines(space)
     started = {event.stats.get("id", "") for line in lines for event in line.events if event.name == RUN_ASYNC}
     for line in lines:
@@ -98,7 +96,7 @@ def _number(stats: Mapping[str, Stat], name: str) -> int:
 
 
 def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | None:
-    """Return the last peak in the window with the most known operations; `None` if the allocator did nothing."""
+    """Return the last peak in the window, with the most known operations."""
     changes.sort(key=attrgetter("at_ps"))
     within = [
         (change.after_bytes + max(0, -change.bytes), number)
@@ -129,7 +127,7 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
 
 
 def _by_operation(present: Collection[_Change]) -> tuple[Allocated, ...]:
-    """Return the blocks by operation, the largest first; the smallest ones are one entry."""
+    """Return the blocks by operation, the largest first."""
     groups: dict[str, list[_Change]] = {}
     for change in present:
         groups.setdefault(change.operation, []).append(change)

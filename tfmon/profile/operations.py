@@ -1,4 +1,4 @@
-"""What ran on the threads of the host: the operations of the step, and the stages of the input pipeline."""
+"""The operations of the step, and the stages of the input pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine
 
 Function: TypeAlias = Stat | None
-"""The executor's number of one call of a function."""
+"""The executor's number of one call."""
 
 CPU = "CPU"
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -36,33 +36,34 @@ class OpRun:
     start_ps: int
     end_ps: int
     self_ps: int
-    """Without the operations that ran inside it on the same thread."""
+    """Without inner operations on the thread."""
     thread: Hashable = None
     layer: int = 0
-    """Work in a lower layer hides it from the time of the step; see `parts`."""
+    """A lower layer hides it, see `parts`."""
 
 
 @dataclass(slots=True)
 class Executed:
-    """What ran on the CPU during the capture."""
+    """The work of the CPU."""
 
     runs: list[tuple[Function, OpRun]] = field(default_factory=list)
-    """Operations, each with its function."""
+    """With their functions."""
     step: list[OpRun] = field(default_factory=list)
     python_ps: int | None = None
-    """Python functions outside of the step, so in the input pipeline; `None` if there were none."""
+    """Outside of the step, so in the input pipeline."""
     roots: set[Function] = field(default_factory=set)
-    """Functions that the loop's thread called in a step."""
+    """Called by the loop in a step."""
     callees: dict[Function, set[Function]] = field(default_factory=dict)
     functions: dict[Function, int] = field(default_factory=dict)
-    """Time that the executor worked on each call of a function."""
+    """The executor's time for each call."""
 
 
 def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
-    """Return the operations that ran on these threads.
+    """Return the operations of these threads.
 
-    The step's operations belong to functions that the loop's thread called in a step, directly or indirectly.
-    An operation of an unknown function belongs to the step if the step has an operation of that name and type.
+    The step's operations belong to functions that the loop called in a step, directly or indirectly. An operation
+    of
+    an unknown function belongs to the step if the step has an operation of that name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]
@@ -92,7 +93,7 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
     runs: list[OpRun] = []
 
     def add(event: TraceEvent, name: str, kind: str) -> OpRun:
-        """Note a run, and take it off the self time of the one it lies in."""
+        """Subtract a run from the self time of the outer run."""
         span = event.end_ps - event.start_ps
         while runs and runs[-1].end_ps <= event.start_ps:
             runs.pop()
@@ -133,20 +134,19 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
 
 
 def _holds(times: Times, starts: list[int], at_ps: int) -> bool:
-    """Return whether a set of time, given with the beginnings of its intervals, contains a moment."""
     index = bisect_right(starts, at_ps) - 1
     return index >= 0 and at_ps < times[index][1]
 
 
 @lru_cache(maxsize=4096)
 def parse(name: str) -> tuple[str, str] | None:
-    """Return the name and the type of an operation from an event's name, or `None` for any other event."""
+    """Return the name and type of an operation from an event's name."""
     match = _OP.fullmatch(name)
     return (match[1], match[2]) if match else None
 
 
 def hlo_type(name: str) -> str:
-    """Return the type of an operation of XLA's: fusion.12 is a fusion."""
+    """Return the type of XLA's operation: fusion.12 is a fusion."""
     return _NUMBER.sub("", name)
 
 
@@ -156,11 +156,11 @@ _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
 """Stages that pass on the results of other threads: time in them is waiting."""
 _PLAIN = re.compile(r"V\d+$")
 _ROUND = re.compile(r"\[\d+\]")
-"""Counts the iterators that a stage such as a repeat made for its input."""
+"""Counts the iterators of a stage such as repeat."""
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept events of stages and memory. Of the executor accept only stages that start functions or Python."""
+    """Accept events of stages and memory, and of the executor in stages that start functions or Python."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
     runs = event in (PROCESS, RUN) and (RUN_ASYNC in names or any(map(_is_python, names)))
@@ -180,7 +180,7 @@ class _Work:
 def stages(
     lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
-    """Return the stages, the busiest first. `functions` has the working time of each call of a function."""
+    """Return the stages, the busiest first. `functions` has the time of each call."""
     work: dict[str, _Work] = {}
     for line in lines:
         _read_stages(line, window, functions, work)
@@ -198,7 +198,7 @@ def stages(
 
 
 def stage_name(path: str) -> str:
-    """Return a stage's own name from the way to it: Iterator::Root::Prefetch::BatchV2 is Batch."""
+    """Return the name of a stage: Batch for Iterator::Root::Prefetch::BatchV2."""
     return _PLAIN.sub("", _ROUND.sub("", path).rpartition("::")[2])
 
 
@@ -213,7 +213,7 @@ def _read_stages(
         if event.name == RUN_ASYNC:
             while stack and stack[-1].end_ps <= event.start_ps:
                 stack.pop()
-            # A parallel stage first takes an element of the stage before it, then starts its function on it.
+            # A parallel stage takes an element of the stage before it, then starts its function.
             path = stack[-1].name if stack else latest.rpartition("::")[0]
             spent = functions.get(event.stats.get("id"))
             if path and spent is not None:

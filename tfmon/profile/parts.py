@@ -1,7 +1,7 @@
-"""The time of a step in parts that do not overlap and add up to it.
+"""The time of a step in parts that add up to it.
 
-Operations that run at the same time share it equally. Adding values up over GPUs counts while nothing computes,
-copies count while no kernel runs, and the rest of the time goes to the loop's thread. So hidden work gets no time.
+Operations that run at the same time share it equally. All-reduce counts while nothing computes, copies while no
+kernel runs, and the rest goes to the loop's thread. So hidden work gets no time.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tfmon.profile.operations import OpRun
 from tfmon.profile.trace import Interval, Times, both, unite, without
 
 MOST_PARTS = 500
-"""The rest is one part: it takes almost no time, and a lane's message is limited."""
+"""The rest is one part: a lane's message is limited."""
 SMALLER = "all smaller operations"
 LONGEST_NAME = 300
-"""Kernels have names of thousands of characters; a lane's message is limited."""
+"""Kernels have names of thousands of characters."""
 
 
 def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Times) -> tuple[Part, ...]:
     """Return the parts, the longest first.
 
     Args:
-        runs: The operations of the step and the copies, each in its layer; the outer ones on a thread first.
-        drain: The time after the last step in which the loop only waits for the device.
-        pending: The time in which work was launched on a device and had not begun.
+        runs: Operations and copies, each in its layer; the outer ones on a thread first.
+        drain: The time after the last step in which the loop waits for the device.
+        pending: The time in which launched work had not begun.
     """
     window, steps = loop.window[0], len(loop.steps)
     shares = shared(runs, window)
@@ -52,7 +52,7 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
 
 
 def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterator[tuple[str, Times]]:
-    """Yield the time without any run by its reasons; the first reason that covers a moment counts."""
+    """The first reason that covers a moment counts."""
     reasons = (
         ("waiting for what is launched to begin", pending),
         ("tracing a function", loop.traced),
@@ -70,10 +70,10 @@ def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterat
 
 
 def shared(runs: Sequence[OpRun], window: Interval) -> list[float]:
-    """Return how much of the window each run has, in ps; they add up to the time in which any ran."""
+    """Return each run's part of the window, in ps; they add up to the time in which any ran."""
     layers = 1 + max((run.layer for run in runs), default=0)
     clocks = [0.0] * layers
-    """Time that each thread with a run in a layer has received since the beginning."""
+    """Time of each thread with a run in a layer."""
     running = [0] * layers
     shares, since = [0.0] * len(runs), [0.0] * len(runs)
     threads: dict[Hashable, list[int]] = {}

@@ -14,22 +14,22 @@ from tfmon.errors import TfmonError
 Stat: TypeAlias = float | int | str
 
 STEP, CALL = "train", "step call"
-"""Markers that a lane puts around a step, and inside it around its call; before the call it takes the batch. The
-lane's clocks measure the same stretches on every step."""
+"""A lane's markers around a step and its call; before the call the step takes the batch. The lane's clocks measure
+the same stretches."""
 
 
 ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 
 PIPELINE = "tf_data_"
-"""Threads with such names work only for the input pipeline: most of a trace may be theirs."""
+"""Prefix of the input pipeline's threads, which may fill most of a trace."""
 
 
 class TraceError(TfmonError):
-    """A file that cannot be read as a TensorFlow profile of training steps."""
+    """A file is not a TensorFlow profile of training steps."""
 
 
 class TraceEvent(NamedTuple):
-    """Something that took place on a line, in ps since `origin_ns`; a tuple: a trace may have a million."""
+    """Times in ps since `origin_ns`; a tuple, because a trace may have a million."""
 
     start_ps: int
     end_ps: int
@@ -43,7 +43,7 @@ class TraceLine:
 
     name: str
     events: tuple[TraceEvent, ...]
-    """In the order of their beginning, outer ones first."""
+    """Sorted by beginning, outer ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,20 @@ class Space:
 
     planes: tuple[Plane, ...]
     origin_ns: int
-    """Time of the earliest line on the profiler's clock, usually since its start."""
+    """The earliest line on the profiler's clock."""
     events: int = 0
-    """Number of its events, including the ones that were not read."""
+    """Including unread events."""
     troubles: tuple[str, ...] = ()
-    """The profiler's own messages about problems."""
+    """The profiler's messages."""
 
 
 Interval: TypeAlias = tuple[int, int]
 Times: TypeAlias = list[Interval]
-"""Sorted by beginning, none empty, none touching the next."""
+"""Sorted, not empty, not touching."""
 
 
 def unite(intervals: Iterable[Interval]) -> Times:
-    """Return the time that lies in any of these intervals, which may overlap and come in any order."""
+    """Return the union of intervals in any order."""
     times: Times = []
     for start, end in sorted(intervals):
         if start >= end:
@@ -87,12 +87,12 @@ def unite(intervals: Iterable[Interval]) -> Times:
 
 
 def total(times: Times) -> int:
-    """Return how long it is."""
+    """Return the duration."""
     return sum(end - start for start, end in times)
 
 
 def both(left: Times, right: Times) -> Times:
-    """Return the time that lies in the one and in the other."""
+    """Return the intersection."""
     times: Times = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -107,7 +107,7 @@ def both(left: Times, right: Times) -> Times:
 
 
 def without(left: Times, right: Times) -> Times:
-    """Return the time that lies in the one and not in the other."""
+    """Return the difference."""
     times: Times = []
     j = 0
     for begin, end in left:
@@ -126,11 +126,11 @@ def without(left: Times, right: Times) -> Times:
 
 
 _EXACT = 1 << 53
-"""JavaScript knows whole numbers exactly only up to here; larger ones are identities, and are written as text."""
+"""JavaScript's limit for exact whole numbers; larger ones are identities, and are written as text."""
 
 
 def trace_events(space: Space) -> Iterator[dict[str, Any]]:
-    """Go through a trace: the names of its planes and lines, then their events, in microseconds."""
+    """Yield Chrome's entries: names of planes and lines, then events in microseconds."""
     for process, plane in enumerate(space.planes, start=1):
         if not any(line.events for line in plane.lines):
             continue
@@ -142,7 +142,7 @@ def trace_events(space: Space) -> Iterator[dict[str, Any]]:
 
 
 def write_chrome(space: Space, path: Path) -> int:
-    """Write a trace as one JSON object, and return how many events it has; raises TraceError."""
+    """Write a trace as JSON; return the number of entries; raises TraceError."""
     count = 0
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -182,7 +182,7 @@ def _plain(value: Stat) -> Stat:
 
 
 Wanted: TypeAlias = Callable[[str, str, Collection[str]], bool]
-"""Whether to read events: called with the names of a line and of an event, and all event names."""
+"""Called with the names of a line and of an event, and all event names."""
 
 
 def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
@@ -191,11 +191,9 @@ def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
 
 
 def read_space(path: Path, wanted: Wanted = everything) -> Space:
-    """Return the trace in a `.xplane.pb` file, with the `wanted` events; `wanted` is called once a name and line.
+    """Return the trace in a `.xplane.pb` file; `wanted` selects events once a name and line.
 
-    Events that only count, without a time, are skipped.
-
-    Raises: TraceError, also for a missing file.
+    Events that only count, without a time, are skipped. Raises: TraceError, also for a missing file.
     """
     try:
         from google.protobuf.message import DecodeError

@@ -1,4 +1,4 @@
-"""The policy of the claims of scenarios: the lanes of each one race until it is decided, or for its time."""
+"""The policy of the scenarios' claims."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NARROW = 0.1
 """A decided race ends early at this half width of the interval over its ratio."""
 LONGEST_S, SHORTEST_S = 12.0, 6.0
 ALL_S = 540.0
-"""Approximate time for all claims, with the remainder of 10 minutes for slow starts."""
+"""For all claims, with the remainder of 10 minutes for slow starts."""
 START_S = 6.0
-"""Time of a claim besides its race, before the first was measured: TensorFlow is loaded twice."""
+"""Besides the first race: TensorFlow is loaded twice."""
 REPEATS_FROM_S = 60.0
-"""From this length on, a claim is measured in several visits, each with new processes."""
+"""A longer claim is measured in several visits, each with new processes."""
 
 
 class ClaimPolicy(Policy):
@@ -31,16 +31,16 @@ class ClaimPolicy(Policy):
     def __init__(
         self, claims: Sequence[Claim], seconds: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Measure each claim for `seconds` at most. `None` for the limit of 10 minutes for all."""
+        """`seconds` limits each claim; `None`: 10 minutes for all."""
         self.between: BetweenProcesses | None = None
-        """Known difference of equal processes on the machines of the present race."""
+        """On the machines of the present race."""
         self.length_s = 0.0
         """Longest race of the present claim."""
         self._claims, self._seconds, self._clock = claims, seconds, clock
         self._since_s = clock()
 
     def begin(self) -> SeriesState:
-        """Return the series before its start, with an attempt for each claim."""
+        """Return an attempt for each claim."""
         attempts = (Attempt(number, "", {}) for number in range(len(self._claims)))
         return SeriesState(SeriesPlan(CLAIMS), tuple(attempts))
 
@@ -55,12 +55,12 @@ class ClaimPolicy(Policy):
         return due[0] if due else None
 
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
-        """Continue until the claim is decided or its time is over, or, in a long race, for new processes."""
+        """Continue until the claim is decided, its time is over, or new processes are due."""
         renews = self.length_s >= REPEATS_FROM_S and pairs >= PAIRS_OF_A_VISIT
         return not renews and not self._over(state.attempts[number])
 
     def settle(self, attempt: Attempt, ended: VisitEnded, *, stopped: bool) -> VisitEnded:
-        """Add the outcome and the ratio of a claim that is decided or had its time."""
+        """Add outcome and ratio of a claim."""
         if ended.refused or not self._over(attempt):
             return ended
         ratio = self.ratio(attempt)
@@ -73,13 +73,13 @@ class ClaimPolicy(Policy):
         return all(one.outcome or one.refused for one in state.attempts)
 
     def ratio(self, attempt: Attempt) -> Estimate | None:
-        """Return the ratio of the lanes of the present claim so far. Its race may end before its length."""
+        """Return the ratio so far. The race may end before its length."""
         result = compare_pairs(attempt.pairs, self.between)
         share = min(1.0, attempt.measured_s / self.length_s)
         return result.estimate(Looks(SPENDING, share)) if result is not None else None
 
     def left_s(self, state: SeriesState) -> float:
-        """Return the expected time until all claims are measured."""
+        """Return the remaining time."""
         due = sum(not (one.outcome or one.refused) for one in state.attempts)
         visits_s = state.visits_s
         return due * (sum(visits_s) / len(visits_s) if visits_s else START_S + (self.length_s or LONGEST_S))
@@ -100,5 +100,5 @@ class ClaimPolicy(Policy):
 
 
 def length_of(left_s: float, races: int, start_s: float) -> float:
-    """Return the possible length of a race, if this number of races must fit into the remaining time."""
+    """Return the length of a race if all must fit into the remaining time."""
     return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))

@@ -1,4 +1,4 @@
-"""Starts and stops series on the lanes of a race, one at a time. It is the screen's `Experiments`."""
+"""The screen's `Experiments`: one series at a time on the lanes of a race."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tfmon.series.lanes import LanesStation
 from tfmon.series.tuning import TuningPolicy, TuningStation
 
 STOP_PATIENCE_S = 2.0
-"""Longest wait of `stop` for the lanes to return to their settings."""
+"""For the lanes to return to their settings."""
 
 
 class ExperimentControl:
-    """Runs series in their own thread. Thread: any; `stop` waits briefly, the others return at once."""
+    """Runs series in their own thread. Thread: any; `stop` waits briefly."""
 
     def __init__(self, session: Session, controls: Controls) -> None:
         self._session = session
@@ -31,11 +31,11 @@ class ExperimentControl:
 
     @property
     def measured(self) -> Snapshot | None:
-        """The snapshot at the end of the last measurement, before the lanes got back their settings."""
+        """The snapshot before the lanes got back their settings."""
         return self._station.measured if self._station is not None else None
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two training lanes over the values of a knob; raises ExperimentError."""
+        """Race two lanes over the values of a knob; raises ExperimentError."""
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         sizes = [lane.process.data_examples for lane in lanes if lane.process.data_examples is not None]
@@ -44,11 +44,11 @@ class ExperimentControl:
         self.run(plan_crossover(snapshot.race.knobs, specs, knob, (low, high), examples))
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        """Try the likeliest change on a lane, or everything until nothing helps; raises ExperimentError."""
+        """Try the likeliest change, or everything until nothing helps; raises ExperimentError."""
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Undo the last change, made or kept, and return its text; raises ExperimentError if none exists."""
+        """Undo the last change, and return its text; raises ExperimentError."""
         with self._lock:
             self._check_idle()
             snapshot = self._session.snapshot()
@@ -62,7 +62,7 @@ class ExperimentControl:
         return "; ".join(f"{snapshot.lane(one.lane).spec.id} {one.text}" for one in changes)
 
     def run(self, state: SeriesState) -> None:
-        """Run a planned series; raises ExperimentError while another one runs."""
+        """Run a planned series; raises ExperimentError while another runs."""
         with self._lock:
             self._check_idle()
             session, tuning = self._session, state.policy == TUNING
@@ -77,12 +77,12 @@ class ExperimentControl:
             raise ExperimentError("an experiment is running already")
 
     def stop(self) -> None:
-        """End the running series, if any; the lanes get their settings back."""
+        """End the series; the lanes get their settings back."""
         with self._lock:
             if self._series is not None:
                 self._series.stop()
                 self._series.join(STOP_PATIENCE_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the running series; return whether it has ended."""
+        """Wait for the end; return whether it has ended."""
         return self._series is None or self._series.join(timeout_s)

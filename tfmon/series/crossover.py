@@ -1,4 +1,4 @@
-"""The crossover: a series over one knob of two lanes of the present race, denser where the lead changes."""
+"""The crossover: a series over one knob of two lanes, denser where the lead changes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tfmon.series.lanes import LanesStation
 
 
 class CrossoverPolicy(Policy):
-    """Measures every value a few times, then those next to a change of the lead until both sides are certain."""
+    """Measures every value, then those next to a change of the lead until both sides are certain."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._pairs = 0
-        """Pairs at which the present visit ends."""
+        """At which the present visit ends."""
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return the next value."""
@@ -46,12 +46,12 @@ class CrossoverPolicy(Policy):
     def _curve(self, state: SeriesState) -> Curve:
         try:
             return curve_of(self._snapshot(), state)
-        except KeyError:  # another race has begun, without these lanes
+        except KeyError:  # another race has begun
             raise StoppedError from None
 
 
 class CrossoverStation(LanesStation, RaceStation):
-    """Two lanes of the present race, in which a value is set and which train on."""
+    """Two lanes that continue to train while a value is set."""
 
     def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
         super().__init__(session, controls, state)
@@ -60,28 +60,28 @@ class CrossoverStation(LanesStation, RaceStation):
         self._before: Sequence[Settings] = ()
 
     def open(self) -> Sequence[Settings]:
-        """Wait until both lanes train in turns, and return their settings."""
+        """Wait until both lanes train in turns."""
         if self._mode != TURNS:
             self.controls.set_mode(TURNS)
         self._before = super().open()
         return self._before
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Set a value in both lanes and return their names; raises RefusedError if it cannot take effect."""
+        """Set a value in both lanes; raises RefusedError."""
         for knob, value in attempt.settings.items():
             self.set_knob(self.lanes, knob, value)
         first, second = self.lanes
         return second, first
 
     def end(self) -> None:
-        """Continue the training of the lanes."""
+        """Do nothing."""
 
     def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
         """Return the measurement of a value."""
         return CrossoverVisit(self, attempt, add)
 
     def restore(self) -> None:
-        """Restore the initial value of both lanes and the mode."""
+        """Restore the values and the mode."""
         for name, settings in zip(self.lanes, self._before, strict=False):
             if self.lane(name).settings.get(self._knob) != settings[self._knob]:
                 self.controls.set_knob(name, self._knob, settings[self._knob])
@@ -90,7 +90,7 @@ class CrossoverStation(LanesStation, RaceStation):
 
 
 class CrossoverVisit(RaceVisit):
-    """The measurement of one value in both lanes."""
+    """The measurement of a value."""
 
     _station: CrossoverStation
 
@@ -100,7 +100,7 @@ class CrossoverVisit(RaceVisit):
         return self._station.patience_s
 
     def time_out(self) -> None:
-        """Refuse a value without a pair for too long."""
+        """Refuse the value."""
         raise RefusedError(f"no slice ended within {self.patience_s:.0f} s")
 
     def hear(self, event: Event) -> None:
@@ -110,17 +110,17 @@ class CrossoverVisit(RaceVisit):
         super().hear(event)
 
     def pair(self, number: int) -> Pair | None:
-        """Return the pair of a round of which both lanes have ended a whole slice."""
+        """Return the pair of a round with two whole slices."""
         lanes = [self._station.lane(name) for name in self._lanes]
         whole = (any(one.round == number and one.load is not None for one in lane.slices) for lane in lanes)
         pair = super().pair(number) if all(whole) else None
         return pair and replace(pair, visit=lanes[1].process.number)
 
     def over(self, event: Event) -> bool:
-        """Raise RefusedError for a lane that has ended, or StoppedError if nothing can restart it."""
+        """Raise RefusedError, or StoppedError if nothing can restart the lane."""
         self._station.check(event.lane)
         return False
 
     def figures(self) -> Figures | None:
-        """Return no other readings: the lanes of the race have them."""
+        """Return nothing: the lanes have the readings."""
         return None

@@ -1,4 +1,4 @@
-"""The engine of series: it measures the attempts that a policy chooses, at one place or many.
+"""The engine of series: it measures the attempts that a policy chooses.
 
 The places of one machine take turns. Different machines work at the same time.
 """
@@ -47,19 +47,19 @@ OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
 
 
 class StoppedError(Exception):
-    """The series was stopped; the message contains the reason, empty for the user."""
+    """The series was stopped; the reason is empty for the user."""
 
 
 class RefusedError(Exception):
-    """An attempt cannot be measured; the message contains the reason."""
+    """An attempt cannot be measured."""
 
 
 class DiedError(Exception):
-    """The process of an attempt died, stalls, or is lost with its host; the message contains the reason."""
+    """The process of an attempt died, stalls, or is lost with its host."""
 
 
 class PlaceError(Exception):
-    """The baseline failed, or a common requirement is missing, independently of the attempt."""
+    """The baseline failed, or a common requirement is missing."""
 
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -70,24 +70,24 @@ class Policy(ABC):
     """Chooses the next measurement. Thread: the caller holds the engine's lock, except in `ready`."""
 
     def ready(self, state: SeriesState, snapshot: Snapshot) -> bool:
-        """Return whether enough is known of the lanes of the race to choose."""
+        """Return whether enough is known to choose."""
         return True
 
     @abstractmethod
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
-        """Return the attempt to measure at a kind of place, a new one or a known one. `None` for none now."""
+        """Return a new or known attempt for a kind of place, or `None` for now."""
 
     @abstractmethod
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
-        """Return whether a visit that has measured this many pairs of an attempt continues."""
+        """Return whether a visit continues after this number of pairs."""
 
     def settle(self, attempt: Attempt, ended: VisitEnded, *, stopped: bool) -> VisitEnded:
-        """Add the outcome of an attempt to the end of its visit."""
+        """Add the outcome to the end of a visit."""
         return ended
 
     @abstractmethod
     def settled(self, state: SeriesState) -> bool:
-        """Return whether nothing needs more measurements, once nothing is measured any more."""
+        """Return whether nothing needs more measurements."""
 
 
 class Station(ABC):
@@ -101,21 +101,21 @@ class Station(ABC):
     session: Session
 
     def open(self) -> Sequence[Settings]:
-        """Prepare the place, and return the settings of its lanes if they belong to a race."""
+        """Prepare the place; return the settings of a race's lanes."""
         return ()
 
     def prepare(self, ready: Callable[[Snapshot], bool]) -> None:
-        """Wait until `ready` returns True for the state of the lanes of a race."""
+        """Wait until a race's lanes are `ready`."""
 
     @abstractmethod
     def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the visit of an attempt; `add` takes each pair and its time, and returns whether to continue."""
+        """Return the visit; `add` takes each pair and its time, and returns whether to continue."""
 
     def stop(self) -> None:
-        """End what waits soon."""
+        """Stop waiting soon."""
 
     def leave(self) -> None:
-        """Restore the lanes of a race after the series."""
+        """Restore a race's lanes."""
 
 
 class Visit(ABC):
@@ -133,7 +133,7 @@ class Visit(ABC):
 
 
 class Series:
-    """One series. Thread: its own, one a machine; every method can be called from any."""
+    """One series. Thread: its own, one a machine; every method from any."""
 
     def __init__(
         self,
@@ -142,19 +142,19 @@ class Series:
         stations: Sequence[Station],
         keep: Callable[[SeriesStep], object],
     ) -> None:
-        """Measure the attempts of `state` at the stations; `keep` gets all steps in order."""
+        """`keep` gets all steps in order."""
         self._news = threading.Condition()
         self._keep = keep
         self._policy = policy
         self.state = state
         self._stations = stations
         self._failures: dict[Station, int] = {}
-        """Consecutive failures that both lanes had in common."""
+        """Consecutive failures of both lanes."""
         self._worked: set[Station] = set()
         self._visits: set[Visit] = set()
         self.failure = ""
         self.stopped = ""
-        """Why it was stopped. Otherwise empty."""
+        """The reason."""
         self._working = 0
         self._threads: list[threading.Thread] = []
 
@@ -196,7 +196,7 @@ class Series:
             self._news.notify_all()
 
     def _fail(self, reason: str) -> None:
-        """End the series: a thread has died, and the other machines would wait for this one."""
+        """End the series: the other machines would wait for a dead thread."""
         self.failure = reason
         self.stop(reason)
         self._leave()
@@ -213,7 +213,7 @@ class Series:
             self._note(SeriesEnded(ended))
 
     def _work(self, stations: Sequence[Station]) -> None:
-        """Measure at a machine's places; the last thread ends the series."""
+        """The last thread ends the series."""
         try:
             for station in stations:
                 if under := station.open():
@@ -227,7 +227,7 @@ class Series:
         self._leave()
 
     def _measure(self, stations: Sequence[Station]) -> None:
-        """Visit one attempt after the other, in these places in turn, until nothing needs it."""
+        """Visit attempts in these places in turn, until nothing needs it."""
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
             station, number, visit = taken
@@ -236,7 +236,7 @@ class Series:
                 waiting.append(station)
 
     def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
-        """Wait for an attempt to measure in one of the places; `None` at the end."""
+        """Wait for an attempt; `None` at the end."""
         for station in stations:
             station.prepare(lambda snapshot: self._policy.ready(self.state, snapshot))
         with self._news:
@@ -251,11 +251,11 @@ class Series:
                         return station, number, visit
                 if not self.state.running:
                     break
-                self._news.wait()  # a measurement elsewhere may need another visit
+                self._news.wait()  # a measurement on another machine may need another visit
             return None
 
     def _visit(self, station: Station, number: int, visit: Visit) -> str:
-        """Measure an attempt for a while; return why the place is unusable, or ""."""
+        """Return why the place is unusable, or ""."""
         began_s, ended, stopped = time.monotonic(), VisitEnded(number), False
         try:
             ended = VisitEnded(number, visit.run())
@@ -284,7 +284,6 @@ class Series:
         return ended.lost
 
     def _adding(self, number: int) -> Callable[[Pair, float], bool]:
-        """Return the function that adds a pair of one visit, and returns whether the visit continues."""
         pairs = 0
 
         def add(pair: Pair, took_s: float) -> bool:
@@ -299,26 +298,25 @@ class Series:
 
 
 class RaceStation(Station):
-    """A place at which an attempt races a baseline, in new processes for each visit."""
+    """Races an attempt against a baseline, in new processes for each visit."""
 
     @abstractmethod
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start both lanes, and return their names, the baseline first; raises TfmonError or RefusedError."""
+        """Start both lanes, the baseline first; raises TfmonError or RefusedError."""
 
     @abstractmethod
     def end(self) -> None:
-        """End both lanes, and return when their processes have ended."""
+        """End both lanes and wait."""
 
     def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the race of an attempt against the baseline."""
+        """Return the race of an attempt."""
         return RaceVisit(self, attempt, add)
 
 
 class RaceVisit(Visit):
-    """A visit that races two lanes, and takes a pair from each round."""
+    """Races two lanes, and takes a pair from each round."""
 
     def __init__(self, station: RaceStation, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
-        """Measure an attempt at a station."""
         self._station = station
         self._attempt = attempt
         self._add = add
@@ -336,7 +334,7 @@ class RaceVisit(Visit):
         self._news.put(None)
 
     def run(self) -> Figures | None:
-        """Start both lanes, add pairs until no more are required, end the lanes, and return the other readings."""
+        """Race until no more pairs are required."""
         forget = self._station.session.listen(self.hear)
         try:
             self._lanes = self._station.begin(self._attempt)
@@ -357,7 +355,7 @@ class RaceVisit(Visit):
         return PATIENCE_S
 
     def time_out(self) -> None:
-        """Raise the error for a visit without a pair for too long."""
+        """Raise the error for no pair."""
         hung = [name for name in self._lanes if self.lane(name).heartbeat.stalled_since_ns is not None]
         if self._lanes[0] in hung:
             raise PlaceError("the baseline hangs")
@@ -397,7 +395,7 @@ class RaceVisit(Visit):
                 return self._add(pair, took_s)
 
     def pair(self, number: int) -> Pair | None:
-        """Return the pair of a round that both lanes have ended. `None` if one had no steady window in it."""
+        """Return the pair of a round, or `None` without a steady window."""
         snapshot = self._station.session.snapshot()
         base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)
@@ -408,18 +406,18 @@ class RaceVisit(Visit):
         return Pair(first[number].log - second[number].log, leads, 0, second[number].log)
 
     def _check_settings(self, lane: LaneState) -> None:
-        """Raise RefusedError if the lane trains under other settings: a script may not offer a knob."""
+        """A script may not offer a knob."""
         for knob, value in self._attempt.settings.items():
             now = lane.settings.get(knob)
             alike = now == value
             if isinstance(now, float) and isinstance(value, int | float):  # an optimizer keeps its rate in 32 bits
                 alike = math.isclose(now, value, rel_tol=1e-6)
-            if not alike and knob not in KINDS:  # the place has enough of these, or refuses it
+            if not alike and knob not in KINDS:  # the place has enough of these, or refuses
                 there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
                 raise RefusedError(lane.changes.refused or there)
 
     def over(self, event: Event) -> bool:
-        """Return whether a lane's end ends the visit well. Otherwise raise the error."""
+        """Return whether the end of a lane ends the visit well, or raise the error."""
         lane, baseline = self.lane(event.lane), event.lane == self._lanes[0]
         message, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
         if not message and self._measured:
@@ -432,7 +430,7 @@ class RaceVisit(Visit):
         raise RefusedError(message) if isinstance(event, LaneFailed) else DiedError(message)
 
     def figures(self) -> Figures | None:
-        """Return the other readings of the attempt."""
+        """Return the other readings."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
         memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
@@ -451,5 +449,5 @@ class RaceVisit(Visit):
         )
 
     def lane(self, name: str) -> LaneState:
-        """Return a lane as it is now."""
+        """Return a lane's state."""
         return self._station.session.snapshot().lane(name)

@@ -1,4 +1,4 @@
-"""The lanes of a race as the place of a series, which sets their knobs like a user and restores them."""
+"""The lanes of a race as the place of a series."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.series.engine import RefusedError, Station, StoppedError
 
 PATIENCE_S = 120.0
-"""Longest wait for a knob to take effect, or for progress of a measurement."""
+"""For a knob to take effect, or for progress."""
 TIMES_WINDOW = 10
-"""The same in windows, for long steps: the next slice of a lane can be some steps of others away."""
+"""In windows: the next slice can be long steps of others away."""
 POLL_S = 0.5
 
 
 class LanesStation(Station):
-    """The lanes of one race; methods raise StoppedError after the start of another race.
+    """The lanes of one race. Thread: the series'; `stop` any.
 
-    Thread: the series'; `stop` from any.
+    Methods raise StoppedError after another race began.
     """
 
     def __init__(
@@ -38,57 +38,57 @@ class LanesStation(Station):
         self.session = session
         self.lanes = state.plan.lanes
         self.measured: Snapshot | None = None
-        """The snapshot at the end of the measurement, before the lanes got back their settings."""
+        """Before the lanes got back their settings."""
         self._least_patience_s = patience_s
         self._stopped = threading.Event()
         self._news = threading.Condition()
         self.slices: Counter[str] = Counter()
-        """How many slices of each lane have ended since the series began."""
+        """Ended since the series began."""
         self._race = session.snapshot().race.number
         self._forget = session.listen(self._hear)
 
     def open(self) -> Sequence[Settings]:
-        """Wait until the lanes train, and return their settings."""
+        """Wait until the lanes train."""
         self.wait_until_racing(self.lanes)
         return [self.lane(name).settings for name in self.lanes]
 
     def leave(self) -> None:
-        """Keep the state of the lanes, and restore them."""
+        """Restore the lanes."""
         self.measured = self.session.snapshot()
         self._forget()
-        with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
+        with contextlib.suppress(StoppedError):  # another race
             self.restore()
 
     def restore(self) -> None:
-        """Restore the lanes."""
+        """Restore the settings."""
 
     def keep(self, step: SeriesStep) -> None:
-        """Record a step of the series, unless another race has begun."""
+        """Record a step, unless another race has begun."""
         if self.session.snapshot().race.number == self._race:
             self.session.advance_series(step)
 
     def stop(self) -> None:
-        """End the series: waiting methods raise StoppedError."""
+        """Make waiting methods raise StoppedError."""
         self._stopped.set()
         with self._news:
             self._news.notify_all()
 
     def lane(self, name: str) -> LaneState:
-        """Return a lane as it is now."""
+        """Return a lane's state."""
         snapshot = self.session.snapshot()
         if snapshot.race.number != self._race:
             raise StoppedError("another race was started")
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a lane does not train any more, StoppedError if nothing can restart it."""
+        """Raise RefusedError if a lane does not train, StoppedError if nothing can restart it."""
         lane = self.lane(name)
         if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
             raise StoppedError(reason) if lane.script.command else RefusedError(reason)
 
     def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
-        """Set a knob of lanes and wait until it is in effect; raises RefusedError if that is impossible."""
+        """Set a knob and wait until it is in effect; raises RefusedError."""
         snapshot = self.session.snapshot()
         began_ns, live = snapshot.at_ns, find(snapshot.race.knobs, knob).kind == "live"
         for name in lanes:
@@ -97,7 +97,7 @@ class LanesStation(Station):
                 self.check(name)
             if lane.over or lane.settings.get(knob) != value or knob in lane.changes.requested:
                 self.controls.set_knob(name, knob, value)
-            if lane.over and live:  # its process may not have ended yet, and would not answer
+            if lane.over and live:  # its process may still run, and would not answer
                 self.controls.restart([name])
 
         def in_effect() -> bool:
@@ -117,13 +117,13 @@ class LanesStation(Station):
 
     @property
     def patience_s(self) -> float:
-        """Longest wait for progress in seconds; longer for long steps."""
+        """Longest wait for progress."""
         lanes = self.session.snapshot().lanes
         longest_ns = max((lane.heartbeat.longest_window_ns for lane in lanes), default=0)
         return max(self._least_patience_s, TIMES_WINDOW * longest_ns / 1e9)
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Wait for a condition; raises RefusedError, with the text `otherwise`, if no lane makes progress."""
+        """Wait for a condition; raises RefusedError with `otherwise` without progress."""
         began = time.monotonic()
         while True:
             if self._stopped.is_set():
@@ -131,7 +131,7 @@ class LanesStation(Station):
             if condition():
                 return
             if any(PHASES.index(lane.phase) < PHASES.index(READY) for lane in self.session.snapshot().lanes):
-                began = time.monotonic()  # the watchdog ends a lane that says nothing while it starts
+                began = time.monotonic()  # the watchdog ends silent lanes
             patience_s = self.patience_s
             left_s = began + patience_s - time.monotonic()
             if left_s <= 0:
@@ -141,7 +141,7 @@ class LanesStation(Station):
                     self._news.wait(min(left_s, POLL_S))
 
     def wait_until_racing(self, lanes: Sequence[str]) -> None:
-        """Wait until lanes have trained in this race, even paused ones; raises RefusedError if one cannot."""
+        """Wait until lanes have trained in this race; raises RefusedError."""
 
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]

@@ -1,7 +1,7 @@
-"""Repeated starts: new processes of all lanes, whose slices are combined into one interval.
+"""New processes of all lanes, whose slices are combined into one interval.
 
-Two equal processes differ in speed because of their memory layout. Rounds do not average this, only new processes
-do, see `analysis.statistics`. New processes are not forked from one process, because they would share its layout.
+Two equal processes differ in speed because of their memory layout. More rounds do not average this, see
+`analysis.statistics`. Processes forked from one process would share its layout.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from tfmon.model.race import TURNS
 from tfmon.model.session import Session, Snapshot
 
 LEAST_S = 20.0
-"""Shortest time between two starts. A start takes some seconds without measurement."""
+"""A start takes some seconds without measurement."""
 LEAST_ROUNDS = 5
-"""Least rounds of a start: fewer give no information about its processes."""
+"""Fewer give no information about the processes."""
 LEAST_LEFT_S = 10.0
-"""Least remaining time of the race for another start."""
 MATTERS = 0.5
-"""A start is worth its time if between-process variance reaches at least this share of the remaining variance:
-below, it adds less than 12 % to the interval."""
+"""Least between-process variance as a share of the remaining variance: below, it adds less than 12 % to the
+interval."""
 
 
 class Repeat:
     """Starts the lanes of a race again between two rounds. Thread: any."""
 
     def __init__(self, session: Session, start_again: Callable[[Sequence[str]], None]) -> None:
-        """Follow a session; `start_again` replaces the processes of lanes and continues their measurement."""
+        """`start_again` replaces the processes of lanes and continues their measurement."""
         self._session = session
         self._start_again = start_again
         self._ended: dict[str, int] = {}
-        """Round of the last slice of each lane."""
+        """Of the last slice."""
         session.listen(self._hear)
 
     def _hear(self, event: Event) -> None:
@@ -49,7 +48,7 @@ class Repeat:
 
 
 def due(snapshot: Snapshot) -> bool:
-    """Return whether new processes of the racing lanes narrow the interval more than further rounds of these."""
+    """Return whether new processes narrow the interval more than further rounds."""
     race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase == RACING]
     if not race.fresh or race.mode != TURNS or race.exclusive or len(lanes) < 2:
         return False
@@ -73,6 +72,6 @@ def due(snapshot: Snapshot) -> bool:
 
 
 def matters(comparison: LogRatio) -> bool:
-    """Return whether between-process variance is a large part of an interval, see `MATTERS`."""
+    """Return whether between-process variance is large, see `MATTERS`."""
     within = comparison.center.reach(AT_THE_END)
     return comparison.between is not None and comparison.between.reach(AT_THE_END) >= MATTERS * within

@@ -1,4 +1,4 @@
-"""The policy of a sweep, and its engine: every combination against a baseline, with early elimination."""
+"""The policy of a sweep: every combination against a baseline, with early elimination."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tfmon.series.engine import Policy, Series, Station
 
 
 class SweepPolicy(Policy):
-    """Gives every combination that may win one visit before any gets another, until all are settled."""
+    """Gives every combination that may win one visit before any gets another."""
 
     def __init__(self) -> None:
         self._known: Ranking | None = None
         self._final: SeriesState | None = None
-        """The state of which all figures were computed again."""
+        """Computed again as a whole."""
 
     def ranking(self, state: SeriesState) -> Ranking:
         """Return the result so far; figures of unchanged combinations are reused."""
@@ -27,7 +27,7 @@ class SweepPolicy(Policy):
         """Return an open combination with the fewest visits."""
         number = next_due(self.ranking(state).rows, kind, state.running)
         if number is None and not state.running and self._final is not state:
-            self._known = self._final_ranking(state)  # by all that is known now, one may need another visit
+            self._known = self._final_ranking(state)  # now one may need another visit
             number = next_due(self._known.rows, kind, state.running)
         return None if number is None else state.attempts[number]
 
@@ -36,14 +36,14 @@ class SweepPolicy(Policy):
         return rank(state)
 
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
-        """Continue an open combination for as many rounds as equal processes are worth."""
+        """Continue for as many rounds as equal processes are worth."""
         known, before = state.attempts[number], self._known
         assert before is not None, "it was chosen"
         row = judge(known, state.plan, before.choices[known.kind], before.floors[known.kind])
         return row.outcome == OPEN and pairs < PAIRS_OF_A_VISIT
 
     def settled(self, state: SeriesState) -> bool:
-        """Return whether every combination is measured, stopped early, at its limit, refused or failed."""
+        """Return whether every combination is settled."""
         self._known = self._final_ranking(state)
         return self._known.over
 
@@ -54,7 +54,6 @@ class Sweep(Series):
     def __init__(
         self, state: SeriesState, stations: Sequence[Station], keep: Callable[[SeriesStep], object]
     ) -> None:
-        """Measure the open combinations of `state` at the stations; `keep` gets all steps in order."""
         self._ranks = SweepPolicy()
         super().__init__(state, self._ranks, stations, keep)
 

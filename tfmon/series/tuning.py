@@ -1,4 +1,4 @@
-"""Tuning: advice is tried on a lane of a race, with knobs set like a user, and kept if it helps."""
+"""Tuning: advice is tried on a lane of a race, and kept if it helps."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from tfmon.series.engine import Policy, RefusedError, StoppedError, Visit
 from tfmon.series.lanes import LanesStation
 
 SLICES = 2
-"""Slices in a row under one setting, if a change is cheap."""
+"""In a row under one setting, if a change is cheap."""
 SLICES_IN_A_BLOCK = LOOKS[0]
-"""The same if it costs a process, or an epoch until a cache is full or a script obeys: one look a block."""
+"""For a change that costs a process, or an epoch until a cache is full or a script obeys: one look a block."""
 SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
-"""The number of steps in a slice, within these bounds: at least a quarter of it is warm-up, see the trainer,
-and shorter slices give more pairs in the same time."""
+"""Steps in a slice, within these bounds: at least a quarter is warm-up, see the trainer, and shorter slices give
+more pairs."""
 STEADY_NS = 1_000_000_000
-"""Training time under the settings before the bottleneck is determined."""
+"""Before the bottleneck is determined."""
 
 
 class TuningPolicy(Policy):
-    """Tries the likeliest change against the bottleneck: one, or all until nothing helps."""
+    """Tries the likeliest change: one, or all until nothing helps."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._settled = False
 
     def ready(self, state: SeriesState, snapshot: Snapshot) -> bool:
-        """Return whether the bottleneck of the lane is known, if there may be another change."""
+        """Return whether the bottleneck is known, if required."""
         if state.whole is not None or (state.present and not state.plan.everything):
             return True
         lane = snapshot.lane(state.lane)
@@ -54,7 +54,7 @@ class TuningPolicy(Policy):
         return bottleneck is not None and lane.steady.span_ns >= STEADY_NS
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
-        """Return the likeliest change that was not tried, or at last all kept changes together."""
+        """Return the likeliest untried change, or at last all kept changes together."""
         tried, everything = state.present, state.plan.everything
         attempt = None
         if state.whole is None and (everything or not tried):
@@ -76,7 +76,7 @@ class TuningPolicy(Policy):
         return not decide(state.attempts[number])
 
     def settle(self, attempt: Attempt, ended: VisitEnded, *, stopped: bool) -> VisitEnded:
-        """Add the outcome of a change, and its gain up to now."""
+        """Add outcome and gain."""
         outcome = REFUSED if ended.refused else STOPPED if stopped else decide(attempt) or REVERTED
         if attempt.of_lane.whole and outcome == REVERTED:
             outcome = KEPT
@@ -88,7 +88,7 @@ class TuningPolicy(Policy):
 
 
 def all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
-    """Return the settings now against those at the start, unless one attempt has measured that."""
+    """Return the present against the initial settings, unless measured."""
     kept = [one for one in state.present if one.outcome == KEPT]
     if len(kept) < 2 or not best_of(state).settings:
         return None
@@ -100,19 +100,19 @@ def all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
 
 
 class TuningStation(LanesStation):
-    """One lane of a race, which trains alone. It ends under settings that were measured to be better."""
+    """One lane of a race, which trains alone and ends under the better settings."""
 
     visits = 0
     failure = ""
-    """Why the lane has other settings than it should. Otherwise empty."""
+    """Why the lane has wrong settings."""
 
     def open(self) -> Sequence[Mapping[str, KnobValue]]:
-        """Let only this lane train."""
+        """Train only this lane."""
         self.controls.set_exclusive(self.lanes[0])
         return super().open()
 
     def prepare(self, ready: Callable[[Snapshot], bool]) -> None:
-        """Wait until the bottleneck of the lane is known."""
+        """Wait until the bottleneck is known."""
         if self.failure:
             raise StoppedError(self.failure)
 
@@ -131,7 +131,7 @@ class TuningStation(LanesStation):
         self.controls.set_exclusive("")
 
     def renew(self) -> None:
-        """Give the lane a fresh process, so that the series does not depend on the memory layout of one."""
+        """Start a new process, because of its memory layout."""
         name = self.lanes[0]
         before = self.lane(name).process.number
         self.controls.restart([name])
@@ -140,7 +140,7 @@ class TuningStation(LanesStation):
 
 
 class TuningVisit(Visit):
-    """The trial of one change: blocks of slices under the old and the new settings alternate."""
+    """The trial of a change: blocks of slices under the old and the new settings alternate."""
 
     def __init__(self, station: TuningStation, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
         self._station = station
@@ -151,7 +151,7 @@ class TuningVisit(Visit):
         self._cache_full = self._change.whole
 
     def run(self) -> Figures | None:
-        """Train under both settings alternately until a decision, then under the better ones."""
+        """Train under both settings until a decision, then under the better ones."""
         station, change = self._station, self._change
         station.visits += 1
         if station.visits > 1 and not change.whole and station.session.snapshot().race.fresh:
@@ -176,7 +176,7 @@ class TuningVisit(Visit):
         return None
 
     def _compare(self, slices: int) -> bool:
-        """Train a block under the old and one under the new settings; return whether more are required."""
+        """Train a block under each setting; return whether more are required."""
         more = True
         self._set(self._change.before)
         before = self._block(slices)
@@ -197,7 +197,7 @@ class TuningVisit(Visit):
         return self._slices(since_ns)
 
     def _restore(self, *, kept: bool) -> None:
-        """Set the better settings; if that fails, the series ends with the reason."""
+        """A failure ends the series with the reason."""
         try:
             self._set(self._attempt.after if kept else self._change.before)
         except RefusedError as failed:
@@ -214,13 +214,13 @@ class TuningVisit(Visit):
         self._station.wait(trained, "no slice ended")
 
     def _slices(self, since_ns: int) -> list[SliceSpeed]:
-        """Return the slices of the lane under the present settings since a moment. Empty in another race."""
+        """Empty in another race."""
         with contextlib.suppress(StoppedError):
             return [one for one in self._lane().slices if one.at_ns > since_ns]
         return []
 
     def _wait_for_an_epoch(self) -> None:
-        """Wait, once, until a cache that the change turns on is full: it helps from the second epoch on."""
+        """A cache helps from the second epoch on."""
         if self._cache_full or not self._fills_a_cache:
             return
         self._cache_full = True
@@ -234,15 +234,14 @@ class TuningVisit(Visit):
         self._station.wait(full, "the cache was not full")
 
     def _set(self, settings: Mapping[str, KnobValue]) -> None:
-        """Set the differences, and wait until the lane trains under them."""
         for knob, value in settings.items():
             lane = self._lane()
             if lane.over or knob in lane.changes.requested or lane.settings.get(knob) != value:
                 self._station.set_knob([lane.spec.name], knob, value)
 
     def _request(self, settings: Mapping[str, KnobValue]) -> None:
-        """Request settings without waiting, because the series is stopped."""
-        with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
+        """The series is stopped."""
+        with contextlib.suppress(StoppedError):  # another race
             lane = self._lane()
             for knob, value in settings.items():
                 requested = lane.changes.requested.get(knob)
@@ -254,7 +253,7 @@ class TuningVisit(Visit):
 
 
 def _paired(old: Sequence[SliceSpeed], new: Sequence[SliceSpeed]) -> Iterator[tuple[Pair, float]]:
-    """Yield the slices of neighbouring blocks in their order with the time between, without empty slices."""
+    """Without empty slices."""
     for before, now in zip(old, new, strict=False):
         if before.examples and now.examples:
             base = math.log(before.examples_per_s)

@@ -152,7 +152,7 @@ class Shell:
 
 
 def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
-    """Return the variables of a command: those of Ray's worker without Ray's own, and `given`.
+    """Return the variables of a command: Ray's worker's without Ray's own, and `given`.
 
     Args:
         given: Variables of the monitor's lanes that Ray would change.
