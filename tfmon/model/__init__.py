@@ -1,1 +1,1 @@
-"""The state of a race: events, their wire format, bounded histories and the session. Standard library only."""
+"""The state of a race. Standard library only."""

@@ -1,4 +1,4 @@
-"""The account of a lane's process: its time since its start, in parts that do not overlap and add up to it."""
+"""The account of a lane's process: its time, in parts that do not overlap and add up to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ GROUPS = (
     START, BEFORE, STEPS, VALIDATION, CALLBACKS, SAVING, BETWEEN, TENSORFLOW, OUTSIDE, AFTER, SUSPENDED, OWN,
     UNKNOWN,
 )  # fmt: skip
-"""In the order of a run."""
 NOT_SPLIT = "not split"
-"""The rest of a group that was not observed in more detail."""
 INTERPRETER, IMPORTS, TRACING, FIRST_BATCH, FIRST_RUN = (
     "interpreter", "imports", "tracing", "first batch", "first run"
 )  # fmt: skip
@@ -35,16 +33,15 @@ class TimePart:
     group: str
     name: str
     place: str = ""
-    """The user's line, such as "train.py:17 `model.fit(x, y)`"."""
+    """Such as "train.py:17 `model.fit(x, y)`"."""
     time_ns: Amount = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted(LaneEvent):
-    """The account of a process from its start up to `at_ns`."""
+    """The account of a process up to `at_ns`."""
 
     parts: tuple[TimePart, ...]
     trained: bool = True
-    """Whether the first step is done."""
     last: bool = False
     """Whether the process reports nothing after it."""

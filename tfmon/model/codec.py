@@ -1,4 +1,4 @@
-"""Convert dataclasses to JSON lines and back, checked against their type hints, for pipes and recordings.
+"""Convert dataclasses to JSON lines and back, checked against their type hints.
 
 A dataclass has its class name as `type`. A dict with keys that are not text is a list of pairs. Non-finite floats
 are the words "nan", "inf" and "-inf". Text is cleaned when it is read, so no other module receives control codes.
@@ -23,7 +23,6 @@ from tfmon.model.requests import Request
 
 LONGEST_TEXT = 65_536
 LONGEST_MESSAGE_TEXT = 4_000
-"""On a pipe; longer text is cut."""
 LARGEST_INT = 2**63 - 1
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -52,7 +51,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
-    """Return the text without escape sequences, controls, direction marks and surrogates, cut to a limit.
+    """Return the text without escape sequences, controls, direction marks and surrogates.
 
     The text of a lane cannot control the terminal.
     """
@@ -69,19 +68,19 @@ def cut(value: object) -> str:
 
 
 def encode(value: object) -> bytes:
-    """Return a dataclass as one line without defaults."""
+    """Return a dataclass as a line without defaults."""
     return _dumps(plain(value, whole=False)).encode() + b"\n"
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as one line for a pipe, without the lane's name and without defaults."""
+    """Return a message as a line without the lane's name and defaults."""
     body = {"v": PROTOCOL, **plain(message, whole=False)}
     body.pop("lane", None)
     return _dumps(body).encode() + b"\n"
 
 
 def plain(value: object, *, whole: bool = True) -> Any:
-    """Return a value as JSON types; unless `whole`, without fields that have their default."""
+    """Return a value as JSON types; unless `whole`, without defaults."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -135,14 +134,14 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event from a lane's pipe, and ignore unknown keys; raises CodecError."""
+    """Read an event; unknown keys are ignored. Raises CodecError."""
     body = _parse_message(line)
     body["lane"] = lane
     return cast(FromLane, _reader(FromLane, False)(body))
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request from the monitor; raises CodecError."""
+    """Read a request; raises CodecError."""
     return cast(Request, _reader(Request, False)(_parse_message(line)))
 
 
@@ -167,7 +166,7 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:
-    """Return the object that `plain` or `to_json` converted; `strict` rejects unknown keys. Raises CodecError."""
+    """Return the object from its JSON types; `strict` rejects unknown keys. Raises CodecError."""
     return _reader(kind, strict)(value)
 
 

@@ -1,4 +1,4 @@
-"""Messages from a viewer to the process that runs the lanes; events of the session report the results."""
+"""Messages from a viewer to the process that runs the lanes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfmon.model.knobs import KnobValue
 
 @dataclass(frozen=True, slots=True)
 class ChangeKnob:
-    """Change a setting of a lane; a knob that is not live restarts the lane."""
+    """Change a setting of a lane."""
 
     lane: str
     knob: str
@@ -34,14 +34,14 @@ class ChangeMode:
 
 @dataclass(frozen=True, slots=True)
 class BeginRace:
-    """End this race and start another scenario's default race. After an error, this race continues."""
+    """End this race and start another scenario's."""
 
     scenario: str
 
 
 @dataclass(frozen=True, slots=True)
 class BeginCrossover:
-    """Race the first two lanes over a knob's values."""
+    """Race two lanes over a knob's values."""
 
     knob: str
     low: float | None = None
@@ -50,7 +50,7 @@ class BeginCrossover:
 
 @dataclass(frozen=True, slots=True)
 class BeginTuning:
-    """Try the most promising change on a lane, or (`everything`) changes until nothing helps."""
+    """Try the most promising change, or changes until nothing helps."""
 
     lane: str
     everything: bool
@@ -58,26 +58,21 @@ class BeginTuning:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLanes:
-    """Profile a lane and return the report, or profile two lanes for the session."""
+    """Profile a lane for a report, or two for the session."""
 
     lanes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """End the run, with the name of the signal that requested it."""
+    """End the run, because of a signal or not."""
 
     signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Perform an action without arguments.
-
-    Attributes:
-        action: `await_start` returns the lines for the start, `repeat` a command, `examine` the doctor's report,
-            `undo` the undone change, `watch_gpus` the reason if there are no GPUs.
-    """
+    """Perform an action; some return text."""
 
     action: Literal[
         "await_start",

@@ -13,7 +13,7 @@ Stamp: TypeAlias = Annotated[int, Range(-(10**17), 10**17)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEvent:
-    """Fields of all events of a lane. The reader sets `lane`, which the child does not know."""
+    """Fields of all events of a lane. The reader sets `lane`."""
 
     lane: str = ""
     at_ns: Stamp

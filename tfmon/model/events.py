@@ -1,6 +1,6 @@
 """All events of a race.
 
-Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine; stamps of other machines are converted.
+Stamps are those of `time.monotonic_ns` on the monitor's machine; those of other machines are converted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfmon.model.views import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorEvent:
-    """Fields of all events of the monitor about a lane."""
+    """An event of the monitor about a lane."""
 
     lane: str
     at_ns: int
@@ -28,20 +28,19 @@ class MonitorEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStarted(MonitorEvent):
-    """A process was started for a lane, in place of its earlier process."""
+    """A process was started for a lane."""
 
     pid: int
     settings: dict[str, KnobValue]
     source: str = ""
-    """Digest of the scenario file."""
     command: str = ""
     renewed: bool = False
-    """Whether it continues the measurement of the previous process."""
+    """Whether it continues the measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRequested(MonitorEvent):
-    """A user's command received SIGINT, and time to end."""
+    """A user's command received SIGINT."""
 
     grace_s: float
 
@@ -56,23 +55,21 @@ class LaneEnded(MonitorEvent):
     requested: bool
     output_tail: tuple[str, ...] = ()
     memory_kills: str = ""
-    """The kernel's recent out-of-memory kills, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePrinted(MonitorEvent):
-    """Complete lines that a lane wrote to stdout and stderr, without control codes."""
+    """Lines that a lane wrote to stdout and stderr, without control codes."""
 
     at_ns: int
     """At most half a second after the output."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
-    """Before these lines, because the lane printed too fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine(MonitorEvent):
-    """Lines on the metric pipe could not be read."""
+    """Lines could not be read."""
 
     problem: str
     lines: int = 1
@@ -80,14 +77,14 @@ class BadLine(MonitorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStalled(MonitorEvent):
-    """A lane that should train has sent nothing for too long; its next event ends the stall."""
+    """A lane has sent nothing for too long; its next event ends the stall."""
 
     since_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended(MonitorEvent):
-    """tfmon was stopped, or the machine slept; measurements of that time are discarded."""
+    """tfmon was stopped, or the machine slept."""
 
     at_ns: int
     since_ns: int
@@ -106,7 +103,7 @@ class KnobRequested(MonitorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceEvent:
-    """Fields of all events about the race."""
+    """An event about the race."""
 
     lane: str = ""
     at_ns: int
@@ -114,12 +111,11 @@ class RaceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceBegan(RaceEvent):
-    """A race begins, in place of an earlier one."""
+    """A race begins."""
 
     race: Race
     specs: tuple[LaneSpec, ...]
     source: str = ""
-    """Digest of the scenario file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +140,14 @@ class ModeChanged(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted(MonitorEvent):
-    """A lane's slice began; with an empty `lane`, a slice ended."""
+    """A lane's slice began, or (empty) none."""
 
     beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveChanged(RaceEvent):
-    """A lane trains alone, in slices, or (empty) all train again."""
+    """A lane trains alone, or (empty) none."""
 
     exclusive: str
 
@@ -165,10 +161,9 @@ class SeriesAdvanced(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested(RaceEvent):
-    """A request other than a knob; other events report the result."""
+    """A request other than a knob."""
 
     action: str
-    """`pause`, `resume`, `restart`, `profile`, `end` or `race`."""
     lanes: tuple[str, ...] = ()
     scenario: str = ""
 
@@ -182,21 +177,21 @@ class Interrupted(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesWritten(RaceEvent):
-    """The lanes have ended, and the files in their views are known."""
+    """The files in the lanes' views are known."""
 
     views: dict[str, View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingChanged(RaceEvent):
-    """The recording began, moved or stopped. Not part of a recording."""
+    """The recording began, moved or stopped. Not recorded."""
 
     recording: RecordingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvent(RaceEvent):
-    """Fields of all events about the connection to another machine."""
+    """An event about the connection to another machine."""
 
     host: str
 
@@ -218,18 +213,17 @@ class LinkMeasured(HostEvent):
     """Measurements of the connection and the agent."""
 
     round_trip_ns: int
-    """To the agent and back: the 10 % quantile."""
+    """The 10 % quantile."""
     offset_ns: int
     """Added to that machine's stamps."""
     error_ns: int
     agent_cpu_pct: Reading = NOT_READ
-    """With probes."""
     agent_bytes: Reading = NOT_READ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLost(HostEvent):
-    """The connection was lost, and every lane on that machine."""
+    """The connection was lost, and its lanes."""
 
     reason: str
 

@@ -16,23 +16,21 @@ class GpuLoad:
     """The load of a GPU."""
 
     busy_pct: Reading = NOT_READ
-    """Share of time with at least one kernel, mean over the tick."""
+    """Time with at least one kernel, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
     source: str = ""
-    """`samples` (mean over our tick), `gpm` (the same for a MIG instance), `driver window` (1/6 to 1 s), `sysfs`
-    or `ioreg`.
-    """
+    """`samples` (mean over our tick), `gpm` (the same), `driver window` (1/6 to 1 s), `sysfs` or `ioreg`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """The memory of a GPU, used by all processes."""
+    """The memory of a GPU."""
 
     used_bytes: Reading = NOT_READ
     total_bytes: Reading = NOT_READ
     reserved_bytes: Reading = NOT_READ
     unified: bool = False
-    """Whether it is the machine's memory, shared with the CPU."""
+    """Shared with the CPU."""
 
     @property
     def free_bytes(self) -> float | None:
@@ -43,7 +41,7 @@ class GpuMemory:
 
 @dataclass(frozen=True, slots=True)
 class ProcessName:
-    """User and command of a process, without control characters."""
+    """User and command of a process."""
 
     user: str
     command: str
@@ -52,20 +50,19 @@ class ProcessName:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcesses:
-    """The processes on a GPU, by the driver's process number."""
+    """The processes on a GPU, by the driver's number."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
-    """Memory. `None` if the driver reports no amount."""
     no_list_reason: str = ""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
-    """Share of the GPU's time in percent; idle processes may be missing."""
+    """In percent; idle processes may be missing."""
     since_ns: int | None = None
-    """Averaging time of `busy_by_pid`, which is read less often than other values."""
+    """Averaging time of `busy_by_pid`."""
     until_ns: int | None = None
     names: dict[int, ProcessName] = field(default_factory=dict)
     no_names_reason: str = ""
     foreign_pids: bool = False
-    """Whether the numbers may be the host's, in a container."""
+    """Whether the numbers may be the host's."""
 
     @property
     def shares(self) -> Mapping[int, float]:
@@ -78,19 +75,19 @@ class GpuProcesses:
         return sorted({*self.used_by_pid, *took}.difference(without))
 
     def of_others(self, own: Collection[int] = ()) -> list[int]:
-        """Return the processes that are not in `own` and were not started by this tfmon."""
+        """Return the processes that are not tfmon's and not in `own`."""
         return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """The power of a GPU; of the whole GPU for a MIG instance."""
+    """The power of a (whole) GPU."""
 
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
     energy_j: Reading = NOT_READ
     source: str = ""
-    """`energy counter` (mean over at least 1 s) or `driver` (its own average)."""
+    """`energy counter` (mean over at least 1 s) or `driver`."""
 
 
 INFO, WARNING, ALARM = "info", "warning", "alarm"
@@ -98,7 +95,7 @@ INFO, WARNING, ALARM = "info", "warning", "alarm"
 
 @dataclass(frozen=True, slots=True)
 class ClockReason:
-    """Why a GPU does not run at full clocks."""
+    """Why the clocks are lowered."""
 
     text: str
     level: str
@@ -106,14 +103,14 @@ class ClockReason:
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """The clocks of a GPU; of the whole GPU for a MIG instance."""
+    """The clocks of a (whole) GPU."""
 
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
     reasons: tuple[ClockReason, ...] | Missing = NOT_READ
 
     def lowered_by(self, *levels: str) -> list[str]:
-        """Return the texts of the reasons of these levels."""
+        """Return the reasons of these levels."""
         reasons = () if isinstance(self.reasons, Missing) else self.reasons
         return [one.text for one in reasons if one.level in levels]
 
@@ -131,38 +128,34 @@ class PcieLink:
 
 @dataclass(frozen=True, slots=True)
 class PcieTraffic:
-    """The traffic on the PCIe link; sent by the GPU."""
+    """Traffic from and to the GPU."""
 
     pcie_sent_bytes_per_s: Reading = NOT_READ
     pcie_received_bytes_per_s: Reading = NOT_READ
     source: str = ""
-    """`gpm` or `counter` (mean over the tick), or `20 ms peek` (every 5 s)."""
+    """`gpm` or `counter` (mean over the tick), or `20 ms peek`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """The use of the GPU's units since the previous sample, in percent of the maximum."""
+    """The use of the units since the previous sample, in percent of the maximum."""
 
     kernels_pct: Reading
-    """Share of time in which a kernel ran, without copies."""
+    """Without copies."""
     sm_pct: Reading
     occupancy_pct: Reading
-    """Resident warps."""
     tensor_pct: Reading
-    """Share of cycles, in any precision."""
     memory_pct: Reading
     fp64_pct: Reading
     fp32_pct: Reading
     fp16_pct: Reading
-    """Share of cycles, without tensor cores."""
     nvlink_sent_bytes_per_s: Reading
     nvlink_received_bytes_per_s: Reading
-    """0 without NVLink."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowReading:
-    """A reading that is read less often because the driver is slow; samples repeat the last value."""
+    """A reading that is read less often; samples repeat the last value."""
 
     name: str
     took_ms: float
@@ -176,10 +169,8 @@ class GpuFault:
 
     at_ns: int
     code: int | None
-    """Number of the XID message."""
     text: str
     by_program: bool = False
-    """Whether a program probably caused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +185,7 @@ class GpuSample:
     name: str
     part_of: str = ""
     hidden: bool = False
-    """Whether CUDA_VISIBLE_DEVICES or TensorFlow hides it from lanes."""
+    """Whether CUDA_VISIBLE_DEVICES or TensorFlow hides it."""
     every_s: float = 1.0
     load: GpuLoad = GpuLoad()
     activity: GpuActivity | Missing = NOT_READ
@@ -210,11 +201,11 @@ class GpuSample:
     faults: tuple[GpuFault, ...] = ()
 
     def age_s(self, name: str) -> float:
-        """Return by how much a reading is older than the sample."""
+        """Return how much older a reading is."""
         return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
 
     def on_clock(self, here: Callable[[int], int]) -> GpuSample:
-        """Return the sample of another machine with converted stamps."""
+        """Return the sample with converted stamps."""
         on_it = self.processes
         since_ns, until_ns = (None if one is None else here(one) for one in (on_it.since_ns, on_it.until_ns))
         return replace(
@@ -227,7 +218,7 @@ class GpuSample:
 
 
 def unread(part: Part, why: Missing) -> Part:
-    """Return a sample or group in which every reading is missing for one reason."""
+    """Return a part in which every reading is missing."""
     kind: Any = type(part)
     readings: dict[str, object] = {}
     for one in fields(kind):

@@ -1,4 +1,4 @@
-"""Other users of a GPU besides tfmon and its lanes."""
+"""Other users of a GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.readings import Missing, known
 
 TAKEN_PCT = 5.0
-"""From this share of the time on, use by others counts."""
+"""From this share on, use by others counts."""
 HELD = 0.1
-"""From this share of the memory on, others explain a lack of memory."""
+"""From this share on, others explain a lack of memory."""
 MOST_TAKEN = 900
-"""Half an hour at one every two seconds."""
 MOST_NAMES = 512
 UNTOLD = "a process that the system does not name"
 
@@ -28,7 +27,7 @@ class Taken:
     """Share of the GPU's time."""
     processes: int = 0
     first: ProcessName | None = None
-    """The process with the largest share, if its name is known."""
+    """With the largest share."""
 
     @property
     def counts(self) -> bool:
@@ -37,7 +36,7 @@ class Taken:
 
 
 def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
-    """Return the use of a GPU by others since the previous reading of its shares. `None` if unknown."""
+    """Return the use by others since the previous reading. `None` if unknown."""
     since_ns, until_ns, shares = on_it.since_ns, on_it.until_ns, on_it.busy_by_pid
     if isinstance(shares, Missing) or since_ns is None or until_ns is None:
         return None
@@ -50,7 +49,7 @@ def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
 
 
 def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ...]:
-    """Return the readings with one added, unless it is a repetition."""
+    """Return the readings with a new one."""
     if more is None or (before and more.until_ns <= before[-1].until_ns):
         return before
     return (*before[1 - MOST_TAKEN :], more)
@@ -66,14 +65,14 @@ class Holder:
 
 
 def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
-    """Return the other processes with memory on a GPU, the largest first."""
+    """Return the other processes with memory, the largest first."""
     of_others = on_it.of_others(own)
     result = [Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))]
     return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
-    """Return a text about other processes in the GPU's memory if they explain a lack of it. Otherwise ""."""
+    """Return a text about others' memory if that explains a lack of it."""
     result, total = holders(sample.processes, own), known(sample.memory.total_bytes)
     held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:
@@ -99,7 +98,7 @@ def process_text(name: ProcessName | None) -> str:
 def with_names(
     before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
-    """Return the names with those of other processes on a GPU. Shared reports must not contain them."""
+    """Return the names with those on a GPU. Shared reports must not contain them."""
     new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 

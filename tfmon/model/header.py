@@ -23,15 +23,14 @@ JSON_SCHEMA = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The race that is recorded. Each lane reports its own versions."""
+    """The race that is recorded."""
 
     schema: int
     tfmon: str
     python: str
     tensorflow: str | None
-    """`None` if the lanes use another Python."""
     started: str
-    """Local time with its offset from UTC, ISO 8601."""
+    """ISO 8601 with offset."""
     started_ns: int
     scenario: str
     title: str
@@ -39,20 +38,17 @@ class Header:
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
-    """Every knob of the scenario with its default."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, Machine] = field(default_factory=dict)
-    """The lanes' other machines, by `LaneSpec.host`."""
     between: BetweenProcesses | None = None
-    """A part of every interval."""
     views: dict[str, View] = field(default_factory=dict)
 
     @property
     def lane_names(self) -> dict[str, str]:
-        """Names on the time line: the device, or the id if the lanes differ in settings."""
+        """Names on the time line: the device, or else the id."""
         return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
 
     def wall_s(self, at_ns: int) -> float:
-        """Return an event's time in seconds since the epoch."""
+        """Return an event's seconds since the epoch."""
         return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9

@@ -1,4 +1,4 @@
-"""Histograms of step times with geometric bins, which are the same for all, so that histograms can be added."""
+"""Histograms of step times with the same geometric bins, so that they can be added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BINS_PER_OCTAVE = 64
 
 
 def bin_of(duration_ns: float) -> int:
-    """Return the bin of a duration; up to 1 ns it is 0."""
+    """Return the bin of a duration."""
     return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
 
 
@@ -30,7 +30,7 @@ def count(durations_ns: Iterable[float]) -> dict[int, int]:
 
 
 def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dict[Key, int]:
-    """Return the sums by key; with sign -1, the differences."""
+    """Return the sums by key, or the differences."""
     total = dict(left)
     for index, amount in right.items():
         total[index] = total.get(index, 0) + sign * amount
@@ -38,7 +38,7 @@ def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dic
 
 
 def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the duration below which `fraction` of the counts lie, to within 0.55 % (nearest rank)."""
+    """Return a quantile (nearest rank), to within 0.55 %."""
     rank = max(1, math.ceil(fraction * sum(bins.values())))
     seen = 0
     for index in sorted(bins):

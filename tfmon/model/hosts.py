@@ -1,4 +1,4 @@
-"""The known facts about each machine of a race, by the host name that the user gave; two can mean the same."""
+"""The known facts about each machine, by the host name that the user gave; two can mean the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tfmon.model.readings import HostSample, known
 from tfmon.model.state_part import StatePart
 
 HISTORY_SAMPLES = 60
-"""A minute at one a second."""
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
 
 SWAP_BYTES_PER_S = 1e6
@@ -33,16 +32,15 @@ class HostState(StatePart):
     gpus: tuple[GpuSample, ...] = ()
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     gpu_users: tuple[ProcessName, ...] = ()
-    """Other users of the lanes' GPUs; shared reports must not contain them."""
+    """Shared reports must not contain them."""
     connected_ns: int | None = None
-    """`None` for the monitor's machine, as for `link`."""
     link: LinkMeasured | None = None
     lost: str = ""
     lost_ns: int | None = None
 
     @property
     def connecting(self) -> bool:
-        """Whether a connection to another machine is under way."""
+        """Whether a connection is under way."""
         return self.connected_ns is None and not self.lost
 
     def on_connection(self, event: HostEvent) -> None:
@@ -65,13 +63,13 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
-    """Return the boot id of a host's machine, or else the host name."""
+    """Return the boot id, or else the host name."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Keep the facts about the devices, unless the machine was rebooted."""
+    """Keep facts unless the machine was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -86,7 +84,7 @@ def _same_start(before: Machine, now: Machine) -> Machine:
 
 
 def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample) -> None:
-    """Store a sample of a machine, which can disturb its lanes."""
+    """Store a sample, which can disturb lanes."""
     before, reasons = state.sample, host_disturbances(sample)
     for lane in lanes:
         if lane.spec.host == sample.host:
@@ -97,7 +95,7 @@ def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample
 
 
 def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> None:
-    """Store a sample of a GPU, which can disturb the lanes on it."""
+    """Store a sample, which can disturb lanes."""
     state, key = hosts[sample.host], machine_key(hosts, sample.host)
     users = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
     only_lane = sum(not lane.over for lane in users) == 1
@@ -122,19 +120,19 @@ def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> N
 
 
 def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
-    """Return the processes of all lanes on a host's machine."""
+    """Return the processes of all lanes on a machine."""
     key = machine_key(hosts, host)
     here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
     return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane of the sample's host trains on this GPU."""
+    """Return whether a lane trains on this host's GPU."""
     return gpu.host == state.spec.host and has_device(state, gpu)
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane has a GPU: by UUID, or by index until the UUID is known."""
+    """Return whether a lane has a GPU: by UUID, or else by index."""
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.process.gpu_uuids:
@@ -147,7 +145,7 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
     """Return the disturbances of all lanes.
 
-    Stolen time is not one: it affects all lanes equally, and `analysis.others` reports it.
+    Stolen time is not one: it affects all lanes equally.
     """
     limits = (
         (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
@@ -161,6 +159,6 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
 def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
     """Return the disturbances of the lanes on this GPU.
 
-    A power cap is not one: at full load most GPUs reach it.
+    A power cap is not one: most GPUs reach it.
     """
     return (GPU_THROTTLED,) if sample.clocks.lowered_by(ALARM) else ()

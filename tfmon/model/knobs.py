@@ -1,4 +1,4 @@
-"""Knobs: the settings of a lane, their allowed values, and whether they take effect during training."""
+"""Knobs: the settings of a lane and their allowed values."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class KnobError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One setting of a lane, with `choices` or a number between `low` and `high`."""
+    """A setting, with `choices` or a range."""
 
     name: str
     default: KnobValue
     help: str
     kind: Literal["live", "restart"] = "restart"
-    """`live` takes effect in the running child with its weights kept; `restart` restarts the lane."""
+    """`live` takes effect in the running child with its weights kept."""
     choices: tuple[KnobValue, ...] = ()
-    """All values, or for a number the values that a key steps through."""
+    """All values, or for a number those that a key steps through."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
-    """Accepted in place of a number (`prefetch=auto`)."""
+    """In place of a number."""
     remedies: tuple[KnobValue, ...] = ()
-    """Choices that do the same work differently, so that one can be advised."""
+    """Choices that do the same work differently: one can be advised."""
 
     def parse(self, text: str) -> KnobValue:
-        """Parse a value from the command line; raises KnobError."""
+        """Parse text; raises KnobError."""
         word = text.strip().lower()
         if isinstance(self.default, bool):
             if word in _ON + _OFF:
@@ -61,7 +61,7 @@ class Knob:
         raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
-        """Return the value if it is allowed; raises KnobError."""
+        """Return an allowed value; raises KnobError."""
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
@@ -92,7 +92,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value after a key press, or at the end the same; numbers step by powers of two."""
+        """Return the value after a key press; numbers step by powers of two."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:
@@ -180,15 +180,13 @@ BATCH_SCOPE = Knob(
     kind="live",
     choices=(GLOBAL, PER_REPLICA),
 )
-"""For lanes on several devices, if the scenario has a `batch_size`."""
+"""For lanes on several devices."""
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
-"""Its choices are the variants of the scenario."""
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
 PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
 STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
 MACHINE: tuple[Knob, ...] = (THREADS,)
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
-"""The knobs of every scenario on one device."""
 STEPS_PER_EXECUTION = Knob(
     "steps_per_execution",
     default=1,
@@ -213,17 +211,16 @@ ALLOCATOR = Knob(
     choices=("bfc", "cuda_malloc_async"),
 )
 PYTHON = "python"
-"""Setting of a script's lane: its interpreter."""
+"""The interpreter of a script's lane."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
 """Settings of any script's lane, applied when TensorFlow or Keras is loaded or a model is compiled."""
 
 
 BY_HAND = "in a loop of its own it is the function's: @tf.function(jit_compile=True), or several steps in one call"
-"""How to apply a lever of `Model.compile` in a script's own loop."""
 
 
 def show(value: object) -> str:
-    """Format a value as a user types it: `on`, `off`, `auto`, 32, 0.5."""
+    """Format a value as a user types it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -237,12 +234,12 @@ def exact(value: KnobValue) -> str:
 
 
 def short_name(knob: str) -> str:
-    """Return a knob's name for titles, panes and keys."""
+    """Return a knob's name for titles and panes."""
     return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")
 
 
 def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
-    """Return an error that a script does not offer a requested knob, and the remedy."""
+    """Return an error about a knob that a script does not offer, and the remedy."""
     if name in (XLA.name, STEPS_PER_EXECUTION.name):
         return f"{name} was requested, and the script compiles no model of Keras before it trains", BY_HAND
     names = {*offered, *(knob.name for knob in (*COMMON, *LEVERS))} - {name}
@@ -252,7 +249,7 @@ def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
 
 
 def find(knobs: Sequence[Knob], name: str) -> Knob:
-    """Return the knob of that name; raises KnobError."""
+    """Return a knob; raises KnobError."""
     for knob in knobs:
         if knob.name == name:
             return knob
@@ -260,15 +257,12 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 
 
 def parse_settings(knobs: Sequence[Knob], assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Parse `KNOB=VALUE` words, each knob once; raises KnobError."""
+    """Parse `KNOB=VALUE` words; raises KnobError."""
     return {knob.name: knob.parse(text) for name, text in _split(assignments) for knob in [find(knobs, name)]}
 
 
 def guess_settings(assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Parse `KNOB=VALUE` words of a script: as a common knob, otherwise as on or off, a number, or text.
-
-    Raises: KnobError.
-    """
+    """Parse a script's `KNOB=VALUE` words: as common knobs, on or off, numbers, or text; raises KnobError."""
     return {name: _guess(name, text) for name, text in _split(assignments)}
 
 

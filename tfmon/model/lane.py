@@ -1,4 +1,4 @@
-"""A lane of the running race: the session changes it by one method for each event."""
+"""A lane of the running race."""
 
 from __future__ import annotations
 
@@ -75,28 +75,26 @@ from tfmon.model.speed import SpeedWatch
 from tfmon.model.windows import Measurements
 
 MOST_PROFILES = 6
-"""Under one combination of settings."""
 MOST_PLACES = 100
-"""Phases of a script; further phases count as the last one."""
+"""Further phases of a script count as the last one."""
 MOST_SUSPENSIONS = 16
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 OTHERS_MARK = "others "
-"""Start of a mark in the charts at which others begin to use the lane's GPU."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
 SIGNS_OF_LIFE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""A lane that hangs also reports stacks, and used files are seen from outside."""
+"""A lane that hangs also reports stacks."""
 
 
 class Lane(LaneState):
-    """A changing lane. Thread: the session's lock is required."""
+    """A lane that changes. Thread: the session's lock is required."""
 
     @classmethod
     def from_state(cls, state: LaneState) -> Lane:
-        """Return a lane with a copy of a state."""
+        """Return a lane with a copied state."""
         return state._copy_as(cls)
 
     def accept(self, event: Event) -> None:
-        """Change the state by an event of this lane."""
+        """Change the state by an event."""
         if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, Window):
             self.heartbeat.hear(event.at_ns)
         phase = self.phase
@@ -152,7 +150,7 @@ class Lane(LaneState):
         self.measurements.end_slice(event)
 
     def on_tree_sample(self, sample: TreeSample, *, sliced: bool = False, cores: float = 0) -> None:
-        """Store a sample of its processes; CPU of a `sliced` lane is per time in slices."""
+        """Store a sample; CPU of a `sliced` lane is per time in slices."""
         if self.over:
             return
         racing = self.phase == RACING
@@ -187,7 +185,7 @@ class Lane(LaneState):
         self.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz))
 
     def on_gpu_taken(self, index: int, taken: Taken | None) -> None:
-        """Store and mark the use of one of its GPUs by others."""
+        """Store and mark the use by others."""
         if self.phase != RACING:
             return
         before = self.gpu_use.taken.get(index, ())
@@ -419,12 +417,12 @@ class Lane(LaneState):
             self.speed.note(event.at_ns, f"{written[-1]} was written")
 
     def measure_again(self) -> None:
-        """Begin a new steady state, unless the lane has ended."""
+        """Begin a new steady state, unless over."""
         if not self.over:
             self._restart_measurement()
 
     def mark_charts(self, at_ns: int, text: str) -> None:
-        """Add a mark to the charts, unless the lane has ended."""
+        """Add a mark, unless over."""
         if not self.over:
             self.changes.mark(at_ns, text)
 

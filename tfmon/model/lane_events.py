@@ -26,33 +26,31 @@ from tfmon.model.script_events import (
 )
 
 SLICE_START = "after a switch"
-"""Mark of windows just after the switch to the lane."""
+"""Marks windows just after the switch to the lane."""
 IN_A_STEP = "suspended in a step"
-"""Mark of windows in which the lane was suspended outside of steps or while it waited."""
+"""Marks windows with a suspension outside of steps or while it waited."""
 STALL = "stall"
 SUSPENDED = "suspended"
-"""Mark of windows that overlap a suspension of tfmon or the machine."""
+"""Marks windows in a suspension of tfmon or the machine."""
 STOOD_STILL = "stood still until its end"
-"""Mark of the window in which a stalled lane was ended."""
+"""Marks the window in which a stalled lane was ended."""
 STOPPED = "suspended or paused"
-"""Reason of time that is in no share of the lane's time."""
+"""Reason of time that is in no share."""
 PROTOCOL = 2
-"""A child with another version is refused."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""Of a histogram, up to 2^64 ns."""
+"""Up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(LaneEvent):
-    """The first event of a child, before it loads anything."""
+    """The first event of a child."""
 
     protocol: int
     pid: int
     python: str
     reports_stack: bool = False
-    """A scenario's child writes its stacks to stderr on SIGUSR1, a script's answers ReportStack."""
+    """On SIGUSR1 (a scenario's child), or on ReportStack."""
     unlike: tuple[str, ...] = ()
-    """Differences from a local lane's environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +73,9 @@ class LibrariesLoaded(LaneEvent):
     keras: str
     numpy: str
     device_name: str
-    """Model of its GPU. Empty for the CPU."""
     gpu_uuid: str | None = None
-    """From the CUDA driver."""
     gpu_uuids: tuple[str, ...] = ()
-    """In TensorFlow's order. Empty if unknown."""
+    """In TensorFlow's order."""
     bfloat16: bool = False
 
 
@@ -94,9 +90,9 @@ class Built(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(LaneEvent):
-    """The work of a lane between two synchronised points, up to the end of its latest step.
+    """The work between two synchronised points, up to the end of the latest step.
 
-    A window begins at the end of the previous one, or after a pause at the first step.
+    It begins at the end of the previous one, or after a pause at the first step.
     """
 
     at_ns: Stamp
@@ -108,45 +104,38 @@ class Window(LaneEvent):
     call_ns: Amount
     """Dispatch and, on the CPU, compute."""
     sync_ns: Amount
-    """Waiting for the device at the window's end, by reading the loss."""
+    """Waiting for the device at the end."""
     report_ns: Amount
     longest_ns: Amount
     histogram: dict[Bin, Amount]
     loss: float | None
     settings: dict[str, KnobValue]
-    """At the end, if a knob changed."""
     marks: tuple[str, ...] = ()
-    """Why it is discarded. Empty for steady state."""
     round: int | None = None
-    """`None` if the lanes train concurrently."""
     gpu_memory_allocated_bytes: int | None = None
-    """Live tensors, from TensorFlow's allocator."""
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
-    """Time before this window in no window, by reason."""
+    """Time before it in no window, by reason."""
     traced_steps: Amount = 0
     traced_ns: Amount = 0
     """A part of `call_ns`."""
     traced: str = ""
-    """The function traced last, and the argument that caused the trace if known."""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Share of `call_ns` in which an operation ran on the CPU, from a profile under these settings."""
+    """Of `call_ns`, in which an operation ran on the CPU, from a profile."""
     sampled: Amount = 0
-    """Steps before this window with a barrier around each part; they are in no other figure."""
+    """Steps before it with a barrier around each part, in no other figure."""
     sampled_examples: Amount = 0
     sampled_input_ns: Amount = 0
     sampled_copy_ns: Amount | None = None
-    """To the device."""
     sampled_call_ns: Amount = 0
-    """On an asynchronous device only the launch."""
     sampled_tail_ns: Amount = 0
-    """From the return of the call until the device had finished."""
+    """From the call's return to the end on the device."""
     windows: Annotated[int, Range(1, 10**17)] = 1
-    """Old windows of a recording are added up."""
+    """Old ones are added up."""
 
     @property
     def since_ns(self) -> int:
-        """The end of the previous window, or the start of the first step."""
+        """The end of the previous window, or the first step's start."""
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
@@ -160,13 +149,13 @@ class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
     at_ns: Stamp
-    """End of the first step with the new value."""
+    """End of the first step with it."""
     request: int
     knob: str
     value: KnobValue
     step: Amount
     gap_ns: Amount
-    """Longest time between two steps around the change."""
+    """Longest time between two steps around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,15 +173,13 @@ class LaneFailed(LaneEvent):
     """A lane reports why it fails."""
 
     kind: str
-    """`device_absent`, `no_tensorflow`, `scenario`, `out_of_memory`, `protocol` or `error`."""
     message: str
-    """One line with the error, and the last frame in the user's file."""
     hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded(LaneEvent):
-    """The last step of a slice is done; the lane pauses."""
+    """A slice ended; the lane pauses."""
 
     round: int
     load: SliceLoad | None = None
@@ -200,7 +187,7 @@ class SliceEnded(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled(LaneEvent):
-    """Some steps were trained under the profiler; they are in no window."""
+    """Profiled steps, which are in no window."""
 
     folder: str
     profile: Profile
@@ -216,11 +203,10 @@ class ProfileFailed(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(LaneEvent):
-    """A lane did all its steps, or was requested to stop."""
+    """A lane did all its steps, or was stopped."""
 
     steps: Amount
     measured: Amount | None = None
-    """Steps of steady windows."""
 
 
 FromLane: TypeAlias = (

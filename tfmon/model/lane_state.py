@@ -1,4 +1,4 @@
-"""The state of one lane, as readers see it; `lane.Lane` changes it."""
+"""The state of one lane, as readers see it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
     STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
 )  # fmt: skip
-"""In order. A `ready` lane waits for the common start signal."""
+"""A `ready` lane waits for the common start."""
 STAGES = {
     STARTING: "starting Python",
     IMPORTING: "loading TensorFlow",
@@ -47,7 +47,7 @@ NO_STEPS_HINT = (
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
-"""A lane stalls if a step has run for this time, and for this multiple of its longest step."""
+"""A lane stalls if a step runs this long, and this multiple of its longest step."""
 RECENT_NS = 5_000_000_000
 MOST_KNOB_MARKS = 64
 MOST_POINTS = 256
@@ -67,13 +67,12 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that the lane printed, or a text of tfmon about it."""
+    """A printed line, or a text of tfmon."""
 
     at_ns: int
     kind: Literal["printed", "event", "trouble"]
     text: str
     dropped_bytes: int = 0
-    """Output missing before this line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Losses of windows; when there are too many, every second one is dropped."""
+    """Losses; if there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -95,7 +94,7 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step with a loss that is not a number, after the last finite one. 0 if none exists."""
+    """The first step with a loss that is not a number, after the last finite one."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with one more loss."""
@@ -115,7 +114,6 @@ class ProcessInfo(StatePart):
     """The present process of a lane."""
 
     number: int = 0
-    """From 1. 0 before the first."""
     pid: int | None = None
     started_ns: int = 0
     source: str = ""
@@ -126,14 +124,13 @@ class ProcessInfo(StatePart):
     bfloat16: bool = False
     gpu_uuids: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
-    """Differences from a local lane's environment."""
     reports_stack: bool = False
     stack: StackReported | None = None
     bad_lines: int = 0
     last_bad_line: str = ""
 
     def uses_gpu(self, key: str) -> bool:
-        """Return whether the process uses a GPU, or may do so because its GPUs are unknown.
+        """Return whether the process uses a GPU, or may do so.
 
         For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
         """
@@ -148,22 +145,19 @@ class ScriptFacts(StatePart):
     command: str = ""
     progress: Progressed | None = None
     validation: LossCurve = field(default_factory=LossCurve)
-    """By the number of epochs of the last `fit`."""
     not_measured: dict[str, str] = field(default_factory=dict)
-    """Unavailable figures with the reason."""
     step: str = ""
     step_traits: tuple[str, ...] = ()
     input_traits: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Locations of its steps, such as `train.py:17`, the latest last."""
+    """Such as `train.py:17`, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, str] = field(default_factory=dict)
     causes: tuple[CauseSeen, ...] = ()
-    """The latest observation of each cause and place."""
 
     @property
     def between_steps(self) -> bool:
-        """Whether it validates, or an epoch has ended."""
+        """Whether it validates, or an epoch ended."""
         progress = self.progress
         trains = ("fit", "training")
         return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
@@ -175,9 +169,8 @@ class Totals(StatePart):
 
     steps: int = 0
     steps_before: int = 0
-    """Of earlier processes."""
     measured_steps: int = 0
-    """In steady windows, which `--steps` counts."""
+    """Which `--steps` counts."""
     examples: int = 0
     trained_ns: int = 0
     losses: LossCurve = field(default_factory=LossCurve)
@@ -188,13 +181,10 @@ class StepFacts(StatePart):
     """Facts about the steps besides their times."""
 
     computing_share: float | None = None
-    """See `lane_events.Window`."""
     calling_share: float | None = None
-    """Share of calls in a step of a script's own loop, without input."""
+    """Of calls in a step, without input."""
     profiles: tuple[Profile, ...] = ()
-    """Under the settings in effect, oldest first."""
     traced: str = ""
-    """The function traced last, and the reason."""
 
 
 @dataclass
@@ -207,7 +197,7 @@ class Changes(StatePart):
     marks: tuple[KnobMark, ...] = ()
 
     def answer(self, knob: str, request: int) -> None:
-        """Remove an answered request, unless there is a newer one for the knob."""
+        """Remove a request, unless there is a newer one."""
         items = self.requested.items()
         self.requested = {name: one for name, one in items if name != knob or one.request > request}
 
@@ -222,9 +212,9 @@ class LaneEnd(StatePart):
 
     requested: EndRequested | None = None
     stood_still_s: float | None = None
-    """Duration of the stall when it was asked to end."""
+    """At the request to end."""
     killed: bool = False
-    """Whether the user ended this lane, not the race."""
+    """By the user, not with the race."""
     event: LaneEnded | None = None
 
 
@@ -233,12 +223,11 @@ class Heartbeat(StatePart):
     """The signs of life of a lane."""
 
     heard_ns: int = 0
-    """On the lane's clock."""
     longest_window_ns: int = 0
-    """Only of windows that show the duration of steps."""
+    """Of windows that show the duration of steps."""
     warm_up_ns: int = 0
     stalled_since_ns: int | None = None
-    """The last sign of life before a present stall."""
+    """The last sign of life."""
     suspensions: tuple[tuple[int, int], ...] = ()
 
     def hear(self, at_ns: int) -> None:
@@ -246,7 +235,7 @@ class Heartbeat(StatePart):
         self.heard_ns, self.stalled_since_ns = at_ns, None
 
     def reasons_to_discard(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that arrives now does not count."""
+        """Return why a window does not count."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
@@ -261,7 +250,7 @@ class LaneState(StatePart):
     phase_since_ns: int = 0
     phase_before: str = STARTING
     turn_since_ns: int = 0
-    """Start of training in its slice, or of waiting for the next slice."""
+    """Start of its slice, or of its wait."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
@@ -271,7 +260,7 @@ class LaneState(StatePart):
     speed: SpeedWatch = field(default_factory=SpeedWatch)
     step: StepFacts = field(default_factory=StepFacts)
     step_clock: SliceClock = field(default_factory=SliceClock)
-    """Time in slices since the end of its last window."""
+    """Since its last window."""
     tree: TreeUse = field(default_factory=TreeUse)
     gpu_use: GpuUse = field(default_factory=GpuUse)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
@@ -279,11 +268,10 @@ class LaneState(StatePart):
     end: LaneEnd = field(default_factory=LaneEnd)
     account: Accounted | None = None
     log: tuple[LogLine, ...] = ()
-    """Also of earlier processes."""
     differs: tuple[str, ...] | None = None
-    """Knobs in which the lanes of the race differ now. `None` outside of a session."""
+    """Knobs in which lanes differ now."""
     mark: str = ""
-    """`#` and its id, if another lane has the same device and settings."""
+    """`#` and its id, if another lane has the same title."""
 
     def copy(self: State) -> State:
         """Return an independent copy."""
@@ -302,17 +290,17 @@ class LaneState(StatePart):
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
-        """All knobs in effect, or the spec's values before the first report."""
+        """All knobs, reported or of the spec."""
         return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """Its device, and every setting in which the lanes differ now."""
+        """Its device, and the settings in which lanes differ."""
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
 
     @property
     def memory_bytes(self) -> Reading:
-        """Private memory for reports: the last sample before its last window, or else the peak.
+        """Private memory: the last sample before its last window, or else the peak.
 
         Later samples may be of a process that exits.
         """
@@ -322,60 +310,60 @@ class LaneState(StatePart):
 
     @property
     def short_title(self) -> str:
-        """For narrow places, such as "batch 256 · graph off"."""
+        """Such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
     def points(self) -> tuple[LaneWindow, ...]:
-        """The last windows of its process, with discarded ones."""
+        """The last windows of its process."""
         return self.measurements.recent
 
     @property
     def steady(self) -> WindowSums:
-        """Sums since the lane began to race, or a knob or the mode last changed."""
+        """Sums since the last change."""
         return self.measurements.steady
 
     @property
     def steps_per_s(self) -> float | None:
-        """Of steady state. `None` if unknown or if the steps are not recognized."""
+        """`None` also if the steps are not recognized."""
         return None if "steps" in self.script.not_measured else self.steady.steps_per_s
 
     def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the step times of steady state."""
+        """Return a quantile of the step times."""
         return None if "steps" in self.script.not_measured else self.steady.step_ms(fraction)
 
     @property
     def slices(self) -> tuple[SliceSpeed, ...]:
-        """The steady parts of the slices of steady state, oldest first."""
+        """Their steady parts, oldest first."""
         return self.measurements.slices
 
     @property
     def discarded_shares(self) -> dict[str, float]:
-        """Discarded shares of its time from the first step to the last, largest first."""
+        """By reason, largest first."""
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
         shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
     @property
     def over(self) -> bool:
-        """Whether the lane needs a restart to train."""
+        """Whether it has ended."""
         return self.phase in OVER
 
     @property
     def to_change(self) -> dict[str, KnobValue]:
-        """The requested values that are not in effect."""
+        """The requested values not in effect."""
         now = self.in_effect.items()
         return {name: one.value for name, one in self.changes.requested.items() if (name, one.value) not in now}
 
     @property
     def state(self) -> str:
-        """Its phase, or that it was ended before it was done."""
+        """Its phase, or that it was ended."""
         ended = self.phase == DONE and (self.end.killed or self.end.requested is not None)
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return how long the current step runs, without other lanes' slices."""
+        """Return how long the step runs, without other lanes' slices."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:
@@ -386,17 +374,14 @@ class LaneState(StatePart):
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return the time without a finished step. `None` if it validates, is between epochs, or has ended."""
+        """Return the time without a step. `None` if it validates, is between epochs, or ended."""
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
-        """Return the current throughput, over the steady windows of the last 5 s since the last change.
-
-        For a lane that has ended, return its whole steady state, as in the table.
-        """
+        """Return the steady windows of the last 5 s since the last change, at least one; after the end all."""
         if self.over:
             return self.steady
         changed_ns = self.changes.marks[-1].at_ns if self.changes.marks else 0

@@ -1,4 +1,4 @@
-"""The log of a lane, and why its process ended, in words."""
+"""The log of a lane, and why its process ended."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ from tfmon.model.lane_state import (
 from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
-"""At most 500 characters each."""
 _OF_A_PROFILE = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
     r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
 )
-"""TensorFlow's output about tfmon's short profiles."""
+"""About tfmon's short profiles."""
 
 _CHATTER = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
@@ -119,7 +118,7 @@ MOST_CHARACTERS = 300
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
-"""Reason of the NotMeasured that a Python with tfmon sends first."""
+"""The NotMeasured that a Python with tfmon sends first."""
 HINTS = {
     "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
     "if it is the only one and there is no screen",
@@ -129,11 +128,11 @@ HINTS = {
 }
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
-"""Lack of memory in TensorFlow and CUDA, also in a script's last output."""
+"""Lack of memory, also in a script's output."""
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended that sent no error itself. A stalled lane has failed in any case."""
+    """Return why a child ended without a message. A stalled lane has failed in any case."""
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
@@ -155,7 +154,7 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
 
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
-    """Return a script's failure, the reason of a kill, or that no step was seen."""
+    """Return a script's failure, or that no step was seen."""
     if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
         took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
         hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
@@ -183,13 +182,12 @@ _FREE = {
     "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
     "used": re.compile(r"^\s*InUse:\s+(\d+)"),
 }
-"""Allocator output: bytes of TensorFlow's pool, and the used bytes."""
 _ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
 _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Return a text if the output shows a fragmented pool on a GPU that was not full."""
+    """Return a text if the output shows a fragmented pool."""
     found: dict[str, int] = {}
     asked_bytes = 0
     for line in output:
@@ -209,7 +207,7 @@ ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
-    """Return a text about the checkpoint from which a script continued."""
+    """Return a text about the restored checkpoint."""
     progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
@@ -217,7 +215,7 @@ def went_on(lane: LaneState) -> str:
 
 
 def why_unseen(command: str, *, loaded: bool) -> str:
-    """Return why no step of a user's command was seen; `loaded`: tfmon was loaded into it."""
+    """Return why no step was seen; `loaded`: tfmon was."""
     try:
         argv = shlex.split(command)
     except ValueError:
@@ -236,7 +234,7 @@ def why_unseen(command: str, *, loaded: bool) -> str:
 
 
 def code_of_command(state: LaneState) -> int:
-    """Return the exit code of a user's command like a shell. 0 while unknown."""
+    """Return the exit code like a shell."""
     end = state.end.event
     if end is None:
         return 0
@@ -245,9 +243,9 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback of a script's output.
+    """Return the error below the last traceback.
 
-    TensorFlow writes its reason at the end of the following text, before the node of its graph.
+    TensorFlow writes its reason at the end, before the node of its graph.
     """
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
     begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
@@ -272,7 +270,7 @@ def last_line(output: Sequence[str]) -> str:
 def explain_end(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> None:
-    """Add the user of a GPU's memory to the trouble of a lane that has just ended, or a knob never offered."""
+    """Explain a lack of GPU memory by others' use, or fail a lane with an unknown knob."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
         # Windows also show values that a library chose itself.

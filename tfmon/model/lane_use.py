@@ -1,4 +1,4 @@
-"""The use of CPU, memory and GPUs by a lane. CPU time counts over the slices that the lane had."""
+"""The use of CPU, memory and GPUs by a lane."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tfmon.model.windows import Mean
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000
-"""Shorter slices have no CPU share: CPU time is counted in steps of 10 ms."""
+"""CPU time is counted in steps of 10 ms."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""SIGHUP, SIGINT, SIGPIPE and SIGTERM, by which a parent normally ends its children."""
+"""SIGHUP, SIGINT, SIGPIPE and SIGTERM, by which a parent ends its children."""
 
 
 MOST_SAMPLES = 96
@@ -26,7 +26,7 @@ MOST_SAMPLES = 96
 
 @dataclass(frozen=True, slots=True)
 class MemoryCourse:
-    """Samples over time; when there are too many, every second one is dropped."""
+    """Samples; if there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -50,15 +50,14 @@ class MemoryCourse:
 
 @dataclass(frozen=True, slots=True)
 class SliceClock:
-    """The time of a lane in slices since the last sample of its processes, or its last step."""
+    """The time of a lane in slices since the last sample, or its last step."""
 
     sampled_ns: int | None = None
     granted_ns: int | None = None
-    """Start of the present slice, at the earliest `sampled_ns`."""
     spent_ns: int = 0
 
     def granted(self, at_ns: int, *, own: bool) -> SliceClock:
-        """Return the clock after the start of a slice."""
+        """Return the clock after a slice's start."""
         if not own and self.granted_ns is None:
             return self
         return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
@@ -68,7 +67,7 @@ class SliceClock:
         return SliceClock(at_ns, None if self.granted_ns is None else at_ns)
 
     def in_slices(self, cpu_pct: Reading, at_ns: int) -> Reading:
-        """Convert CPU per time since the last sample to CPU per time in slices; `WAITS` if that is too short."""
+        """Convert CPU per time to CPU per time in slices."""
         if isinstance(cpu_pct, Missing) or self.sampled_ns is None:
             return cpu_pct
         spent_ns = self.until(at_ns)
@@ -81,7 +80,7 @@ class SliceClock:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The end of a child process by a signal."""
+    """The end of a child by a signal."""
 
     pid: int
     signal: int
@@ -90,14 +89,11 @@ class Death:
 
 @dataclass
 class TreeUse(StatePart):
-    """The use of the machine by a lane's processes."""
+    """The use by a lane's processes."""
 
     cpu_pct: Reading = NOT_SAMPLED
-    """Over the last second; for a lane in slices, during them."""
     private_bytes: Reading = NOT_SAMPLED
-    """Memory that no other process shares."""
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """The largest sample in each phase."""
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
@@ -106,7 +102,7 @@ class TreeUse(StatePart):
     deaths: tuple[Death, ...] = ()
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
-        """Return a sample with CPU per time in slices, at most all `cores`: CPU time is counted in ticks."""
+        """Return a sample with CPU per time in slices, at most all `cores`."""
         cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
         if cores and not isinstance(cpu_pct, Missing):
             cpu_pct = min(cpu_pct, 100 * cores)
@@ -118,7 +114,7 @@ class TreeUse(StatePart):
         return max(self.peaks.values(), default=NOT_SAMPLED)
 
     def add(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> None:
-        """Add a sample; while the lane waits for its slice, the last CPU figure stays."""
+        """Add a sample; without a slice, the last CPU figure stays."""
         seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
         self.deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))[:MOST_DEATHS]
@@ -133,7 +129,7 @@ class TreeUse(StatePart):
         self.clock = self.clock.sampled(sample.at_ns)
 
     def end_window(self) -> None:
-        """Store the last sample in `memory`: a later sample may be of a process that exits."""
+        """Store the last sample: a later one may be of a process that exits."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
         if private is not None and at_ns is not None and at_ns != self.memory.latest_ns:
             self.memory = self.memory.plus(at_ns, private)
@@ -160,13 +156,12 @@ def used_bytes_of_lane(
     peak_bytes: int | None,
     before_bytes: float | None,
 ) -> tuple[Reading, str]:
-    """Return the GPU memory of a lane and the source of the figure, the first that applies.
+    """Return the GPU memory of a lane and its source, the first that applies.
 
     `driver`: the amounts of the lane's processes. `only process`: in a container with the host's process numbers,
-    the only listed process, if no other lane is on this GPU. `TensorFlow's allocator`: its peak, a lower bound
-    without the CUDA context. `device change`: the increase of the whole GPU since the lane opened it.
-
-    A process without an amount is ignored: newer drivers list a container's own numbers that way.
+    the only one on this GPU. `TensorFlow's allocator`: its peak, without the CUDA context. `device change`: the
+    increase since the lane opened the GPU. A process without an amount is ignored: newer drivers list a
+    container's own numbers that way.
     """
     used, on_it = sample.memory.used_bytes, sample.processes
     own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
@@ -185,7 +180,7 @@ def used_bytes_of_lane(
 
 
 def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
-    """Return the share of the GPU's time of a lane's processes."""
+    """Return the share of a lane's processes."""
     shares = on_it.busy_by_pid
     if isinstance(shares, Missing):
         return shares
@@ -207,7 +202,6 @@ class GpuPart:
     source: str = ""
     used_before: float | None = None
     free_bytes: float | None = None
-    """`None` if unknown or shared with the CPU."""
 
     def plus(
         self,
@@ -218,7 +212,7 @@ class GpuPart:
         only_lane: bool,
         peak_bytes: int | None,
     ) -> GpuPart:
-        """Return the use after a sample, `before` the lane opened the GPU or not."""
+        """Return the use after a sample."""
         first = self.used_before
         if first is None and before:
             first = known(sample.memory.used_bytes)
@@ -236,16 +230,16 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class BatchPeaks:
-    """The allocator's peak by batch size, in one process with otherwise equal settings.
+    """The allocator's peak by batch size, with otherwise equal settings.
 
-    The peak of a process never falls, so the peak of a size is known if it was the first or exceeds all before it.
+    A process's peak never falls: a size's peak is known if it was the first or exceeds all before it.
     """
 
     by_size: Mapping[int, int] = field(default_factory=dict)
     before: int = 0
 
     def plus(self, size: object, peak_bytes: int | None) -> BatchPeaks:
-        """Return the peaks after a window of steady state."""
+        """Return the peaks after a steady window."""
         if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
             return self
         if size < max(self.by_size, default=0):
@@ -253,27 +247,25 @@ class BatchPeaks:
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
-        """Return the peaks after a knob change; any knob but the batch size can change all peaks."""
+        """Return the peaks after a change; other knobs can change all peaks."""
         return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 
 @dataclass
 class GpuUse(StatePart):
-    """A lane's use of all its GPUs, and the use of them by others."""
+    """A lane's use of its GPUs, and others' use."""
 
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
     used_bytes: Reading = NO_GPU
     source: str = ""
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
-    """By the framework."""
     batch_peaks: BatchPeaks = field(default_factory=BatchPeaks)
     allocated: MemoryCourse = field(default_factory=MemoryCourse)
     racing_busy_pct: Mean = field(default_factory=Mean)
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
-    """By the names in `ACTIVITY`."""
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """By others since the start of steady state, by index."""
+    """Since the start of steady state, by index."""
 
     def end_window(self, window: Window) -> None:
         """Store the framework's allocated memory."""
@@ -285,7 +277,7 @@ class GpuUse(StatePart):
         self.allocated_bytes, self.peak_bytes = now_bytes, peak_bytes
 
     def add_activity(self, activity: GpuActivity | Missing) -> None:
-        """Add a sample of one of the GPUs."""
+        """Add a sample of a GPU."""
         if not isinstance(activity, Missing):
             means = self.racing_activity
             self.racing_activity = {
@@ -309,6 +301,6 @@ class GpuUse(StatePart):
 
 
 def counted(names: Sequence[str]) -> str:
-    """Return names with counts, such as "2x NVIDIA H200"."""
+    """Return such as "2x NVIDIA H200"."""
     result = ((names.count(name), name) for name in dict.fromkeys(names))
     return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

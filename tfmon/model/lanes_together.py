@@ -1,4 +1,4 @@
-"""Relations between the lanes of a race: distinguishing names, and shared files and ports."""
+"""Relations between lanes: distinguishing names, and shared files and ports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tfmon.model.views import IN_PLACE, View
 
 
 def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
-    """Return the knobs in which the specs of the lanes differ."""
+    """Return the knobs in which the specs differ."""
     knobs = {knob for spec in specs for knob in spec.settings}
     return frozenset(knob for knob in knobs if len({distinct(spec.settings.get(knob)) for spec in specs}) > 1)
 
 
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
-    """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast first."""
+    """Return the knobs in which lanes differ now, the contrast first."""
     started = contrast([lane.spec for lane in lanes])
     result = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
@@ -36,20 +36,20 @@ def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
 
 
 def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
-    """Return the knobs besides the contrast in which the lanes differ now."""
+    """Return the differing knobs besides the contrast."""
     started = contrast([lane.spec for lane in lanes])
     return tuple(knob for knob in (lanes[0].differs or () if lanes else ()) if knob not in started)
 
 
 def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
-    """Return (knob, value, whether the lanes differ in it), differing knobs first."""
+    """Return (knob, value, whether lanes differ), differing ones first."""
     values, differs = lane.in_effect, lane.differs or ()
     first = [(knob, values[knob], True) for knob in differs if knob in values]
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
 
 
 def set_names(lanes: Sequence[LaneState], race: Race) -> None:
-    """Set `differs` and `mark`, so that title, table, verdict and JSON agree."""
+    """Set `differs` and `mark`."""
     differs = differing(lanes, race)
     titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
     alike = Counter(titles)
@@ -58,7 +58,7 @@ def set_names(lanes: Sequence[LaneState], race: Race) -> None:
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
-    """Return a key that differs for each value: in Python, 1 equals True."""
+    """Return a key that differs for each value: 1 equals True."""
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 
@@ -74,7 +74,7 @@ MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """A file, folder or port with which two lanes disturb each other."""
+    """A file, folder or port that two lanes share."""
 
     name: str
     lanes: tuple[str, ...]
@@ -83,7 +83,7 @@ class Collision:
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
-    """Return each collision of lanes of one machine once, except inside a view."""
+    """Return the collisions of lanes of one machine, except inside a view."""
     result: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         view = views.get(one.spec.host)
@@ -111,7 +111,7 @@ def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collisio
 
 
 def collision_lines(result: Sequence[Collision]) -> list[str]:
-    """Return a line for each collision, at most a few."""
+    """Return a line for a few collisions."""
     lines = [f"{one.text}: {one.helps}" for one in result[:MOST]]
     return lines + ([f"{len(result) - MOST} more are used by several lanes"] if len(result) > MOST else [])
 
@@ -135,7 +135,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explain_collision(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> None:
-    """Add the collision or full disk in a failed script's reason to its trouble."""
+    """Add a collision or full disk to a script's failure."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
     if trouble is None or not lane.script.command or view is None:
         return

@@ -1,4 +1,4 @@
-"""The periods of a race: the measurements under one choice of settings, and the change that ended them."""
+"""The periods of a race: the measurements under one choice of settings."""
 
 from __future__ import annotations
 
@@ -38,15 +38,13 @@ class KnobChange:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The lanes' measurements before a change, and the change."""
+    """The measurements before a change, and the change."""
 
     until_ns: int
     lanes: tuple[LaneState, ...]
-    """Without data for charts and pages."""
     race: Race
     changes: tuple[KnobChange, ...] = ()
     event: str = ""
-    """Another event that ended it."""
     phase_of: str = ""
     experiment: SeriesState | None = None
 
@@ -69,7 +67,7 @@ def after_event(
 ) -> Periods:
     """Return the periods after one of the `CAUSES`.
 
-    `race`, `lanes` and the `running` experiment are as before the event, `after` and `experiment` as after it.
+    `race`, `lanes` and `running` are as before the event, `after` and `experiment` as after it.
     """
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
@@ -118,7 +116,7 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
-    """Return the index of the period that the same key press ended, in another lane."""
+    """Return the period that the same key press ended, in another lane."""
     asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
     for place in reversed(range(len(periods))):

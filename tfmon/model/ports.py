@@ -1,4 +1,4 @@
-"""Interfaces between the screen and the rest of the program; the screen has no access to processes."""
+"""Interfaces between the screen and the rest of the program."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.session import Snapshot
 
 ANSWER_S = 5.0
-"""Longest wait of the screen's own thread."""
+"""Longest wait of the screen's thread."""
 Say: TypeAlias = Callable[[str], object]
-"""Displays a line for the user."""
 
 
 class ExperimentError(ValueError):
@@ -22,10 +21,10 @@ class ExperimentError(ValueError):
 
 
 class Controls(Protocol):
-    """Requests of a series to the lanes. Every method returns at once."""
+    """Requests of a series to the lanes, which return at once."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Change a setting; a knob that is not live restarts the lane."""
+        """Change a setting."""
 
     def resume(self, lanes: Sequence[str]) -> None:
         """Continue paused lanes."""
@@ -34,10 +33,10 @@ class Controls(Protocol):
         """Set the mode of the race."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Train only one lane, in slices (default: the race's); "" ends that."""
+        """Train only one lane, in slices; "" ends that."""
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """Restart lanes with the settings in effect."""
+        """Restart lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,11 @@ class ReplayState:
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
     started_ns: int | None = None
-    """The start signal, from which the race counts its time."""
+    """The start signal."""
 
     @property
     def at_end(self) -> bool:
-        """Whether all events have happened."""
+        """Whether all is played."""
         return self.event >= self.events
 
 
@@ -81,19 +80,19 @@ class ReplayControls(Protocol):
         """Advance, if it plays."""
 
     def toggle(self) -> None:
-        """Pause or play; at the end, play from the beginning."""
+        """Pause or play; at the end, from the beginning."""
 
     def step(self, direction: int) -> None:
-        """Pause, and move one event forward or back."""
+        """Pause, and move one event."""
 
     def skip(self, seconds: float) -> None:
-        """Move forward, or back for negative seconds."""
+        """Move forward or back."""
 
     def go_to(self, at_ns: int) -> None:
         """Move to a time."""
 
     def go_to_mark(self, direction: int) -> None:
-        """Move to the next or previous mark."""
+        """Move to another mark."""
 
     def change_speed(self, direction: int) -> None:
         """Play faster or slower."""
@@ -107,27 +106,24 @@ class RunInfo:
     """A recording in a list."""
 
     id: str
-    """Such as "20260102-030405-small-dense"; never changes."""
+    """Such as "20260102-030405-small-dense"."""
     path: str
     started: str = ""
-    """Local time with its offset from UTC, ISO 8601. Empty if unreadable."""
+    """ISO 8601 with offset."""
     scenario: str = ""
     mode: str = ""
     lanes: tuple[str, ...] = ()
-    """Titles of the lanes at the end."""
     verdict: str = ""
-    """Empty for a recording that was not closed."""
     ratio: float | None = None
     failure: str = ""
     seconds: float | None = None
-    """From the start signal."""
     bytes: int = 0
     running: bool = False
     problem: str = ""
 
     @property
     def outcome(self) -> str:
-        """The problem, the failure, the verdict, or a missing verdict."""
+        """Its result, or why there is none."""
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else NOT_CLOSED)
@@ -146,39 +142,38 @@ class Runs(Protocol):
     """The user's recordings. Every method may block, and raises TfmonError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all recordings, the oldest first."""
+        """Return all, the oldest first."""
 
     def delete(self, id: str) -> None:
-        """Delete a recording permanently, unless it is being written."""
+        """Delete a recording that is not being written."""
 
     def report(self, path: str) -> str:
-        """Write a report into the working directory; return the message to display."""
+        """Write a report here; return a message."""
 
     def replay(self, id: str) -> Source:
         """Open a recording; the caller stops it."""
 
 
 class Source(ABC):
-    """A race, recording or sweep on a screen. The defaults fit a source that nothing can change.
+    """A race, recording or sweep on a screen; by default nothing can change it.
 
     Errors are raised as TfmonError. Thread: the screen's, except for methods that may block.
     """
 
     tabs: Sequence[str] | None = None
-    """The pages that can be opened. `None` for all."""
+    """The allowed pages. `None` for all."""
     playback: ReplayControls | None = None
     runs: Runs | None = None
     detachable = False
-    """Whether the run can continue without the screen."""
     refusal = ""
-    """Why no key can change anything. Empty if keys can."""
+    """Why no key can change anything."""
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """Return the present state."""
 
     def send(self, command: ControlMessage) -> None:
-        """Request a change and return at once; events report the result."""
+        """Request a change and return at once."""
         raise NotImplementedError(self.refusal)
 
     def ask(self, command: ControlMessage, timeout_s: float | None = None) -> str:
@@ -194,25 +189,25 @@ class Source(ABC):
         return ""
 
     def repeat(self) -> str:
-        """Return the command that repeats the race with the settings in effect, or ""."""
+        """Return the command that repeats the race."""
         return ""
 
     def watch_gpus(self) -> str:
-        """Start to read all GPUs; return the reason if there are none. May block."""
+        """Read all GPUs; return why there are none. May block."""
         return ""
 
     def start(self, say: Say) -> None:
-        """Start the lanes, after the first paint. May block."""
+        """Start the lanes. May block."""
 
     def stop(self) -> None:
-        """End every lane and wait for it, or close the recording. May block."""
+        """End every lane, or close the recording. May block."""
 
     def end_now(self) -> None:
-        """Do not wait for user's commands that are ending."""
+        """Do not wait for ending commands."""
 
     def leave(self) -> None:
         """Leave a detachable run, which continues."""
 
     def lost(self) -> str:
-        """Return a line about a run that disappeared."""
+        """Return a line about a run that died."""
         return ""

@@ -1,7 +1,4 @@
-"""The result of a profile: the time of a step by parts, the operations, and the bottleneck.
-
-Units: mean nanoseconds per captured step, unless a field has another unit.
-"""
+"""The result of a profile. Units: mean nanoseconds per captured step."""
 
 from __future__ import annotations
 
@@ -24,15 +21,14 @@ BottleneckKind: TypeAlias = Literal[
     "all-reduce",
 ]
 """`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute if
-they are not distinguished; `mixed` is two of them; `all-reduce` sums gradients over several devices.
+not distinguished; `mixed` is two of them; `all-reduce` sums gradients over devices.
 """
 
 NAMELESS = "no operation named"
-"""Memory without an operation in the trace, as for JAX."""
+"""As for JAX."""
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
-"""`unknown` if the trace has neither a tf.function nor single operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Stage:
 
     name: str
     busy_ns: float
-    """Without earlier stages, on all threads: can exceed the step's time."""
+    """On all threads: can exceed the step's time."""
     elements: float
 
 
@@ -57,35 +53,33 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The loop's thread during the step; the parts do not overlap and add up to `total_ns`."""
+    """The loop's thread during the step; the parts add up to `total_ns`."""
 
     total_ns: float
-    """The call of the step. In a trace without its mark: calls of a tf.function; eager: all but the input."""
+    """The step; in a trace without its mark, calls of a tf.function; eager: all but the input."""
     dispatch_ns: float
-    """Without computation: Python, TensorFlow's runtime, launches. On a GPU this is all of it."""
+    """Python, TensorFlow's runtime, launches. On a GPU this is all."""
     python_ns: Reading
-    """Part of it outside TensorFlow's runtime."""
     compute_ns: Reading
     tracing_ns: float
-    """Calls that traced, without their operations."""
     compile_ns: float
-    """Calls in which XLA compiled without tracing, without their operations."""
+    """Calls in which XLA compiled without tracing."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTime:
-    """A GPU; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
+    """A GPU; `kernels`, the exposed copies and `idle` add up to the step."""
 
     name: str
     kernels_ns: float
-    """With kernels or anything but a copy from or to the host."""
+    """All but copies from or to the host."""
     all_reduce_ns: float
-    """Part with only kernels that sum over several GPUs, including the wait for the slowest."""
+    """Only kernels that sum over GPUs, including the wait for the slowest."""
     h2d_ns: float
     d2h_ns: float
     h2d_exposed_ns: float
     d2h_exposed_ns: float
-    """While nothing else ran; copies in both directions count as from the host."""
+    """While nothing else ran."""
     h2d_bytes: Reading
     d2h_bytes: Reading
     idle_ns: float
@@ -93,38 +87,36 @@ class GpuTime:
     idle_launch_ns: float
     idle_tracing_ns: float
     idle_other_ns: float
-    """Idle time by the activity of the loop's thread."""
+    """By the activity of the loop's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation of the step, summed over its runs."""
+    """An operation, summed over its runs."""
 
     name: str
     kind: str
-    """Such as MatMul. Without one, the name of the kernel or of XLA."""
+    """Such as MatMul, or the name of the kernel."""
     device: str
     count: int
     self_ns: float
     """Without operations inside it."""
     share: float
-    """Of the self time of all operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the time of a step; the parts do not overlap and add up to it.
+    """A part of the time of a step; the parts add up to it.
 
     Concurrent operations share the time equally. Time without operations belongs to copies, then to the loop.
     """
 
     name: str
     kind: str
-    """The type of an operation."""
     device: str
     step_ns: float
     self_ns: float = 0.0
-    """On all threads or queues; more than `step_ns` if others ran beside it."""
+    """On all threads; more than `step_ns` if others ran beside it."""
     count: int = 0
 
     @property
@@ -135,20 +127,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """The operations of the step; TensorFlow does not record its cheapest ones."""
+    """The operations; TensorFlow does not record the cheapest."""
 
     top: tuple[Op, ...]
     runs: int
     time_ns: float
-    """Their self time."""
     busy_ns: float
     parallelism: Reading
-    """Mean number of concurrent operations while any ran."""
+    """While any ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A function that was traced or compiled during the capture."""
+    """A function that was traced or compiled."""
 
     function: str
     count: int
@@ -157,11 +148,11 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class CpuCounters:
-    """Counters of the processor over all threads of a CPU lane, shortly before its profile."""
+    """Counters of the processor for a CPU lane, shortly before its profile."""
 
     instructions_per_cycle: float
     stalled_share: Reading
-    """Share of cycles in which the next instruction waited for a result, usually for memory."""
+    """Of the cycles, waiting for a result, usually for memory."""
 
 
 NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this machine, shortly before a profile")
@@ -169,32 +160,30 @@ NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this m
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """Memory of an operation that was not freed before the peak."""
+    """Memory of an operation at the peak."""
 
     name: str
     allocated_bytes: int
-    """Up to twice the size of the tensors."""
+    """Up to twice the tensors' size."""
     blocks: int
     shape: str = ""
-    """Of the largest tensor, such as [64,128]."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The peak of an allocator during the captured steps."""
+    """The peak of an allocator."""
 
     place: str
-    """The device, such as GPU:0, with a restriction to some blocks; or TensorFlow's name."""
+    """Such as GPU:0, or TensorFlow's name."""
     allocated_bytes: int
     before_bytes: int
-    """Allocated before the capture: usually weights, and the state of the optimizer."""
+    """Usually weights and the optimizer."""
     unknown_bytes: int
-    """Missing in the trace, whose profiler lost events; negative if frees were lost."""
+    """Missing in the trace; negative if frees were lost."""
     operations: tuple[Allocated, ...]
     reached_in: str
-    """The operation that made the peak. Empty if memory was only freed."""
+    """The operation that made the peak."""
     highest_bytes: int
-    """Since the process began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +193,7 @@ class ProfileBottleneck:
     kind: BottleneckKind
     text: str
     shares: dict[str, float]
-    """Of step time, from 0 to 1; they add up to at most 1."""
+    """Of step time; they add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +202,13 @@ class Profile:
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
-    """From the start of the first step to the end of the last one's work, over the number of steps."""
+    """From the first step's start to the end of the last one's work, over their number."""
     longest_ns: float
     mode: Mode
     input: Input
     call: Call | Missing
     sync_ns: Reading
-    """Outside of pipeline and step while the GPU worked: usually reading a result."""
+    """Outside of both while the GPU worked: usually reading a result."""
     other_ns: float
     drain_ns: float
     devices: tuple[GpuTime, ...]
@@ -229,17 +218,15 @@ class Profile:
     compiles: tuple[Repeat, ...]
     bottleneck: ProfileBottleneck | Missing
     host_only: bool
-    """Whether the trace has nothing of the lane's GPU."""
     notes: tuple[str, ...]
     parts: tuple[Part, ...] = ()
-    """The longest part first. Empty in an old recording."""
+    """The longest first."""
     counters: CpuCounters | Missing = NOT_COUNTED
     memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
-    """The device's allocator first."""
 
     @property
     def computing_share(self) -> float | None:
-        """Share of the calls' time in which an operation ran on the CPU, 0 to 1."""
+        """Share of the calls in which an operation ran on the CPU."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -247,7 +234,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Share of step calls in the loop's time without input and waits, 0 to 1."""
+        """Share of step calls in the time without input and waits."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
 MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
-"""Label in the charts."""
 MARGIN = 0.03
-"""Smaller differences count as none by default."""
+"""Smaller differences count as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +31,29 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
-    """Why the race has no GPU lane, if one was requested."""
+    """Why a requested GPU lane is missing."""
     boot: str = ""
-    """The kernel's boot id: hosts with the same id are one machine."""
+    """Hosts with the same boot id are one machine."""
     quota_cores: float | None = None
-    """Of the container."""
     nice: int | None = None
     python: str = ""
     tensorflow: str = ""
-    """With the package's name unless `tensorflow`."""
     driver: str = ""
     power_limits_w: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """Between-process variance from earlier races on this machine: a scaled chi-squared prior."""
+    """Between-process variance of earlier races here: a scaled chi-squared prior."""
 
     squares: float
-    """`degrees` times the variance of the log ratio of two equal processes."""
+    """`degrees` times the variance of the log ratio."""
     degrees: float
     races: int = 0
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
-    """Return whether the lanes train in slices, one at a time on each machine."""
+    """Return whether lanes train one at a time on each machine."""
     return bool(exclusive) or (mode == TURNS and lanes > 1)
 
 
@@ -67,38 +64,32 @@ class Race:
     scenario: str = ""
     title: str = ""
     mode: str = TURNS
-    """`turns`: interleaved, in short slices; `concurrent`: all lanes at the same time."""
+    """`turns`: in slices; `concurrent`: all at the same time."""
     training: tuple[str, ...] = ()
-    """Lanes with a running slice, one per machine."""
+    """With a running slice, one per machine."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     seconds: float | None = None
-    """From the start signal."""
     steps: int | None = None
     slice_s: float | None = None
-    """`None` if the recording lacks it."""
     number: int = 0
-    """From 1, in this run of tfmon."""
     exclusive: str = ""
-    """The only lane that trains, in slices."""
+    """The only lane that trains."""
     interrupted: str = ""
-    """Such as "interrupted by SIGINT"."""
     fresh: bool = False
-    """Whether the lanes are started several times, see `series.repeat`."""
+    """Whether lanes are started several times."""
     between: BetweenProcesses | None = None
-    """`None` if nothing was learnt."""
     interval: IntervalKind = ALWAYS_VALID
     margin: float = MARGIN
     until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is at most this."""
+    """Half the width of every interval at the end."""
     ignored_causes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
-    """Other differences between the lanes' machines."""
     views: dict[str, View] = field(default_factory=dict)
-    """Of a user's lanes, by host. Empty for a single lane."""
+    """By host. Empty for a single lane."""
 
     def with_knob(self, offered: KnobOffered) -> Race:
-        """Return the race with a knob that a script has offered."""
+        """Return the race with an offered knob."""
         if any(knob.name == offered.knob for knob in self.knobs):
             return self
         limits = (offered.choices, offered.low, offered.high)
@@ -112,7 +103,6 @@ class RecordingState:
 
     path: str
     stopped_ns: int | None = None
-    """When it ended on an error."""
     reason: str = ""
 
 
@@ -121,22 +111,21 @@ Outcome = Literal["supported", "contradicted", "too close to call", "not testabl
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement and the comparison of two lanes that it predicts."""
+    """A statement that predicts a comparison of two lanes."""
 
     id: str
     source: str = ""
-    """The article and its example."""
     says: str = ""
     first: str = ""
     second: str = ""
     at_least: float = 1.0
     at_most: float | None = None
-    """For a claim of little or no difference."""
+    """For a claim of no difference."""
     needs: Literal["", "gpu", "mac"] = ""
     seconds: float | None = None
-    """Length of its race if steps take seconds: it is only measured with its scenario named."""
+    """Such a claim is only measured with its scenario named."""
     corrected: str = ""
-    """Correction of a wrong statement."""
+    """Of a wrong statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +137,10 @@ class ClaimResult:
     outcome: Outcome
     ratio: Estimate | None = None
     reason: str = ""
-    """Why it was not tested, or the correction."""
 
 
 def judge(claim: Claim, ratio: Estimate) -> Outcome:
-    """Return the outcome of a claim; it is decided only if the whole interval is on one side."""
+    """Return the outcome; the whole interval must be on one side."""
     if claim.at_most is not None:
         if 1 / claim.at_most <= ratio.low and ratio.high <= claim.at_most:
             return "supported"

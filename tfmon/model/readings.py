@@ -1,4 +1,4 @@
-"""Measured values, or the reason for a missing one: readings, estimates, and samples of the probes."""
+"""Measured values, or the reason for a missing one."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Annotated, Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Replaces a number that was not measured. Arithmetic on it does not type-check."""
+    """Replaces a number that was not measured."""
 
     reason: str
 
 
 Reading: TypeAlias = float | Missing
-"""In the unit at the end of its field's name. Never 0 for unknown."""
+"""In the unit at the end of its name. Never 0 for unknown."""
 
 NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 NO_STOLEN = Missing("this system does not report stolen time")
 
 
 def known(reading: Reading) -> float | None:
-    """Return the number, or `None` if it is missing."""
+    """Return the number, or `None`."""
     return None if isinstance(reading, Missing) else reading
 
 
@@ -41,7 +41,7 @@ IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
 ALWAYS_VALID: IntervalKind = "always-valid"
 SPENDING: IntervalKind = "spending"
 FIXED: IntervalKind = "fixed"
-"""Looks at any time, looks within a known length, one look at the end."""
+"""Looks at any time; within a known length; one at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Inclusive limits of a number in a field's type, checked by the codec."""
+    """Inclusive limits of a number, checked by the codec."""
 
     low: float
     high: float
@@ -82,19 +82,19 @@ class TreeSample:
     lane: str
     at_ns: int
     cpu_pct: Reading
-    """Mean since the previous sample; 100 is one busy core."""
+    """100 is one busy core."""
     private_bytes: Reading
     processes: int
     pids: tuple[int, ...] = ()
     waited_pct: Reading = NOT_READ
-    """Waiting time for a core; 100 is one permanently waiting thread."""
+    """100 is one permanently waiting thread."""
     killed: dict[int, int] = field(default_factory=dict)
-    """Signals of unreaped processes that a signal ended."""
+    """Signals that ended unreaped processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The machine as a whole, since the previous sample; 100 % of CPU is one core."""
+    """The machine since the previous sample; 100 % of CPU is one core."""
 
     lane: str = ""
     host: str = ""
@@ -103,26 +103,26 @@ class HostSample:
     memory_used_bytes: Reading
     memory_total_bytes: Reading
     usable_cores: Reading = NOT_READ
-    """The least of the machine's cores, the affinity and the container's quota."""
+    """The least of cores, affinity and the container's quota."""
     monitor_cpu_pct: Reading = NOT_READ
     others_cpu_pct: Reading = NOT_READ
     steal_pct: Reading = NOT_READ
-    """Time that the hypervisor gave to other machines while this one had work."""
+    """Given to other machines while this one had work."""
     swap_in_bytes_per_s: Reading = NOT_READ
     swap_out_bytes_per_s: Reading = NOT_READ
     cpu_pressure_pct: Reading = NOT_READ
-    """Share of the last 10 s in which a process waited."""
+    """Of the last 10 s."""
     memory_pressure_pct: Reading = NOT_READ
     throttled_pct: Reading = NOT_READ
-    """Share of the quota's periods that the lanes' control group exhausted."""
+    """Of the quota's periods."""
 
 
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
-"""In ns the limit is three years; no window has more steps or examples."""
+"""In ns the limit is three years."""
 CONTENDED = 0.05
-"""From this share of waiting CPU time, and of cores used by others, on, a slice is contended."""
+"""Least shares of waiting CPU time, and of cores used by others."""
 FULL = 0.9
-"""From this share of busy cores on, others can only take a core from the lane."""
+"""From this share on, others can only take a core from the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +131,9 @@ class SliceLoad:
 
     span_ns: Amount
     examples: Amount
-    """With discarded ones."""
     cpu_ns: Amount
     delay_ns: Amount | None = None
-    """Time in which threads of the lane waited for a core."""
+    """While threads waited for a core."""
     others_ns: Amount | None = None
     stolen_ns: Amount | None = None
     cores: Amount | None = None

@@ -1,4 +1,4 @@
-"""The monitor's requests to a lane's child over the request pipe."""
+"""The monitor's requests to a lane's child."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from tfmon.model.readings import Missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """The scenario and device to train. The first request."""
+    """What to train. The first request."""
 
     scenario: str
     device: str
-    """`cpu` or `gpu`; the environment selects the GPUs."""
+    """`cpu` or `gpu`."""
     devices: int = 1
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Measured steps before the child finishes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +41,28 @@ class RunSlice:
     """Train for one slice, then pause; answered by SliceEnded."""
 
     round: int
-    """Slices of the same round are compared."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Stop at the next step boundary and use no CPU."""
+    """Stop at the next step boundary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeProfile:
-    """Train some steps under the profiler; answered by Profiled or ProfileFailed."""
+    """Profile some steps; answered by Profiled or ProfileFailed."""
 
     folder: str
     steps: int
     on_gpu: bool = False
     chrome: str = ""
-    """A file for the trace in Chrome's format."""
     counters: CpuCounters | Missing = NOT_COUNTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStack:
-    """Report the stacks of a script's threads; answered by StackReported."""
+    """Report a script's stacks; answered by StackReported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,29 +11,29 @@ from tfmon.model.readings import Amount
 
 CHANNEL_CLOSED = "the script closed tfmon's channel"
 FIT, ON_BATCH, EAGER = "fit", "train_on_batch", "eager"
-"""Traits of a step: made by Keras, or eager."""
+"""Traits of a step."""
 RUN_EAGERLY, FUNCTIONS_EAGERLY = "run_eagerly", "run_functions_eagerly"
-"""Keras or TensorFlow was configured to run eagerly."""
+"""Configured in Keras or TensorFlow."""
 COMPILES, SEES_BATCHES = "compiles", "sees batches"
-"""XLA can compile the step; a callback works in each batch."""
+"""With XLA; a callback works in each batch."""
 DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
-"""Parts of the script's dataset."""
+"""Parts of the dataset."""
 SEQUENTIAL, UNCACHED, RANDOM = "sequential map", "uncached work", "random map"
-"""A map in one thread, work in each epoch, random operations in it."""
+"""A map in one thread, work in each epoch, random operations."""
 ENDLESS, READ = "endless", "stages read"
-"""A dataset without an end; tf.data's own statistics were read, so slow stages are observed causes."""
+"""No end; tf.data's own statistics were read."""
 SHORT, SPARE = "a short wait", "time to spare"
-"""Figures: the wait is short, the rest of an epoch has time for it."""
+"""The wait is short; the rest of an epoch has time."""
 FITS, MOVABLE, SHUFFLED = "fits in memory", "can be moved", "shuffled before"
-"""The results fit in memory; elements can be dropped before the work, and are shuffled before it."""
+"""In memory; elements can be dropped before the work, and are shuffled before it."""
 MADE, DIFFERS, UNROLLS = "made again", "other arrays", "unrolled layer"
-"""A model or function was made again, is called with other arrays; a layer unrolls its loop."""
+"""A model or function; called with other arrays; a layer unrolls its loop."""
 MOST_CAUSES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobOffered(LaneEvent):
-    """A knob of a user's script that can change during training."""
+    """A script's knob that can change during training."""
 
     knob: str
     value: KnobValue
@@ -62,26 +62,23 @@ class Progressed(LaneEvent):
     epochs: Amount = 0
     batch: Amount = 0
     batches: Amount | None = None
-    """Of an epoch, if known."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """As displayed by Keras: means since the epoch began."""
+    """Means since the epoch began."""
     epochs_done: Amount = 0
-    """Of this `fit`; the next two fields are sums over them."""
+    """The next two fields are sums over them."""
     validation_ns: Amount = 0
     between_ns: Amount = 0
-    """From the last step of an epoch to the first of the next, without validation."""
+    """Without validation."""
     restored: Amount = 0
-    """Epochs before the first `fit`, which continued from a checkpoint."""
+    """From a checkpoint, before the first `fit`."""
     backup: str = ""
-    """Folder of BackupAndRestore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMeasured(LaneEvent):
-    """A figure about the steps of a script is unavailable."""
+    """A figure is unavailable."""
 
     what: str
-    """`examples`, `input`, `loss` or `steps`."""
     reason: str
 
 
@@ -91,7 +88,7 @@ class StepDescribed(LaneEvent):
 
     text: str
     traits: tuple[str, ...] = ()
-    """Such as `FIT`; advice depends on them."""
+    """Such as `FIT`."""
 
     @property
     def place(self) -> str:
@@ -115,32 +112,29 @@ class StackReported(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsUsed(LaneEvent):
-    """Files, folders and ports that a script used for the first time."""
+    """Files, folders and ports used for the first time."""
 
     uses: dict[str, str]
-    """Letters: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a bound port, or `b43211` for a port
-    bound in its place.
-    """
+    """`w` written, `r` read, `d` removed, `m` made as a folder, `b` a bound port, or `b43211` in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSeen(LaneEvent):
-    """An observed cause of a script's slowness; figures are sums since its first observation."""
+    """An observed cause of slowness; figures are sums."""
 
     cause: str
     place: str
-    """File, line and text, such as "train.py:17 `def step(x):`"."""
+    """Such as "train.py:17 `def step(x):`"."""
     subject: str = ""
-    """Function or pipeline stage."""
     what: str = ""
-    """The latest observation, such as "`x`: (32, 28) → (17, 28)"."""
+    """Such as "`x`: (32, 28) → (17, 28)"."""
     count: Amount = 1
     cost_ns: Amount = 0
     of_ns: Amount = 0
-    """Since the first step began, without suspensions."""
+    """Since the first step began."""
     figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """It replaces the earlier observation with this key."""
+        """It replaces an observation with this key."""
         return self.cause, self.place, self.subject

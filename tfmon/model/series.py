@@ -1,4 +1,4 @@
-"""The plan, the state and the steps of a series: crossover, tuning, sweep and the claims of scenarios."""
+"""Plan, state and steps of a series."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
-"""Policies, which choose the next attempt."""
+"""Policies."""
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
-"""Outcomes of a change. `refused`: the setting could not take effect, or the lane failed under it."""
+"""`refused`: the setting could not take effect, or the lane failed."""
 MOST_DEATHS = 3
 """Then an attempt has failed."""
 LATEST_VISITS = 40
@@ -24,29 +24,25 @@ class SeriesPlan:
     """The plan of a series, complete before its first measurement.
 
     A sweep races each combination against a baseline, in separate races. A crossover sets each value in two
-    lanes of the present race. A tuning tries changes on one lane of the present race.
+    lanes of the present race. A tuning tries changes on one lane of it.
     """
 
     policy: str
     over: dict[str, tuple[KnobValue, ...]] = field(default_factory=dict)
     lanes: tuple[str, ...] = ()
-    """The two lanes of a crossover, or the lane of a tuning."""
     everything: bool = False
-    """Measure also combinations that cannot win; continue a tuning until nothing helps."""
+    """Also what cannot win; until nothing helps."""
     scenario: str = ""
-    """Name, path, or the command as text. Empty for the present race."""
+    """Empty for the present race."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
-    """Settings of the lane against which each combination is raced."""
     places: tuple[str, ...] = ()
-    """Such as `gpu2/gpu:0`; a place can occur more than once."""
     words: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("",)
-    """Of devices, without numbers: each combination is measured on each kind."""
+    """Each combination is measured on each kind."""
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
-    """A combination is measured until half its interval over its ratio is at most this."""
+    """Half the interval over the ratio at the end."""
     each_s: float = 60.0
-    """Longest time for one."""
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
     source: str = ""
@@ -57,15 +53,15 @@ class SeriesPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two slices close in time: of an attempt and its baseline, of two lanes, or of new and old settings."""
+    """Two slices close in time."""
 
     log: float
-    """Natural logarithm of the first throughput over the second."""
+    """Of the first throughput over the second."""
     leads: bool
     visit: int
-    """Number of the visit, which has new processes of both; on the lanes of a race, of the process."""
+    """With new processes of both."""
     base: float = 0.0
-    """Natural logarithm of the second throughput in examples/s. 0 if unused."""
+    """Logarithm of the second throughput in examples/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class Figures:
     baseline_examples_per_s: float | None = None
     step_ms: float | None = None
     memory_bytes: float | None = None
-    """GPU memory of a GPU lane, private memory of a CPU lane."""
+    """Of the GPU, or private."""
     memory_missing: str = ""
     bottleneck: str = ""
     bottleneck_text: str = ""
@@ -87,49 +83,43 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The circumstances of a change of a lane's settings, known before it is tried."""
+    """The circumstances of a change, known before it is tried."""
 
     lane: str
     before: dict[str, KnobValue]
-    """All knobs."""
     bottleneck: str = ""
     """A kind of `analysis.bottleneck`."""
     purpose: str = ""
     restarts: bool = False
     choices: int = 1
-    """Number of changes to choose from: each test is stricter by this factor."""
+    """Each test is stricter by this factor."""
     work: str = ""
-    """Its change of the script's work, which prevents keeping it."""
+    """Prevents keeping it."""
     title: str = ""
     whole: bool = False
-    """Whether it is all kept changes together, against the settings at the beginning."""
+    """Whether it is all kept changes together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One measurement: a combination, a value of a knob, a change of a lane, or a claim."""
+    """A combination, a value of a knob, a change of a lane, or a claim."""
 
     number: int
     kind: str
-    """Of device. Empty on the lanes of a race."""
     settings: dict[str, KnobValue]
-    """The swept knobs, or the knobs of a change."""
+    """The swept or changed knobs."""
     change: Change | None = None
-    """Only in a tuning."""
     baseline: bool = False
-    """Whether it equals the baseline and needs no measurement."""
+    """Whether it needs no measurement."""
     refused: str = ""
-    """Why it cannot be measured."""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
     deaths: tuple[str, ...] = ()
     figures: Figures | None = None
     measured_s: float = 0.0
-    """Race time of its pairs."""
     outcome: str = ""
-    """Of a change that was tried, or of a claim."""
     gain: Estimate | None = None
-    """Throughput after a change over that before it, or the ratio of a claim."""
+    """The ratio at the end."""
 
     @property
     def failed(self) -> str:
@@ -154,19 +144,15 @@ class SeriesState:
 
     plan: SeriesPlan
     attempts: tuple[Attempt, ...] = ()
-    """By their numbers. A tuning adds them, after the attempts of earlier tunings of the race."""
+    """A tuning adds them, after those of earlier tunings."""
     first: int = 0
-    """Number of its first attempt."""
     running: dict[int, str] = field(default_factory=dict)
     visits_s: tuple[float, ...] = ()
-    """Of the latest visits, with getting ready."""
     lost: dict[str, str] = field(default_factory=dict)
     """Unusable places with the reason."""
     under: tuple[dict[str, KnobValue], ...] = ()
-    """Settings of the lanes at the start."""
     over: bool = False
     ended: str = ""
-    """Why it ended early."""
 
     @property
     def policy(self) -> str:
@@ -185,7 +171,7 @@ class SeriesState:
 
     @property
     def at(self) -> KnobValue | None:
-        """The value of that knob that is measured now."""
+        """The value that is measured now."""
         return next((self.attempts[number].settings[self.knob] for number in self.running), None)
 
     @property
@@ -195,17 +181,17 @@ class SeriesState:
 
     @property
     def changes(self) -> tuple[Attempt, ...]:
-        """The single changes that a race's tunings have tried; the latest last."""
+        """The single changes of a race's tunings."""
         return tuple(one for one in self.attempts if not one.of_lane.whole)
 
     @property
     def present(self) -> tuple[Attempt, ...]:
-        """The single changes that this tuning has tried; the latest last."""
+        """The single changes of this tuning."""
         return tuple(one for one in self.attempts[self.first :] if not one.of_lane.whole)
 
     @property
     def whole(self) -> Attempt | None:
-        """The settings at the end of a tuning against those at its beginning, after several changes."""
+        """All kept changes together."""
         return next((one for one in self.attempts[self.first :] if one.of_lane.whole), None)
 
     @property
@@ -216,7 +202,7 @@ class SeriesState:
 
 @dataclass(frozen=True, slots=True)
 class SeriesBegan:
-    """The lanes of a race train, and the series on them begins."""
+    """The lanes train."""
 
     under: tuple[dict[str, KnobValue], ...]
 
@@ -228,7 +214,7 @@ class VisitBegan:
     number: int
     place: str
     attempt: Attempt | None = None
-    """If its policy has just chosen it."""
+    """If just chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +229,14 @@ class PairMeasured:
 
 @dataclass(frozen=True, slots=True)
 class VisitEnded:
-    """The measurement of an attempt ends, temporarily or for good."""
+    """The measurement of an attempt ends for now."""
 
     number: int
     figures: Figures | None = None
     refused: str = ""
-    """Why scenario, device or lane do not accept it."""
     died: str = ""
-    """Why its process ended without its own error."""
+    """Without its own error."""
     lost: str = ""
-    """Why the place is unusable from now on."""
     took_s: float = 0.0
     outcome: str = ""
     gain: Estimate | None = None
@@ -263,7 +247,6 @@ class SeriesEnded:
     """Nothing more is measured."""
 
     ended: str = ""
-    """Why it ended early."""
 
 
 SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | VisitEnded | SeriesEnded
@@ -271,7 +254,7 @@ SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | 
 
 
 def after(state: SeriesState, step: SeriesStep) -> SeriesState:
-    """Return the series after a step; a step of another series changes nothing."""
+    """Return the series after a step; another's changes nothing."""
     match step:
         case SeriesState():
             return step
@@ -311,13 +294,13 @@ def after(state: SeriesState, step: SeriesStep) -> SeriesState:
 
 
 def kind_of(spec: LaneSpec) -> str:
-    """Return the kind of places that measure the same combinations: `cpu`, `gpu`, or several devices."""
+    """Return the kind of places that measure the same combinations."""
     kind, _, number = spec.device.partition(":")
     return kind if not number or number.isdecimal() else spec.device
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the common knobs that change learning compared to the baseline."""
+    """Return the common knobs that change learning."""
     changed = {**baseline, **settings}
     batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
     precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)

@@ -1,4 +1,4 @@
-"""The state of a race: the session accepts events and returns immutable snapshots."""
+"""The state of a race: the session accepts events and returns snapshots."""
 
 from __future__ import annotations
 
@@ -51,29 +51,27 @@ STALE_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state at one moment. Immutable, and safe to read from any thread."""
+    """The state at one moment. Immutable."""
 
     at_ns: int
     race: Race
     lanes: tuple[LaneState, ...]
     hosts: Hosts = field(default_factory=lambda: {"": HostState()})
-    """By `LaneSpec.host`; "" is the monitor's, and always present."""
+    """"" is always present."""
     experiment: SeriesState | None = None
-    """The present or last series."""
     tuned: SeriesState | None = None
     periods: Periods = ()
-    """The latest last; the present one is in `lanes`."""
     recording: RecordingState | None = None
 
     def lane(self, name: str) -> LaneState:
-        """Return the lane of that name; raises KeyError."""
+        """Return a lane; raises KeyError."""
         for lane in self.lanes:
             if lane.spec.name == name:
                 return lane
         raise KeyError(name)
 
     def called(self, lane: LaneState) -> str:
-        """Return the lane's name for people: with more than two lanes, its id and its distinguishing settings."""
+        """Return the lane's name for people."""
         place, short = lane.spec.place, lane.short_title
         if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
             short = f"{place}, {short}"
@@ -87,7 +85,7 @@ class Snapshot:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """Knobs in which the lanes differ now, the initial differences first."""
+        """Knobs in which lanes differ now."""
         return (self.lanes[0].differs or ()) if self.lanes else ()
 
     @property
@@ -97,30 +95,30 @@ class Snapshot:
 
     @property
     def raced_s(self) -> float | None:
-        """Time from the start signal to the last window."""
+        """From the start signal to the last window."""
         ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
         started_ns = self.race.started_ns
         return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 
     @property
     def has_result(self) -> bool:
-        """Whether anything was measured, which no key may delete after the race and its experiment."""
+        """Whether anything was measured, which no key may delete."""
         trying = self.experiment is not None and not self.experiment.over
         return not trying and any(lane.steady.windows for lane in self.lanes)
 
     @property
     def machine(self) -> Machine:
-        """The monitor's own machine."""
+        """The monitor's."""
         return self.hosts[""].machine
 
     @property
     def gpus(self) -> tuple[GpuSample, ...]:
-        """The latest samples of the monitor's own machine."""
+        """Of the monitor's machine."""
         return self.hosts[""].gpus
 
     @property
     def host(self) -> HostSample | None:
-        """The latest sample of the monitor's own machine."""
+        """Of the monitor's machine."""
         return self.hosts[""].sample
 
     def place_of(self, lane: LaneState) -> HostState:
@@ -132,7 +130,7 @@ class Snapshot:
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
-        """Return the key of a lane's machine, independent of the names of its hosts."""
+        """Return the key of a lane's machine."""
         return machine_key(self.hosts, lane.spec.host)
 
     @property
@@ -147,18 +145,17 @@ class Snapshot:
         return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
-        """Return the latest samples of a lane's GPUs."""
+        """Return the latest samples of its GPUs."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of an overdue sample, such as after a hang of a driver."""
+        """Return the age of an overdue sample."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
-"""Called with an event and the snapshot after it."""
 
 
 class Session:
@@ -179,7 +176,7 @@ class Session:
         self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
-        """Begin a race without the lanes of an earlier one; `source` is the digest of the scenario file."""
+        """Begin a race; `source` is the digest of the scenario file."""
         race = replace(race, number=self._race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
@@ -192,15 +189,15 @@ class Session:
         self.accept(ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
-        """Set the mode; a change begins a new steady state."""
+        """Set the mode, which begins a new steady state."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
-        """Record the start of a slice, "" for none, and which slices of other machines continue."""
+        """Record a slice, "" for none, and which slices continue."""
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
-        """Set the lane that trains alone, "" for none."""
+        """Set the lane that trains alone."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def advance_series(self, step: SeriesStep) -> None:
@@ -208,7 +205,7 @@ class Session:
         self.accept(SeriesAdvanced(at_ns=self._clock_ns(), step=step))
 
     def accept(self, event: Event) -> None:
-        """Accept an event; an event of a lane outside this race changes nothing."""
+        """Accept an event."""
         with self._lock:
             taken = not event.lane or self._index(event.lane) is not None
             if taken and not (isinstance(event, CauseSeen) and event.cause in self._race.ignored_causes):
@@ -219,7 +216,7 @@ class Session:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event, in the accepting thread; return the function that ends that."""
+        """Call `listener` with every event, in the accepting thread; return the end of that."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:
@@ -252,7 +249,7 @@ class Session:
             return self._snapshot(self._clock_ns())
 
     def _snapshot(self, at_ns: int) -> Snapshot:
-        """Copy only lanes and hosts that have changed since the last call."""
+        """Copy only what has changed since the last call."""
         lanes = tuple(copy or lane.snapshot() for lane, copy in zip(self._lanes, self._copied, strict=True))
         hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
         self._copied, self._copied_hosts = list(lanes), hosts

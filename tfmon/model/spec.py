@@ -20,19 +20,17 @@ from tfmon.model.knobs import (
 )
 
 ALL = "all"
-"""Every GPU of a machine, as in `gpu:all`."""
 MOST_DEVICES = 64
 DEVICES = (
     "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 4xgpu or 2xcpu; "
     "on an instance as MIG-UUID"
 )
 INSTANCE = "MIG-"
-"""Start of the UUID of an MIG instance; a lane has a unique part of it."""
+"""Start of the UUID of an MIG instance."""
 SHORT_INSTANCE = len(INSTANCE) + 8
-"""Usually unique."""
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
-"""The idlest GPU, before it is chosen."""
+"""The idlest GPU."""
 
 
 class SpecError(ValueError):
@@ -44,22 +42,20 @@ class LaneSpec:
     """A requested lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, `gpu:N` with the driver's index, `gpu:N+M`, `2xcpu`, or the start of a UUID `MIG-…`. Before planning
-    also `gpu`, `gpu:all` or `4xgpu`.
+    """`cpu`, `gpu:N`, `gpu:N+M`, `2xcpu`, or the start of a UUID `MIG-…`. Before planning also `gpu`, `gpu:all` or
+    `4xgpu`.
     """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Internal key, unique in a race; it never changes. People read `LaneState.title`."""
+    """Unique in a race; never changes. People read `LaneState.title`."""
     apart: tuple[str, ...] = ()
-    """Knobs that distinguish it from others on its device."""
     number: int = 0
-    """Among lanes with the same spec, from 1. 0 for a unique spec."""
+    """Among equal specs, from 1. 0 for a unique spec."""
     id: str = ""
     """One letter, which never changes."""
     host: str = ""
-    """A destination of ssh, or a name of the settings file; "" for this machine."""
+    """Of ssh, or of the settings file; "" for this machine."""
     chosen: str = field(default="", compare=False)
-    """Why tfmon chose this GPU."""
 
     @property
     def kind(self) -> str:
@@ -73,7 +69,7 @@ class LaneSpec:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of its GPUs, once they are chosen."""
+        """Of its GPUs, once they are chosen."""
         named = self.device.partition(":")[2]
         return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
@@ -84,7 +80,7 @@ class LaneSpec:
 
     @property
     def devices(self) -> int:
-        """Number of devices. 1 for `gpu:all`, whose number is unknown."""
+        """1 for `gpu:all`."""
         count, times, _ = self.device.partition("x")
         return int(count) if times else len(self.indexes) or 1
 
@@ -94,12 +90,12 @@ class LaneSpec:
         return f"{self.host}/{self.device}" if self.host else self.device
 
     def place_of(self, index: int) -> str:
-        """Machine and device of one of its GPUs."""
+        """Such as `gpu2/gpu:1`."""
         return replace(self, device=f"gpu:{index}").place if self.devices > 1 else self.place
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Parse a lane spec such as `gpu:0,batch_size=256` or `me@gpu2/gpu`; raises SpecError or KnobError."""
+    """Parse such as `gpu:0,batch_size=256`; raises SpecError or KnobError."""
     first, *assignments = [part.strip() for part in text.split(",")]
     host, slash, device = first.rpartition("/")
     if slash:
@@ -140,7 +136,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_host(host: str) -> None:
-    """Raise SpecError for invalid host names, including names that start with "-"."""
+    """Raise SpecError for an invalid host name."""
     if not host:
         raise SpecError("there is no host before the /; name one, as in gpu2/gpu:0, or leave out the /")
     if host.startswith("-"):
@@ -152,8 +148,7 @@ def check_host(host: str) -> None:
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     """Give every lane a unique name and an id.
 
-    A lane's place is its name; lanes on one place add their distinguishing settings, and lanes with the same spec
-    a number. One CPU and one GPU lane are C and G; all other ids go from A.
+    One CPU and one GPU lane are C and G; all other ids go from A.
     """
     named: list[LaneSpec] = []
     for spec in specs:
@@ -177,10 +172,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
 
 
 def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
-    """Return a lane's place and its distinguishing settings, such as "gpu2/cpu batch_size=256 graph=off".
-
-    Defaults are the spec's settings and distinguishing knobs.
-    """
+    """Return such as "gpu2/cpu batch_size=256 graph=off"; by default of the spec."""
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
     parts = [spec.place, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
@@ -190,7 +182,7 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Return only the distinguishing settings: "batch 256, graph off", or else the place."""
+    """Return such as "batch 256, graph off", or the place."""
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
     parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
@@ -203,7 +195,6 @@ SCOPE_HINT = (
     f"{BATCH_SCOPE.name} is for races with a lane on several devices, such as --lane 2xcpu or --lane gpu:all"
 )
 KINDS = {"gpus": "gpu", "cpus": "cpu"}
-"""Words of `--over` that count devices."""
 DEVICE_KNOBS = tuple(
     Knob(name, default=1, help=f"On how many devices {kind} a lane trains.", low=1, high=MOST_DEVICES)
     for name, kind in KINDS.items()
@@ -211,7 +202,7 @@ DEVICE_KNOBS = tuple(
 
 
 def step_batch(settings: Settings, devices: int) -> int | None:
-    """Return the examples of one step of all devices together, if there is a batch size."""
+    """Return the examples of a step of all devices."""
     size = settings.get(BATCH_SIZE.name)
     if not isinstance(size, int):
         return None
@@ -219,7 +210,7 @@ def step_batch(settings: Settings, devices: int) -> int | None:
 
 
 def obstacle(settings: Settings, devices: int) -> str:
-    """Return why the devices cannot train together under these settings."""
+    """Return why the devices cannot train together."""
     if devices == 1:
         return ""
     if settings.get("xla"):
@@ -239,7 +230,7 @@ def obstacle(settings: Settings, devices: int) -> str:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return which of these names counts devices; raises KnobError for both."""
+    """Return which name counts devices; raises KnobError."""
     result = [name for name in names if name in KINDS]
     if len(set(result)) > 1:
         raise KnobError("gpus and cpus are on different devices; sweep one of them")
@@ -247,7 +238,7 @@ def counted(names: Iterable[str]) -> str:
 
 
 def devices_of(settings: Settings, kind: str = "") -> int:
-    """Return on how many devices a combination trains, in places such as `gpu` or `2xcpu`."""
+    """Return on how many devices a combination trains."""
     name = counted(settings)
     if name:
         return int(settings[name])

@@ -1,8 +1,7 @@
 """The step time of a lane as a series of blocks, and when it changes.
 
 A block has the steady windows of half a second. After each block, the series is split in two where the statistic
-of
-Wilcoxon's rank-sum test is largest. The speed has changed there if
+of Wilcoxon's rank-sum test is largest. The speed has changed there if
 
 - the median of the later blocks is above 95 % of the earlier blocks, because the speed of a busy machine goes up
   and down, and by a margin, which becomes smaller the longer the difference lasts: a factor of 1.22 after 20
@@ -27,17 +26,16 @@ from tfmon.model.state_part import StatePart
 
 BLOCK_NS = 500_000_000
 MARGIN, LEAST_MARGIN = 4.0, 0.04
-"""Logarithm of the margin: the larger of the first over the number of later blocks, and the second."""
+"""Logarithm: the first over the number of later blocks, at least the second."""
 SCATTER = 0.95
-"""Share of the earlier blocks that the median of the later ones exceeds."""
 CHANCE = 0.01
 LEAST_SIDE, LEAST_BLOCKS = 5, 19
-"""Blocks on each side of a slowdown, and before a lane can become faster or be steady."""
+"""Blocks on each side of a slowdown, and before a lane can be faster or steady."""
 MOST_RECENT, MOST_KNOWN, MOST_KEPT = 240, 128, 32
-"""Recent blocks, earlier ones (a uniform sample), and blocks of a finished level."""
+"""Recent blocks, earlier ones (a uniform sample), and of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
 LATE_NS = 1_500_000_000
-"""A block counts after this delay, for late readings of disturbances."""
+"""For late readings of disturbances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +53,10 @@ class StepBlock:
     histogram: Mapping[int, int] = field(default_factory=dict)
     """While the block is open."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """Of lane and machine at its end."""
 
     @property
     def logs(self) -> tuple[float, float]:
-        """Logarithms of mean and median step time in nanoseconds."""
+        """Of mean and median step time in nanoseconds."""
         return math.log(self.mean_ns), math.log(self.median_ns)
 
     @property
@@ -69,12 +66,12 @@ class StepBlock:
 
     @property
     def closed(self) -> StepBlock:
-        """Return the block with its median instead of its step times."""
+        """Return the block with only its median."""
         median_ns = quantile_ns(self.histogram, 0.5) or self.mean_ns
         return replace(self, median_ns=median_ns, histogram={})
 
     def joined(self, later: StepBlock) -> StepBlock:
-        """Return this block and the following one as one."""
+        """Return both blocks as one."""
         span_ns, steps = self.span_ns + later.span_ns, self.steps + later.steps
         input_ns, times = self.input_ns + later.input_ns, add(self.histogram, later.histogram)
         return StepBlock(
@@ -93,13 +90,11 @@ class Level:
 
 @dataclass
 class SpeedWatch(StatePart):
-    """The speed of a lane since its settings last changed, in levels."""
+    """The speed since the settings last changed."""
 
     known: tuple[StepBlock, ...] = ()
-    """Blocks of the present level before the recent ones, a uniform sample."""
     recent: tuple[StepBlock, ...] = ()
     every: int = 1
-    """One of this many blocks is added to the sample."""
     count: int = 0
     """Blocks of the present level."""
     open: StepBlock | None = None
@@ -156,15 +151,15 @@ class SpeedWatch(StatePart):
         self.since_ns, self.step = after[0].since_ns, after[0].step
 
     def discard(self, since_ns: int, until_ns: int) -> None:
-        """Discard the windows that overlap a disturbance, known after they ended."""
+        """Discard windows in a disturbance, known after they ended."""
         self.late = tuple(one for one in self.late if one.at_ns <= since_ns or one.since_ns >= until_ns)
 
     def note(self, at_ns: int, text: str) -> None:
-        """Note an activity of the lane besides steps."""
+        """Note another activity."""
         self.notes = (*self.notes[1 - MOST_NOTES :], (at_ns, text))
 
     def read(self, **readings: float | None) -> None:
-        """Store readings of the lane and its machine."""
+        """Store readings."""
         self.readings = {**self.readings, **{name: one for name, one in readings.items() if one is not None}}
 
 
@@ -172,7 +167,7 @@ def changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
     """Return the index of the first block at another speed.
 
     Args:
-        times: Logarithms of the step times of the blocks, oldest first.
+        times: Logarithms of step times, oldest first.
         earliest: Least index of a change.
         looks: Number of blocks until now.
     """

@@ -8,7 +8,7 @@ Part = TypeVar("Part", bound="StatePart")
 
 
 class StatePart:
-    """A part of the state, changed under the session's lock; snapshots contain copies.
+    """A part of the state; snapshots contain copies.
 
     A container in it is replaced, not changed, so that a copy can share it.
     """

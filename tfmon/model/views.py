@@ -1,4 +1,4 @@
-"""The views of the working folder for the lanes of a user's command."""
+"""The views of the working folder for lanes with a command."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from dataclasses import dataclass, field, replace
 
 OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"
-"""Suffixes of stores: of a recorded race, and of a race whose files are not kept."""
+"""Suffixes of stores."""
 PORTS = "ports"
 """Where lanes exchange their ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of the working folder for all lanes of a race on one machine, or for one lane."""
+    """The view of all lanes of a race on one machine, or of one lane."""
 
     kind: str
-    """`overlay`: same paths, but writes are redirected; `copy`; or `in place`."""
+    """`overlay` (writes are redirected), `copy` or `in place`."""
     folder: str
     reason: str = ""
-    """Why it is not an overlay."""
     store: str = ""
-    """The folder for written files. Empty in place."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Files and bytes of each process of a lane, by its folder. Empty before the end."""
+    """Files and bytes by process folder."""
     edited: tuple[str, ...] = ()
-    """Files of the folder itself that changed during the race."""
 
     @property
     def text(self) -> str:
@@ -40,15 +37,15 @@ class View:
 
     @property
     def ports(self) -> str | None:
-        """The folder for exchanging ports, if the lanes share a store."""
+        """The folder for exchanging ports."""
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
     def of_lane(self, name: str, process: int) -> View | None:
-        """Return the view of a lane's process, counted from 1. `None` in place."""
+        """Return the view of a lane's process. `None` in place."""
         own = name if process == 1 else f"{name}-{process}"
         return replace(self, store=f"{self.store}/{own}") if self.store else None
 
 
 def describe(views: Mapping[str, View]) -> list[str]:
-    """Return a line for each machine about where lanes write."""
+    """Return a line per machine about where lanes write."""
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]

@@ -1,4 +1,4 @@
-"""The windows of a lane: one list, whose old windows are added up, and running sums over it."""
+"""The windows of a lane: one list, whose old windows are added up, and running sums."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tfmon.model.readings import Missing, Reading, SliceLoad
 from tfmon.model.state_part import StatePart
 
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
-"""Kept as they came: five minutes at five a second, and at most ten minutes."""
+"""Kept as they came."""
 OLD_NS = 2_000_000_000
-"""Older ones are added up over this time, or over 1 / `OLD_SHARE` of their age if that is longer."""
+"""Older ones are added up over this time, or 1 / `OLD_SHARE` of their age."""
 OLD_SHARE, MOST_OLD = 400, 4_096
-"""The list is shortened at `MOST_OLD` old items: after a day, it then has about 2,500."""
+"""After a day, the list has about 2,500 items."""
 SHORTEST_STRETCH_NS = 1_000_000_000
-"""For comparing concurrent lanes: about five windows of each."""
+"""About five windows of each concurrent lane."""
 MOST_SLICES = 2_000
 RARE = 0.5
-"""Above this share of disturbed windows, no window is discarded."""
+"""Above this share of disturbed windows, none is discarded."""
 SETTLED_WINDOWS = 20
-"""From this number of windows on, that share is known."""
+"""From here on, that share is known."""
 _SUMS = (
     "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
     "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
@@ -56,7 +56,7 @@ class WindowSums:
     histogram: dict[int, int] = field(default_factory=dict)
 
     def plus(self, more: WindowSums, sign: int = 1) -> WindowSums:
-        """Return the sums with more windows; with sign -1, without them."""
+        """Return the sums with more windows, or without."""
         copied_ns = self.sampled_copy_ns
         if more.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
@@ -69,7 +69,7 @@ class WindowSums:
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over wall time. `None` without time or examples."""
+        """`None` without time or examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
@@ -83,26 +83,23 @@ class WindowSums:
         return 100 * self.input_ns / self.span_ns if self.span_ns else None
 
     def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the time from step end to step end, to within 0.55 %."""
+        """Return a quantile of the step times."""
         return quantile_ms(self.histogram, fraction)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneWindow(WindowSums):
-    """A window, or several old ones added up, without a histogram."""
+    """A window, or several old ones without a histogram."""
 
     since_ns: int = 0
     at_ns: int = 0
     marks: tuple[str, ...] = ()
-    """Why it is discarded."""
     round: int | None = None
     process: int = 0
-    """From 1."""
     period: int = 0
-    """Number of steady states before it."""
     loss: float | None = None
     p50_ms: float | None = None
-    """From step end to step end, to within 0.55 %."""
+    """To within 0.55 %."""
     p95_ms: float | None = None
 
     @classmethod
@@ -135,18 +132,18 @@ class LaneWindow(WindowSums):
 
     @property
     def in_slice(self) -> bool:
-        """Whether another lane trained in the gap before it."""
+        """Whether another lane trained before it."""
         return self.round is not None
 
     @property
     def kind(self) -> object:
-        """Old windows of the same kind are added up: the start of a slice, too, is added to the rest."""
+        """Old windows of a kind are added up; a slice's start is added to the rest."""
         marks = tuple(mark for mark in self.marks if mark != SLICE_START)
         return marks, self.in_slice, self.process, self.period
 
     @classmethod
     def merged(cls, items: Sequence[LaneWindow]) -> LaneWindow:
-        """Return windows of one kind as one, without a histogram."""
+        """Return windows of one kind as one."""
         last, sums = items[-1], WindowSums()
         for one in items:
             sums = sums.plus(one)
@@ -176,7 +173,7 @@ class Mean:
     samples: int = 0
 
     def plus(self, reading: Reading) -> Mean:
-        """Return the mean with one more sample; a missing value changes nothing."""
+        """Return the mean with one more sample."""
         return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
 
     @property
@@ -187,7 +184,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class LaneSample:
-    """A sample of the processes or of a GPU of a lane, or the means of several."""
+    """A sample, or the means of several."""
 
     at_ns: int
     cpu_pct: Mean = Mean()
@@ -235,7 +232,7 @@ Item = TypeVar("Item", bound=_Item)
 
 
 def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """Return the items with the oldest recent ones added up, if there are too many or they are too old."""
+    """Return the items with the oldest recent ones added up, if necessary."""
     first, now_ns = recent[0], recent[-1].at_ns
     if len(recent) <= MOST_RECENT and first.at_ns >= now_ns - RECENT_NS:
         return recent, old
@@ -248,7 +245,7 @@ def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, .
 
 
 def shortened(old: tuple[Item, ...], now_ns: int) -> tuple[Item, ...]:
-    """Return the items with neighbours added up, the more the older they are."""
+    """Return the items added up, the more the older they are."""
     share = OLD_SHARE
     while share and len(old) > 0.8 * MOST_OLD:
         old, share = _joined(old, now_ns, share), share // 2
@@ -276,7 +273,7 @@ def _merged(items: Sequence[Item]) -> list[Item]:
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """The steady part of one slice, and the CPU use of others in the whole slice."""
+    """The steady part of a slice, and the load of the whole one."""
 
     round: int
     at_ns: int
@@ -294,34 +291,31 @@ class SliceSpeed:
 
 @dataclass
 class Measurements(StatePart):
-    """The measurements of a lane; a change of a knob or of the mode begins a new steady state."""
+    """The measurements; a change of knob or mode begins a new steady state."""
 
     recent: tuple[LaneWindow, ...] = ()
-    """Windows of the present process as they came, oldest first."""
+    """Of the present process, oldest first."""
     old: tuple[LaneWindow, ...] = ()
-    """All windows before them, added up."""
+    """Added up."""
     samples: tuple[LaneSample, ...] = ()
     old_samples: tuple[LaneSample, ...] = ()
     steady: WindowSums = field(default_factory=WindowSums)
     slices: tuple[SliceSpeed, ...] = ()
-    """The steady parts of the slices of steady state, oldest first."""
+    """Their steady parts, oldest first."""
     period: int = 0
-    """Number of steady states before this one."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows discarded from steady state, under each of their reasons."""
+    """Of steady state, under each of their reasons."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """Their time by `main_reason`, and time in no window."""
+    """By `main_reason`, with time in no window."""
     windows: int = 0
     span_ns: int = 0
-    """All time from the first step to the last."""
     process: int = 0
-    """Of the last window. 0 if another process has become the lane since."""
+    """0 if another process has become the lane."""
     until_ns: int | None = None
-    """End of the last window, also of earlier processes."""
     unaccounted_ns: int = 0
-    """Time between windows of one process in no window, or in two: 0 unless tfmon has a bug."""
+    """Time in no window, or in two: 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()
-    """Disturbances that are present most of the time, so that no window is discarded for them."""
+    """Disturbances most of the time, for which no window is discarded."""
 
     def add(self, event: Window, process: int = 0) -> None:
         """Add a window."""
@@ -347,19 +341,19 @@ class Measurements(StatePart):
         self.samples, self.old_samples = aged((*self.samples, LaneSample(at_ns, **means)), self.old_samples)
 
     def begin_process(self) -> None:
-        """Count the windows of the present process to the old ones."""
+        """Count the present windows to the old ones."""
         self.old = (*self.old, *(replace(one, histogram={}) for one in self.recent))[-MOST_OLD:]
         self.recent = ()
 
     def end_slice(self, ended: SliceEnded) -> None:
-        """Store the CPU use in a slice, unless the slice had no steady part."""
+        """Store the CPU use in a slice."""
         if ended.load is not None and self.slices and self.slices[-1].round == ended.round:
             self.slices = (*self.slices[:-1], replace(self.slices[-1], load=ended.load))
 
     def discard(self, since_ns: int, until_ns: int, reason: str) -> bool:
-        """Discard the windows that overlap a disturbance, known after they ended; return whether there are any.
+        """Discard windows in a disturbance, known after they ended; return whether there are any.
 
-        If a disturbance is present most of the time, all windows count, and `constant` contains it.
+        If it is present most of the time, all windows count, and `constant` contains it.
         """
 
         def is_hit(window: LaneWindow) -> bool:
@@ -388,7 +382,7 @@ class Measurements(StatePart):
         self.steady, self.slices, self.period = WindowSums(), (), self.period + 1
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
-        """Return the sums of the recent steady windows by stretch number."""
+        """Return the sums of the steady windows by stretch."""
         result: dict[int, SliceSpeed] = {}
         for window in self.steady_points:
             number = window.at_ns // length_ns
@@ -399,7 +393,7 @@ class Measurements(StatePart):
 
     @property
     def ran_ns(self) -> int:
-        """Time from the first step to the last, without suspensions and pauses."""
+        """Without suspensions and pauses."""
         return self.span_ns - self.discarded_ns.get(STOPPED, 0)
 
     @property
@@ -409,12 +403,10 @@ class Measurements(StatePart):
 
 
 def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
-    """Return the length of a stretch in nanoseconds, and each lane's sums in each stretch in which all trained.
+    """Return the length of a stretch, and each lane's sums in each stretch in which all trained.
 
-    The lanes' shares of the cores change from second to second, so only the same seconds are compared.
-    A stretch is as long as two of the longest windows, because lanes with long steps report rarely. A lane's first
-    and
-    last stretch count with the time of the lane's windows in them.
+    The lanes' shares of the cores change from second to second, so only the same seconds are compared. A stretch
+    is as long as two of the longest windows, because lanes with long steps report rarely.
     """
     longest_ns = max((window.span_ns for one in lanes for window in one.steady_points), default=0)
     length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
@@ -428,7 +420,7 @@ def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) ->
 
 
 def main_reason(marks: Iterable[str]) -> str:
-    """Return the reason that counts for a discarded window: the switch to the lane comes last."""
+    """Return the reason that counts: the switch to the lane comes last."""
     return min(marks, key=lambda mark: (mark == SLICE_START, mark))
 
 
