@@ -1,1 +1,1 @@
-"""Options, plan, run and result of a race or a sweep."""
+"""Options, plan, run and result."""

@@ -1,4 +1,4 @@
-"""The devices of a lane: its GPUs or the idlest of its machine, and waiting until they are free."""
+"""The devices of a lane, and waiting until they are free."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ LOOK_EVERY_S = 5.0
 Search = Callable[[str], GpuSearch]
 Look = Callable[[str, Sequence[Gpu]], Sequence[GpuSample]]
 Chosen = tuple[LaneSpec, tuple[Gpu, ...]]
-"""A lane and its GPUs, in order."""
 Wanted = tuple[str, tuple[Gpu, ...], int]
-"""A host, some of its GPUs, and the number that a lane needs."""
 
 EVERY = f"gpu:{ALL}"
 MOST_LISTED = 3
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario with `batch_scope` if a lane has several devices; raises SpecError."""
+    """Return a scenario with `batch_scope` if necessary; raises SpecError."""
     if info.command or not any(map(_several, lanes)):
         return info
     names = [knob.name for knob in info.knobs]
@@ -45,7 +43,7 @@ def _several(lane: str) -> bool:
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the GPUs that a lane can train on, and their number; raises as `instance_of`."""
+    """Return the possible GPUs of a lane, and their number; raises as `instance_of`."""
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
@@ -90,14 +88,14 @@ def _listed(spec: LaneSpec, listing: GpuSearch) -> str:
 
 
 def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
-    """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance as the unique part of its UUID."""
+    """Return GPUs as a device, such as `gpu:0+1`."""
     if gpus[0].part_of:
         return short_name(gpus[0], listing)
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
 def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
-    """Return the instance of a lane; raises DeviceAbsentError, or UsageError for an ambiguous UUID."""
+    """Return the instance of a lane; raises DeviceAbsentError or UsageError."""
     fitting = [one for one in listing.instances if one.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:
         return fitting[0]
@@ -109,7 +107,7 @@ def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
 
 
 def short_name(instance: Gpu, listing: GpuSearch) -> str:
-    """Return the unique start of an instance's UUID."""
+    """Return the unique start of a UUID."""
     others = [one.uuid for one in listing.instances if one.uuid != instance.uuid]
     length = SHORT_INSTANCE
     while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
@@ -118,7 +116,7 @@ def short_name(instance: Gpu, listing: GpuSearch) -> str:
 
 
 def listed(listing: GpuSearch, part_of: str = "") -> str:
-    """Return the names that are allowed."""
+    """Return the allowed names."""
     instances = [one for one in listing.instances if part_of in ("", one.part_of)]
     if not instances:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
@@ -128,7 +126,7 @@ def listed(listing: GpuSearch, part_of: str = "") -> str:
 
 @dataclass
 class Idle:
-    """Chooses GPUs for one run of tfmon; lanes of a later race get the same."""
+    """Chooses GPUs; lanes of a later race get the same."""
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
@@ -136,10 +134,9 @@ class Idle:
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
-    """By host, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
-        """Return the lanes with their devices and GPUs; raises as `candidates`."""
+        """Return the lanes with their GPUs; raises as `candidates`."""
         result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, result, strict=True)]
         if self.wait_s is not None:
@@ -155,7 +152,7 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """Return the idlest GPUs for a lane, and the reason. If none is readable, return the first without one."""
+        """Return the idlest GPUs and the reason. If none is readable, return the first."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
@@ -192,7 +189,7 @@ class Idle:
 
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
-    """Return why a lane cannot have enough free GPUs, the idlest first."""
+    """Return why a lane must wait, the idlest first."""
     places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
     free = {one.key for one in samples if one.key in places and is_free(one)}
     if len(free) >= count:

@@ -31,7 +31,7 @@ class Ending:
 
     @property
     def unhealthy(self) -> str:
-        """The concern of `fail_on` that ended the race, or that a lane has now."""
+        """The concern of `fail_on`, past or present."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
         result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
@@ -52,14 +52,14 @@ class Ending:
             self._lanes.finish()
 
     def exit_code(self) -> int:
-        """Return the exit code for the ends of the lanes."""
+        """Return the exit code for the lanes."""
         phases = [lane.phase for lane in self._session.snapshot().lanes]
         if ABSENT in phases:
             return EXIT_DEVICE_ABSENT
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of a race. A single lane with a user's command has that command's code."""
+        """Return the exit code. A single command's code is passed on."""
         lanes, ours = self._session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return EXIT_UNHEALTHY

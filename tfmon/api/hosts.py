@@ -1,4 +1,4 @@
-"""The other machines of a race: connections at the start, examination, and the end."""
+"""The other machines of a race."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tfmon.reports.checks import to_text
 
 
 class Hosts:
-    """The connections of one run of tfmon. Thread: any; `connect` and `close` can block for seconds."""
+    """The connections of one run. Thread: any; `connect` and `close` can block for seconds."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
         self._session = session
@@ -42,10 +42,7 @@ class Hosts:
         self._read: set[str] = set()
 
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
-        """Connect to the missing hosts at the same time, and examine them.
-
-        Raises: TfmonError with a line for each host that cannot be used for this race.
-        """
+        """Connect to the missing hosts at the same time; raises TfmonError with a line for each unusable host."""
         for name in names:
             if name not in self._connections:
                 self._connections[name] = self._connect(find(name), self._session.accept)
@@ -71,11 +68,11 @@ class Hosts:
             raise together
 
     def search(self, host: str) -> GpuSearch:
-        """Return the GPUs of a connected host."""
+        """Return the GPUs of a host."""
         return self._searches[host]
 
     def look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
-        """Return a sample of each of these GPUs; raises TfmonError if the host is lost."""
+        """Return a sample of each GPU; raises TfmonError."""
         result = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
         return read_look_answer(result, host)
 
@@ -84,19 +81,19 @@ class Hosts:
         return self._connections[host]
 
     def differing_files(self) -> tuple[str, ...]:
-        """Return the files of the command that differ on a host."""
+        """Return the command's files that differ."""
         differing = self._differing.items()
         return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
     def begin_readings(self, hosts: Sequence[str]) -> None:
-        """Start readings of the GPUs on hosts with lanes."""
+        """Start readings of the GPUs."""
         for name in hosts:
             if name not in self._read:
                 self._read.add(name)
                 self._connections[name].begin_readings(self._searches[name].sampled)
 
     def close(self) -> None:
-        """End all agents and their processes, at the same time."""
+        """End all agents."""
         connections = list(self._connections.values())
         if connections:
             with ThreadPoolExecutor(len(connections), thread_name_prefix="tfmon-close") as pool:
@@ -125,17 +122,14 @@ class Hosts:
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
-    """Return the folder, the program and the files of a command here, to check for on other machines."""
+    """Return the folder, the program and the files of a command."""
     program, *arguments = command
     files = [word for word in arguments if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
-    """Return the doctor's report as text, without loading TensorFlow; one per machine with lanes.
-
-    Thread: any; blocks for about a second.
-    """
+    """Return the doctor's report, without loading TensorFlow. Thread: any; blocks for about a second."""
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 
     def one(host: str) -> str:
@@ -161,7 +155,7 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
 
 
 def others_load(machine: HostState) -> OthersLoad:
-    """Return the load by other programs over the displayed samples, in cores and as a share of all CPU time."""
+    """Return the load by others, in cores and as a share of all CPU time."""
 
     def mean(readings: list[Reading]) -> float | None:
         values = [value for one in readings if (value := known(one)) is not None]

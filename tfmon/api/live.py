@@ -1,4 +1,4 @@
-"""Runs the app on the screen for a run in another process, or for a recording."""
+"""Runs the app for a run in another process, or for a recording."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ from tfmon.ui.app import MonitorApp
 
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
-"""For the app to close after a signal, once the lanes have ended."""
+"""For the app to close, once the lanes have ended."""
 
 
 def show(viewer: Viewer, screen: ScreenOptions) -> None:
-    """Show a run until the user leaves it or it ends. A detachable run continues without a terminal or screen.
+    """Show a run until the user leaves it or it ends. A detachable run continues without a screen.
 
-    The first signal ends a run that this command began. Another viewer only leaves.
-
-    Thread: the main thread, for the signals. Raises: TfmonError if the screen failed.
+    The first signal ends a run that this command began. Another viewer only leaves. Thread: the main thread.
+    Raises: TfmonError if the screen failed.
     """
     yield_to_lanes()
     viewer.runs = RecordedRuns()
@@ -82,7 +81,7 @@ def _app(
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
-    """Return the app for a source; its keys come from the terminal."""
+    """Return the app; its keys come from the terminal."""
     if not os.isatty(0):
         terminal = os.open(os.ctermid(), os.O_RDWR)
         os.dup2(terminal, 0)
@@ -99,21 +98,21 @@ def _app(
 
 
 def screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    """Return the error for a failed screen."""
+    """Return the error."""
     failed = TfmonError(f"the screen failed: {described(error)}", hint)
     failed.exit_code = EXIT_LANE_FAILED
     return failed
 
 
 def flush_input() -> None:
-    """Discard keys that were typed for the closed screen, so that no shell receives them."""
+    """Discard typed keys, so that no shell receives them."""
     for fd in (0, 1, 2):  # standard input may be a pipe
         with contextlib.suppress(termios.error):
             termios.tcflush(fd, termios.TCIFLUSH)
 
 
 def leave_anyway(close: Callable[[], None]) -> None:
-    """End the lanes, then the process: the app can be blocked while it writes to a lost terminal."""
+    """End the lanes, then the process: the app can be blocked by a lost terminal."""
 
     def leave() -> NoReturn:
         close()
@@ -124,7 +123,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 
 
 def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False) -> bool:
-    """Show a recorded race; return whether the user left (not a signal). Raises TfmonError if the screen fails."""
+    """Show a recorded race; return whether the user left; raises TfmonError."""
     player = Player(recording)
     if at_end:
         player.go_to(player.state().to_ns)
@@ -139,7 +138,7 @@ def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False)
 
 
 class Replay(Source):
-    """A recording that is played; stopping it closes the recording."""
+    """A recording that is played."""
 
     refusal = "this is a replay of a race that is over: nothing in it can be changed"
     tabs = ("race", "lane", "log", "knobs", "gpus", "runs")
@@ -149,17 +148,17 @@ class Replay(Source):
         self.runs = runs
 
     def snapshot(self) -> Snapshot:
-        """Return the state at the position of the player."""
+        """Return the state at the position."""
         return self.playback.session.snapshot()
 
     def table(self) -> str:
-        """Return all results as text."""
+        """Return all results."""
         from tfmon.reports.race import to_text  # late: it is slow to load
 
         return to_text(analyse(self.snapshot()))
 
     def repeat(self) -> str:
-        """Return the command that repeats the race."""
+        """Return the command."""
         return command_line(self.snapshot())
 
     def stop(self) -> None:
@@ -168,18 +167,18 @@ class Replay(Source):
 
 
 class RecordedRuns:
-    """The recordings in the user's folder. Every method raises RecordingError."""
+    """The recordings in the user's folder. Raises RecordingError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all recordings, the oldest first."""
+        """Return all, the oldest first."""
         return [run.info() for run in library.runs()]
 
     def delete(self, id: str) -> None:
-        """Delete a recording permanently."""
+        """Delete a recording."""
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report here, in a child at the lowest priority; return its path."""
+        """Write a report in a child at the lowest priority."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
@@ -202,7 +201,7 @@ class RecordedRuns:
 
 
 def _path(id: str) -> Path:
-    """Return the recording with exactly that id; raises RecordingError."""
+    """Return the recording with exactly that id."""
     for suffix in (library.PACKED, library.PLAIN):
         path = library.folder() / (id + suffix)
         if Path(id).name == id and path.is_file():

@@ -1,4 +1,4 @@
-"""Figures of a race as OpenMetrics for Prometheus. An unknown reading is absent, never 0."""
+"""Figures of a race as OpenMetrics. An unknown reading is absent, never 0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ METRICS = ("metrics",)
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
 RATIO = "Its examples a second over those of the slowest lane, with the 95 % interval"
 Values: TypeAlias = dict[tuple[str, ...], "Reading | None"]
-"""By the values of its labels."""
 LANE = ("lane", "title")
 GPU = ("host", "gpu", "uuid", "name")
 
@@ -38,7 +37,6 @@ OF_A_LANE: dict[str, tuple[str, Callable[[LaneState], Reading | None]]] = {
     "cpu_cores": ("CPU that its processes use, in cores", lambda lane: _part(lane.tree.cpu_pct)),
     "gpu_memory_bytes": ("GPU memory that it uses", lambda lane: lane.gpu_use.used_bytes),
 }
-"""The first two are counters, the rest gauges."""
 COUNTERS = ("lane_steps", "lane_examples")
 OF_A_GPU: dict[str, tuple[str, Callable[[GpuSample], Reading]]] = {
     "busy_ratio": ("Share of the time in which it is busy", lambda gpu: _part(gpu.load.busy_pct)),
@@ -54,14 +52,14 @@ def _part(percent: Reading) -> Reading:
 
 
 class RaceCollector:
-    """Provides Prometheus' client with the present state of a race."""
+    """Provides Prometheus' client with the state."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._analysis: Analysis | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric with its known samples."""
+        """Yield every metric."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         self._analysis = analyse(self._snapshot(), self._analysis)
@@ -75,7 +73,7 @@ class RaceCollector:
 
 
 def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Values]]:
-    """Yield the name of each metric, its description, its labels, and its values."""
+    """Yield name, description, labels, and values of each metric."""
     snapshot = analysis.snapshot
     lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
     for name, (text, of_lane) in OF_A_LANE.items():
@@ -102,12 +100,12 @@ def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Val
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
-    """Serve the metrics of a race, or write them into a file; return the function that ends it.
+    """Serve the metrics, or write them into a file; return the function that ends it.
 
     Args:
-        where: `PORT` of this machine, `ADDRESS:PORT`, or a file, which is rewritten periodically.
+        where: `PORT`, `ADDRESS:PORT`, or a file, which is rewritten periodically.
 
-    Raises: UsageError if the client is not installed, or the port or the file cannot be used.
+    Raises: UsageError.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile

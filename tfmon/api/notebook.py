@@ -1,4 +1,4 @@
-"""Converts a notebook to a script with its code cells in order, without IPython-only code."""
+"""Converts a notebook to a script without IPython-only code."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ class NotebookScript:
 
     path: Path
     skipped: tuple[str, ...]
-    """Magics and shell commands that are not run, with their cells."""
 
 
 def notebook_script(notebook: Path) -> NotebookScript:
-    """Write the code cells of a notebook as a script, which finds the modules beside the notebook.
+    """Write the code cells as a script, which finds the modules beside the notebook; raises UsageError.
 
-    IPython lines without a used result are skipped and listed. Raises UsageError if the notebook is unreadable or
-    needs IPython.
+    IPython lines without a used result are skipped and listed.
     """
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
@@ -91,7 +89,7 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of IPython as typed: the magic, its line and its cell. Empty for other nodes."""
+    """Return a call of IPython as typed: the magic, its line and its cell."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
     given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]

@@ -1,4 +1,4 @@
-"""Notices about events of a race, by a command or the terminal."""
+"""Notices about a race, by a command or the terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from tfmon.version import __version__
 
 LOOK_EVERY_S, EVERY_S = 1.0, 60.0
 PATIENCE_S = 30.0
-"""Then a command is killed."""
 AT_THE_END_S = 5.0
-"""Longest wait for the last command."""
 LONGEST_TEXT = 300
 BELL, OSC_9, OSC_777 = "bell", "osc9", "osc777"
 TERMINAL = (BELL, OSC_9, OSC_777)
@@ -50,7 +48,7 @@ def notices(
 ) -> Iterator[None]:
     """Call `act` for new events, once in `EVERY_S` for each kind; an event that ends can be reported again.
 
-    `tell` gets a line after a failure of `act`, once until it succeeds. Thread: `act` runs in a separate one.
+    `tell` gets a line after the first failure. Thread: `act` runs in a separate one.
     """
     over, known, latest_s = threading.Event(), set[tuple[str, str]](), dict[str, float]()
 
@@ -94,14 +92,14 @@ def notices(
 def notices_in_terminal(
     session: Session, how: str, write: Callable[[str], object]
 ) -> contextlib.AbstractContextManager[None]:
-    """Write the notices of a session to the terminal; do nothing if `how` is a command."""
+    """Write notices to the terminal, unless `how` is a command."""
     if how not in TERMINAL:
         return contextlib.nullcontext()
     return notices(session, lambda notice: write(sequence(how, notice)), lambda _: None)
 
 
 def sequence(how: str, notice: Notice) -> str:
-    """Return the escape sequence of a notice, wrapped for tmux if necessary."""
+    """Return the escape sequence, also for tmux."""
     if how == BELL:
         return "\a"
     text = f"9;tfmon: {notice.text}" if how == OSC_9 else f"777;notify;tfmon;{notice.text.replace(';', ',')}"
@@ -109,7 +107,7 @@ def sequence(how: str, notice: Notice) -> str:
 
 
 def run_command(command: str, notice: Notice) -> None:
-    """Run a shell command with the facts on standard input and in `TFMON_NOTIFY_…`; raises OSError."""
+    """Run a shell command with the facts on stdin and in `TFMON_NOTIFY_…`; raises OSError."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     facts = {"tfmon": __version__, "time": now, **asdict(notice), "recording": notice.recording or None}
     texts = {**facts, "lanes": ",".join(notice.lanes), "recording": notice.recording}

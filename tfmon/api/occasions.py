@@ -1,4 +1,4 @@
-"""The events of a race that are worth a notice."""
+"""The events that are worth a notice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMPARED_EVERY_S = 10.0
 Happening: TypeAlias = tuple[str, str, str, str]
-"""A kind (a concern of `--fail-on`, `failed`, `ended`, `regression` or `gpu`), identity, lane's title, text."""
+"""Kind, identity, lane's title, text."""
 
 
 def happening(snapshot: Snapshot) -> Iterator[Happening]:
@@ -42,7 +42,7 @@ def happening(snapshot: Snapshot) -> Iterator[Happening]:
 
 
 class Baseline:
-    """A race for comparison while this race runs. Thread: one."""
+    """A race for comparison. Thread: one."""
 
     def __init__(self, race: RaceResult, limit: float, header: Callable[[], Header | None]) -> None:
         self._race, self._limit, self._header = race, limit, header
@@ -50,7 +50,7 @@ class Baseline:
         self._due_s = 0.0
 
     def regressions(self, snapshot: Snapshot, at_the_end: bool) -> Sequence[Happening]:
-        """Return the slower lanes, which are compared once in `COMPARED_EVERY_S`."""
+        """Return the slower lanes."""
         from tfmon.analysis.compare import compare  # late: few races need it
         from tfmon.analysis.gate import SLOWER, judge
         from tfmon.analysis.summarise import summarise

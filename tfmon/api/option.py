@@ -1,8 +1,4 @@
-"""The declaration of an option, and the base class of the objects that have the options of a command.
-
-An option is declared once. The flags of the command line, the arguments of Python, the settings file and the
-tables of the manual are made from the declaration.
-"""
+"""The declaration of an option, from which flags, arguments, settings and tables are made."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ Out = TypeVar("Out", covariant=True)
 class Option(Generic[In, Out]):
     """A field of `Options`, which checks and converts assigned values; `None` stands for the default.
 
-    Its type has two parts: the type of an assigned value, and the type of the value that is read.
+    Its type has two parts: of an assigned value, and of the value that is read.
     """
 
     name: str
@@ -43,12 +39,10 @@ class Option(Generic[In, Out]):
         """Declare an option.
 
         Args:
-            setting: The name of the setting for an option that is not set.
             flag: If it does not follow from the name. `None` for no flag.
             shown: The default in the help.
             off: A second flag, which sets the option to False.
             optional_value: The value of a flag without one.
-            multiple: Whether the flag can be repeated.
         """
         self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()
         self.setting, self.metavar, self.shown, self.off = setting, metavar, shown, off
@@ -73,11 +67,11 @@ class Option(Generic[In, Out]):
 
     @property
     def variable(self) -> str:
-        """The environment variable of its setting."""
+        """The environment variable."""
         return f"TFMON_{self.setting.upper()}"
 
     def read(self, value: object, *, as_text: bool = True) -> Out:
-        """Return a value from a flag or a variable, or else from the file; raises ValueError."""
+        """Return a value from text, or else from the file; raises ValueError."""
         try:
             return self.rule.read(self.rule.parse(value) if as_text and isinstance(value, str) else value)
         except ValueError:
@@ -86,11 +80,11 @@ class Option(Generic[In, Out]):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Options:
-    """The values of options. All of them can be left out."""
+    """The values of options."""
 
     @classmethod
     def declared(cls) -> list[Option[Any, Any]]:
-        """Return the options of this class, options of its bases last."""
+        """Return the options, those of bases last."""
         names = sorted((field.name for field in fields(cls)), key=lambda name: name not in vars(cls))
         return [cls.declaration(name) for name in names]
 
@@ -102,7 +96,7 @@ class Options:
         return option
 
     def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether the setting counts for an option that is not set."""
+        """Return whether the setting counts."""
         return bool(option.setting) and command in option.commands
 
     def has(self, name: str) -> bool:
@@ -110,4 +104,4 @@ class Options:
         return vars(self).get(name) is not None
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for options that exclude each other; `names` are set by the caller, not by settings."""
+        """Raise UsageError for a conflict; `names` are set by the caller, not by settings."""

@@ -1,4 +1,4 @@
-"""The options of races, sweeps and screens: each is declared here, and nowhere else."""
+"""The options of races, sweeps and screens: each is declared only here."""
 
 from __future__ import annotations
 
@@ -25,34 +25,32 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
 
 HEADLESS_SECONDS = 30.0
-"""Of a race without a screen, if no end is set."""
+"""Without a screen and an end."""
 FRESH_FROM_S = 60.0
-"""Unwatched races of this length or more are repeated in new processes by default."""
+"""From this length on, unwatched races are repeated in new processes."""
 LEAST_CI = 0.025
-"""No interval with one process of each lane is narrower: see `analysis.statistics.between_processes`."""
+"""Least with one process of each lane: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
-"""A narrower interval would take too many processes."""
 SHARE = rules.share(0.001)
 ALONE = "leave one of them out"
 
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """The purpose of a program's lanes. It follows from the command, not from options."""
+    """The purpose of a program's lanes, by command."""
 
     watched: bool = True
-    """Whether somebody sees the verdict before the end, so that it must be valid at any time."""
+    """Whether the verdict must be valid at any time."""
     one_lane: bool = False
-    """Whether there is one default lane."""
     varied_knob: str = ""
-    """Of a crossover; the default lanes have it in common."""
+    """Of a crossover."""
     restarts: bool = False
-    """Whether a script is started several times, so that even a single lane has its own view."""
+    """Whether even a single lane needs its own view."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LaneOptions(Options):
-    """The options of everything that trains lanes."""
+    """The options of everything that trains."""
 
     settings: Option[Mapping[str, KnobValue] | tuple[str, ...] | None, tuple[str, ...]] = Option(
         ValueRule("dict", 'a dict, such as {"prefetch": 2}', rules.settings_of),
@@ -115,16 +113,16 @@ class LaneOptions(Options):
 
     @cached_property
     def interpreter(self) -> Path:
-        """The Python that trains; raises UsageError if it cannot be run."""
+        """The Python that trains; raises UsageError."""
         return interpreter(self.python, self.command)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for options that exclude each other, and for a Python that cannot be run."""
+        """Raise UsageError for a conflict or a bad Python."""
         _ = self.interpreter, self.ray_cluster
 
     @cached_property
     def ray_cluster(self) -> RayCluster | None:
-        """The cluster of lanes such as `ray/gpu`. `None` for the default cluster."""
+        """The cluster. `None` for the default."""
         if self.ray is None and self.ray_python is None and self.ray_cpus == 1.0:
             return None
         return ray_cluster(self.ray, self.ray_python, self.ray_cpus)
@@ -132,7 +130,7 @@ class LaneOptions(Options):
 
 @dataclass(eq=False, repr=False)
 class RaceOptions(LaneOptions):
-    """The options of a race, a series on its lanes, or a profile."""
+    """The options of a race, series or profile."""
 
     scenario: Option[str | os.PathLike[str] | None, str] = Option(
         ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", rules.text_of),
@@ -254,22 +252,22 @@ class RaceOptions(LaneOptions):
 
     @cached_property
     def info(self) -> ScenarioInfo:
-        """The scenario, or the stand-in for the user's command; raises UsageError."""
+        """The scenario or command; raises UsageError."""
         return scenario_of(self.scenario, self.command)
 
     @property
     def record_file(self) -> Path | None:
-        """The file of the recording. `None` for a new file among the user's recordings."""
+        """The file. `None` for a new one among the user's."""
         return None if isinstance(self.record, bool) else self.record
 
     @property
     def concerns(self) -> frozenset[str]:
-        """The ids of the concerns that end the race."""
+        """Ids that end the race."""
         return frozenset(FAIL_ON[name] for name in self.fail_on)
 
     @cached_property
     def baseline_race(self) -> RaceResult | None:
-        """The race that lanes are compared with; raises TfmonError."""
+        """The race for comparison; raises TfmonError."""
         if not self.baseline:
             return None
         from tfmon.recordings.library import find
@@ -283,18 +281,18 @@ class RaceOptions(LaneOptions):
         return result
 
     def unwatched(self) -> RaceOptions:
-        """Return the options of an unwatched race: with an end, and repeated starts if it is long."""
+        """Return the options with an end, and repeated starts if long."""
         endless = self.seconds is None and self.steps is None and self.until_ci is None
         seconds = HEADLESS_SECONDS if endless and not self.command else self.seconds
         long = self.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
         return replace(self, seconds=seconds, fresh=long if self.fresh is None else self.fresh)
 
     def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether the setting counts for an option that is not set."""
+        """Return whether the setting counts."""
         return super().takes_setting(option, command) and not (option.name == "scenario" and self.command)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for options that exclude each other."""
+        """Raise UsageError for a conflict."""
         check_scenario(names, command, needed=command in ("tune", "profile"))
         super().validate(command, names)
         if "slower_than" in names and not self.baseline:
@@ -391,7 +389,7 @@ class SweepOptions(LaneOptions):
 
     @cached_property
     def info(self) -> ScenarioInfo:
-        """The scenario, or the stand-in for the user's command; raises UsageError."""
+        """The scenario or command; raises UsageError."""
         return scenario_of(self.scenario or "", self.command)
 
     @property
@@ -410,7 +408,7 @@ class SweepOptions(LaneOptions):
         )
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for options that exclude each other."""
+        """Raise UsageError for a conflict."""
         check_scenario(names, command, needed=not self.resume)
         super().validate(command, names)
         fixed = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
@@ -420,14 +418,14 @@ class SweepOptions(LaneOptions):
 
 
 def scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario, or the stand-in for a user's command; raises UsageError."""
+    """Return a scenario or command; raises UsageError."""
     from tfmon.catalog import command_scenario, find_scenario
 
     return command_scenario(tuple(command)) if command else find_scenario(scenario)
 
 
 def check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
-    """Raise UsageError if both a scenario and a command are set, or neither although it is `needed`."""
+    """Raise UsageError for a scenario and a command, or neither if `needed`."""
     if {"scenario", "command"} <= names:
         raise UsageError(f"{verb} a scenario, or a command of your own: not both", ALONE)
     if needed and not {"scenario", "command"} & names:
@@ -435,7 +433,7 @@ def check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
 
 
 def find_python(text: str, option: str = "python") -> Path:
-    """Return the interpreter at a path or of a command; raises UsageError."""
+    """Return an interpreter; raises UsageError."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         has = "TensorFlow" if option == "python" else "Ray"
@@ -446,7 +444,7 @@ def find_python(text: str, option: str = "python") -> Path:
 
 
 def interpreter(python: str, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: `python`, a command's, or this one; raises UsageError."""
+    """Return `python`, a command's Python, or this one; raises UsageError."""
     if python:
         return find_python(python)
     result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
@@ -454,7 +452,7 @@ def interpreter(python: str, command: Sequence[str] = ()) -> Path:
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float = 1.0) -> RayCluster:
-    """Return a Ray cluster, by default the one of RAY_ADDRESS; raises UsageError."""
+    """Return a Ray cluster; raises UsageError."""
     from tfmon.lanes.remote.ray import RayCluster
 
     return RayCluster(address or "", str(find_python(python, "ray_python")) if python else sys.executable, cpus)

@@ -1,4 +1,4 @@
-"""Converts options to a plan: the lanes of a race on this machine, and their settings."""
+"""Converts options to a plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
-"""Their share of the machine would be too small."""
 
 
 def plan_race(
@@ -51,16 +50,12 @@ def plan_race(
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane.
 
-    The default lanes are the CPU and the idlest GPU. Without a GPU they are the two sides of the scenario's
-    contrast on the CPU.
+    The default lanes are the CPU and the idlest GPU, or the two sides of the scenario's contrast on the CPU.
 
     Args:
-        search: Finds the GPUs of a host, "" for this machine; called only if necessary: it can take seconds.
-        idle: Chooses the GPUs of lanes without explicit ones.
+        search: Finds the GPUs of a host; called only if necessary: it can take seconds.
 
-    Raises: GpusBusyError after the wait for a free GPU; UsageError; DeviceAbsentError for a missing GPU;
-    TfmonError
-    for an unusable host.
+    Raises: GpusBusyError after the wait, UsageError, DeviceAbsentError, or TfmonError for an unusable host.
     """
     purpose = purpose or Purpose()
     try:
@@ -144,7 +139,7 @@ def _interval_kind(race_options: RaceOptions, purpose: Purpose) -> IntervalKind:
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
-    """Return the CPU and the GPU. Without a GPU, return the first contrast without the knobs `taken`."""
+    """Return CPU and GPU, or the first contrast without the knobs `taken`."""
     if gpu:
         return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
@@ -160,7 +155,7 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 
 
 def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
-    """Return the spec of a lane of a user's script, with unchecked knobs; raises KnobError for a bad Python."""
+    """Return a lane of a script, with unchecked knobs; raises KnobError."""
     device, *assignments = [part.strip() for part in text.split(",")]
     spec = parse_lane(device, ())
     settings = guess_settings([word for word in assignments if word])
@@ -173,7 +168,7 @@ def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for a number too large for a message, and for a batch larger than the data."""
+    """Raise UsageError for an infinite number, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
@@ -193,7 +188,7 @@ _BELOW_HOME = (
 
 
 def need_tensorflow(python: Path) -> None:
-    """Raise TfmonError if this Python has no TensorFlow; others check themselves."""
+    """Raise TfmonError if this Python has no TensorFlow."""
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return
     others = [shlex.quote(str(one)) for one in find_tensorflow()]
@@ -206,7 +201,7 @@ def need_tensorflow(python: Path) -> None:
 
 
 def find_tensorflow() -> list[Path]:
-    """Return a few other interpreters with TensorFlow, the likeliest first."""
+    """Return other interpreters with TensorFlow."""
     result: dict[Path, Path] = {}
     for python in _candidates():
         prefix = python.parent.parent
@@ -216,7 +211,7 @@ def find_tensorflow() -> list[Path]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield interpreters: of the active environment, the parent folders, the PATH, and below the home folder."""
+    """Yield interpreters, the likeliest first."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.environ.get(variable):
             yield from _pythons(Path(os.environ[variable]))

@@ -1,4 +1,4 @@
-"""Stored profiles for comparison, of recordings and folders of traces; and merging of two traces."""
+"""Stored profiles, and merging of two traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.probes.interpreter import NO_CWD, run_script
 
 MOST_TRACES = 10
-"""The latest of a folder."""
 READ_TIMEOUT_S = 300.0
 _ROOT = Path(__file__).resolve().parents[2]
 _READ = (
@@ -32,8 +31,7 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
     """Return the profiles of a recording, or of a folder with traces; raises TfmonError.
 
-    `last:B` is lane B of a recording, `last` its first lane with profiles. The first trace of a folder is also
-    written to `chrome`.
+    `last:B` is lane B of a recording. The first trace is also written to `chrome`.
     """
     path = Path(word)
     if path.is_dir() or word.endswith(".xplane.pb"):
@@ -80,11 +78,11 @@ def _traces(path: Path, python: Path, chrome: str) -> Iterator[Any]:
 
 
 _MORE = 10_000
-"""Added to process numbers of the second trace, because trace viewers merge equal numbers."""
+"""Added to process numbers, because trace viewers merge equal ones."""
 
 
 def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
-    """Write traces, each with its title, into one file, with the same start; raises TfmonError."""
+    """Write traces into one file, with the same start; raises TfmonError."""
     try:
         with target.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')

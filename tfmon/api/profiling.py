@@ -1,4 +1,4 @@
-"""Profiles of the lanes of a race: of one, or of several alternately, for comparison."""
+"""Profiles of the lanes of a race."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 90.0
 
 
 class Profiling:
-    """Profiles some steps of lanes. Thread: any except the screen's. Each call takes seconds."""
+    """Profiles lanes. Thread: any except the screen's. Each call takes seconds."""
 
     def __init__(self, session: Session, lanes: LaneGroup) -> None:
         self._session = session
@@ -32,9 +32,9 @@ class Profiling:
     def take(
         self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "", *, count: bool = True
     ) -> Profile:
-        """Profile some steps of a lane into `folder`, and into `chrome` if set; raises TfmonError.
+        """Profile a lane into `folder` and `chrome`, after reading the processor's counters (`count`).
 
-        With `count`, read the processor's counters first, for a CPU lane of this machine.
+        Raises: TfmonError.
         """
         state = self._session.snapshot().lane(lane)
         counters: CpuCounters | Missing = NOT_COUNTED
@@ -65,10 +65,9 @@ class Profiling:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
-        """Profile some steps of each lane alone, alternately and several times; raises TfmonError.
+        """Profile each lane alone, alternately and several times; raises TfmonError.
 
-        The profiles are in the session and below the folder: `A/1` has the first of lane A, and `A.json` the same
-        for trace viewers, except for remote lanes.
+        Below the folder, `A/1` has the first profile of lane A, and `A.json` the same for trace viewers.
         """
         snapshot = self._session.snapshot()
         contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
@@ -87,13 +86,13 @@ class Profiling:
                 self._lanes.set_exclusive("")
 
     def pair(self, first: str, second: str) -> str:
-        """Profile two lanes in turns, for the session; return ""; raises TfmonError."""
+        """Profile two lanes for the session; raises TfmonError."""
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             self.in_turns([first, second], Path(folder))
         return ""
 
     def text(self, lane: str) -> str:
-        """Profile a lane and return the report as text; raises TfmonError."""
+        """Return a profile as text; raises TfmonError."""
         from tfmon.reports.profile import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:

@@ -1,4 +1,4 @@
-"""Connects the parts of a running tfmon: session, lanes, experiments, probes and recorder."""
+"""Connects session, lanes, experiments, probes and recorder."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SAMPLE_EVERY_S = 1.0
 
 
 class Program(AnyRun):
-    """A race, with its lanes, session, probes and recorder. It ends when every lane has ended.
+    """A race. It ends when every lane has ended.
 
     Thread: `plan`, `begin` and `close` can block for seconds.
     """
@@ -89,7 +89,7 @@ class Program(AnyRun):
         purpose: Purpose | None = None,
         tell: Tell | None = None,
     ) -> None:
-        """Connect all parts. `tell` displays a line, by default on the terminal."""
+        """Connect all parts."""
         self._options, self._purpose = race_options, purpose or Purpose()
         self._machine = read_machine()
         self._latest: RacePlan | None = None
@@ -134,13 +134,13 @@ class Program(AnyRun):
         )
 
     def announce(self, info: ScenarioInfo) -> None:
-        """Announce the race to the session, before its lanes are known."""
+        """Announce the race before its lanes are known."""
         self._announced = info
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
-        """Plan the race of a scenario, by default with the command's options; raises TfmonError."""
+        """Plan the race of a scenario; raises TfmonError."""
         plan, no_gpu = plan_race(
             info,
             race_options or self._options,
@@ -166,11 +166,11 @@ class Program(AnyRun):
         return plan
 
     def repeat(self) -> str:
-        """Return the command that repeats this race with the settings in effect, or ""; raises UsageError."""
+        """Return the command that repeats it; raises UsageError."""
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan | None = None) -> None:
-        """Start the lanes, the watchdog and the probes, by default of the latest plan."""
+        """Start lanes, watchdog and probes."""
         plan = plan or self.planned()
         self.lanes.begin(plan)
         specs = tuple(lane.spec for lane in plan.lanes)
@@ -185,7 +185,7 @@ class Program(AnyRun):
             self._tick(probe)
 
     def planned(self) -> RacePlan:
-        """Return the latest plan, or plan the announced race; raises TfmonError."""
+        """Return the plan; raises TfmonError."""
         if self._latest is None:
             assert self._announced is not None, "neither planned nor announced"
             self.plan(self._announced)
@@ -194,42 +194,42 @@ class Program(AnyRun):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Other differences between lanes, and their views of the working folder."""
+        """Differences between lanes, and views."""
         race = self.planned().race
         return *race.differs, *describe(race.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output after the end, as text or for JSON ("" for none), and the exit code."""
+        """Return the output, as text or for JSON, and the exit code."""
         return "", self.ending.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether it has ended."""
+        """Wait; return whether it has ended."""
         time.sleep(timeout_s)
         return self.lanes.all_over
 
     def line(self) -> str:
-        """Return the speed of the lanes and the remaining time."""
+        """Return speeds and remaining time."""
         self._analysis = analyse(self.session.snapshot(), self._analysis)
         return f"{speeds(self._analysis.snapshot)}{outlook(self._analysis)}"
 
     def ending_line(self) -> str:
-        """Return which commands were asked to end, with their remaining grace."""
+        """Return which commands are ending."""
         return ending_line(self.session.snapshot())
 
     def end_now(self) -> None:
-        """Kill commands that were asked to end."""
+        """Kill ending commands."""
         self.lanes.end_now()
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        """Suspend the lanes. Thread: also a signal's handler."""
         self.lanes.suspension.suspend_lanes()
 
     def continue_lanes(self) -> None:
-        """End `suspend_lanes`. Thread: also a signal's handler."""
+        """Undo that. Thread: also a signal's handler."""
         self.lanes.suspension.continue_lanes()
 
     def go_on_alone(self) -> bool:
-        """Continue a user's command, even a paused one, without a terminal; return False if none exists."""
+        """Continue a command without a terminal; return False if there is none."""
         if not self.trains_command:
             return False
         self.alone = True
@@ -244,7 +244,7 @@ class Program(AnyRun):
         return True
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a viewer's request and return the answer; raises TfmonError or ExperimentError."""
+        """Carry out a request and return the answer; raises TfmonError or ExperimentError."""
         lanes, experiments = self.lanes, self.experiments
         match message:
             case ChangeKnob():
@@ -296,7 +296,7 @@ class Program(AnyRun):
         return self.lanes.all_over
 
     def watch_gpus(self) -> str:
-        """Start reading all GPUs, also hidden ones; return why there are none; can take seconds."""
+        """Read all GPUs, also hidden ones; return why there are none."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -318,7 +318,7 @@ class Program(AnyRun):
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the probes and the recording: at most 3 s, plus slow disks and `--notify` commands."""
+        """End everything: at most 3 s, plus slow disks and `--notify` commands."""
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -337,7 +337,7 @@ class Program(AnyRun):
             state.remember_race(self.session.snapshot())
 
     def examine(self) -> str:
-        """Return the doctor's report of the race's machines."""
+        """Return the doctor's report."""
         from tfmon.api.hosts import examine
 
         processes = self.lanes.pids().values()
@@ -345,13 +345,13 @@ class Program(AnyRun):
 
     @property
     def header(self) -> Header | None:
-        """The race and its circumstances for the recording. `None` before it begins."""
+        """For the recording. `None` before it begins."""
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
     @property
     def trains_command(self) -> bool:
-        """Whether a user's own command trains or will train."""
+        """Whether a user's command trains or will."""
         plan, lanes = self._latest, self.session.snapshot().lanes
         return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 

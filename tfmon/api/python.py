@@ -1,4 +1,4 @@
-"""The names that `import tfmon` offers: races, sweeps, their results, the gate and `watch`."""
+"""The names that `import tfmon` offers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENDED = "ended by the program that began it"
 
 
 def never() -> bool:
-    """Return False: only an exception stops a race that Python began."""
+    """Return False: only an exception stops the race."""
     return False
 
 
@@ -51,7 +51,7 @@ SHOWN = "Whether to show the progress in a notebook or on a terminal, or a funct
 
 @dataclass(kw_only=True)
 class RaceArguments(RaceOptions):
-    """The options of a race, and arguments that only Python has."""
+    """The arguments of `race`."""
 
     progress: Option[bool | Tell | None, bool | Tell] = Option(PROGRESS, True, SHOWN)
     check: Option[bool | None, bool] = Option(
@@ -62,7 +62,7 @@ class RaceArguments(RaceOptions):
 
 @dataclass(kw_only=True)
 class SweepArguments(SweepOptions):
-    """The options of a sweep, and arguments that only Python has."""
+    """The arguments of `sweep`."""
 
     progress: Option[bool | Tell | None, bool | Tell] = Option(PROGRESS, True, SHOWN)
     wait: Option[bool | None, bool] = Option(YES_OR_NO, True, WAIT)
@@ -127,7 +127,7 @@ def sweep(arguments: SweepArguments) -> SweepResult:
 
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
-"""A result, a file of a recording or JSON result, an id, `last`; or a folder of such files."""
+"""A result, a file, an id, `last`, or a folder of files."""
 
 
 def diff(

@@ -1,4 +1,4 @@
-"""The runs of another machine: listing, viewing and fetching over ssh, or another connection."""
+"""The runs of another machine, over ssh or another connection."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ EXIT_S = 5.0
 
 
 def copies() -> Path:
-    """Return the folder of copied recordings of other machines; it may not exist yet."""
+    """Return the folder of copied recordings."""
     return library.folder().with_name("copies")
 
 
 class RemoteRuns:
-    """The runs of a host, and one connection for viewing a run."""
+    """The runs of a host, and one connection."""
 
     def __init__(self, name: str) -> None:
-        """Connect to the host; raises TfmonError."""
+        """Connect; raises TfmonError."""
         self.host = find_host(name)
         self._wire = Wire(self.host)
         self.connection = self._wire.connection
@@ -49,7 +49,7 @@ class RemoteRuns:
                 self.runs.append(LiveRun(path, read_greeting(line), self.host.name))
 
     def connect(self, word: str) -> socket.socket | None:
-        """Return the connection to the run that a word identifies."""
+        """Return the connection to a run."""
         run = choose(self.runs, word)
         if run is None:
             return None
@@ -57,7 +57,7 @@ class RemoteRuns:
         return self.connection
 
     def recorded(self) -> list[RecordedRun]:
-        """Return the recordings there, oldest first; raises TfmonError if the connection is lost."""
+        """Return the recordings, oldest first; raises TfmonError."""
         with self._answer(b"") as rows:
             return library.runs_of(
                 Outline(
@@ -73,7 +73,7 @@ class RemoteRuns:
             )
 
     def find(self, word: str) -> RecordedRun:
-        """Return the recording there that a word identifies; raises RecordingError."""
+        """Return a recording; raises RecordingError."""
         known = self.recorded()
         path = library.choose(
             word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
@@ -81,7 +81,7 @@ class RemoteRuns:
         return next(run for run in known if run.path == path)
 
     def fetch(self, run: RecordedRun) -> Path:
-        """Return a copy of a recording; raises TfmonError if the connection is lost, or its folder is full."""
+        """Return a copy of a recording; raises TfmonError."""
         target = copies() / f"{self.host.name}-{run.path.name}"
         part = target.with_name(target.name + library.PART)
         if target.exists() and target.stat().st_size == run.size:  # an ended run does not change
@@ -109,7 +109,7 @@ class RemoteRuns:
 
     @contextlib.contextmanager
     def _answer(self, request: bytes) -> Iterator[BinaryIO]:
-        """Send a request and yield the answer; raises TfmonError if it is incomplete or invalid."""
+        """Send a request and yield the answer; raises TfmonError."""
         try:
             self.connection.sendall(request + b"\n")
             with self.connection.makefile("rb") as answer:
@@ -120,7 +120,7 @@ class RemoteRuns:
             raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
-        """Return the error for a broken connection to a run. `None` if the run has ended there."""
+        """Return the error for a broken connection. `None` if the run has ended."""
         code = self._exit_code()
         if code == 0:
             return None

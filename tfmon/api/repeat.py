@@ -1,4 +1,4 @@
-"""The command line that repeats a race with the settings now in effect."""
+"""The command line that repeats a race with the settings in effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfmon.model.session import Snapshot
 
 
 def command_of(analysis: Analysis) -> str:
-    """Return the command that repeats a recorded race, crossover or tuning; raises UsageError."""
+    """Return the command for a recording; raises UsageError."""
     snapshot = analysis.snapshot
     if not analysis.is_series:
         return command_line(snapshot)
@@ -52,7 +52,7 @@ def command_line(
     until_ci: float | None = None,
     doing: Sequence[str] = (),
 ) -> str:
-    """Return the command that repeats the race with the settings in effect, or ""; raises UsageError."""
+    """Return the command for a race, or ""; raises UsageError."""
     race, lanes = snapshot.race, snapshot.lanes
     if not lanes or not race.scenario:
         return ""
@@ -102,7 +102,7 @@ def _of_plan(plan: RacePlan) -> list[str]:
 
 
 def _lanes(snapshot: Snapshot) -> list[str]:
-    """Return the options of the lanes, common ones once."""
+    """Return the lanes' options, common ones once."""
     defaults = {knob.name: knob.default for knob in snapshot.race.knobs}
     script = any(lane.script.command for lane in snapshot.lanes)
     every = [_settings(lane, defaults, script=script) for lane in snapshot.lanes]
@@ -124,7 +124,7 @@ def _lanes(snapshot: Snapshot) -> list[str]:
 
 
 def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: bool) -> dict[str, KnobValue]:
-    """Return the changeable settings of a lane; of a script, its explicit and offered ones."""
+    """Return the changeable settings; of a script, its explicit and offered ones."""
     known = {**lane.spec.settings, **lane.settings}
     if script:
         return {name: value for name, value in known.items() if name in defaults or name in lane.spec.settings}

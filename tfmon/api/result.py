@@ -1,4 +1,4 @@
-"""The error of a failed race, and the result of a sweep as typed values."""
+"""The error of a failed race, and the result of a sweep."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ class CombinationResult:
 
 
 class _Printed:
-    """The table and the JSON object that a command prints."""
-
     __slots__ = ()
     table: str
     data: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Rules for the values of options, arguments and settings, for every caller.
+"""Rules for the values of options, arguments and settings.
 
 A rule is a Click type, which parses text. Values from Python are not parsed: NumPy numbers are numbers, and text
 is not.
@@ -37,7 +37,7 @@ YEAR_S, WEEK_MIN = 365 * 86_400, 10_080
 LARGEST = 1e300
 LONGEST_VALUE = 80
 PATH = "path"
-"""Name of rules for files and folders."""
+"""Of files and folders."""
 
 
 class ValueRule(Kind[Out]):
@@ -53,36 +53,30 @@ class ValueRule(Kind[Out]):
         in_text: str = "",
         words: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """Create a rule.
-
-        Args:
-            allowed: A noun for the allowed values.
-            in_text: The same for text, if it is different.
-            words: Returns the allowed words, for completion.
-        """
+        """Create a rule; `allowed` and `in_text` are nouns for values and text."""
         self.name, self.read, self.parse, self.words = name, read, parse, words
         self._allowed, self._in_text = allowed, in_text
 
     def allowed(self, *, in_text: bool = False) -> str:
-        """Return a noun for the allowed values, or for the allowed text."""
+        """Return a noun for the allowed values."""
         text = self._allowed if isinstance(self._allowed, str) else self._allowed()
         return self._in_text or text if in_text else text
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Out:
-        """Parse text; raises click.BadParameter with the allowed values."""
+        """Parse text; raises click.BadParameter."""
         try:
             return self.read(self.parse(value) if isinstance(value, str) else value)
         except ValueError:
             self.fail(f"{value!r} is not {self.allowed(in_text=True)}", param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the allowed words, or let the shell complete a path."""
+        """Return the allowed words."""
         if self.name == PATH:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
 
     def argument(self, name: str, value: object) -> Out:
-        """Return the value of a Python argument; raises UsageError with the allowed values."""
+        """Return the value of an argument; raises UsageError."""
         try:
             return self.read(value)
         except ValueError:
@@ -98,7 +92,7 @@ def need(condition: object) -> None:
 
 
 def seconds(least: float, most: float = YEAR_S, *, above: bool = False) -> ValueRule[float]:
-    """Return the rule for a time in seconds."""
+    """Return the rule for a time."""
     return number("seconds", "a time in seconds", least, most, above=above)
 
 
@@ -115,7 +109,7 @@ def whole(least: int, most: float = LARGEST, name: str = "number") -> ValueRule[
 
 
 def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule[float]:
-    """Return the rule for numbers from `least`, or above it."""
+    """Return the rule for numbers."""
 
     def read(value: object) -> float:
         result = _real(value)
@@ -140,7 +134,7 @@ def _end(most: float) -> str:
 
 
 def share(least: float, why: str = "") -> ValueRule[float]:
-    """Return the rule for shares below 1, written as percentages; `why` explains the least one."""
+    """Return the rule for shares below 1, written as percentages."""
 
     def read(value: object) -> float:
         result = _real(value)
@@ -158,7 +152,7 @@ def share(least: float, why: str = "") -> ValueRule[float]:
 
 
 def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule[str]:
-    """Return the rule for the words of a list, which is created when a word must be checked."""
+    """Return the rule for the words of a list, created late."""
 
     def read(value: object) -> str:
         need(isinstance(value, str) and value in names())
@@ -191,7 +185,7 @@ PROGRESS = ValueRule("progress", "True or False, or a function that takes each l
 
 
 def text_of(value: object) -> str:
-    """Return non-empty text, also of a pathlib path."""
+    """Return non-empty text, or a path's."""
     if not isinstance(value, str | os.PathLike):
         raise ValueError
     result = os.fspath(value)
@@ -206,30 +200,30 @@ def line_of(value: object) -> str:
 
 
 class ProgramRule(ValueRule[str]):
-    """A program. A setting is checked; a command and Python look it up on the machine that runs it."""
+    """A program. Commands and Python look it up on the machine that runs it."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text unchanged."""
         return str(value)
 
     def argument(self, name: str, value: object) -> str:
-        """Return the path as text, "" for the default; raises UsageError for other types."""
+        """Return the path as text; raises UsageError."""
         return "" if value == "" else ValueRule(self.name, self._allowed, text_of).argument(name, value)
 
 
 def program_of(value: object) -> str:
-    """Return a program by its path or as found by the shell; "" stays."""
+    """Return an existing program; "" stays."""
     need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
     return str(value)
 
 
 def file_or_bool(value: object) -> bool | Path:
-    """Return whether there is a file, or its path."""
+    """Return a bool, or a path."""
     return value if isinstance(value, bool) else Path(text_of(value))
 
 
 def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
-    """Return the rule for lists of text; `none` is the word for an empty list, if that is not allowed."""
+    """Return the rule for lists of text; with `none`, not empty ones."""
 
     def read(value: object) -> tuple[str, ...]:
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
@@ -241,12 +235,12 @@ def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
 
 
 def places_of(value: object) -> tuple[str, ...]:
-    """Return a place, or several, as a tuple."""
+    """Return a place, or several."""
     return words("").read([value] if isinstance(value, str) else value)
 
 
 def settings_of(value: object) -> tuple[str, ...]:
-    """Return a dict of settings in the notation of the command line, such as `prefetch=2`."""
+    """Return settings such as `prefetch=2`."""
     if isinstance(value, tuple):
         return tuple(map(line_of, value))
     if not isinstance(value, Mapping):
@@ -257,7 +251,7 @@ def settings_of(value: object) -> tuple[str, ...]:
 
 
 def values_of(value: object) -> tuple[str, ...]:
-    """Return a dict of the values of each knob in the notation of the command line: `batch_size=32,128`."""
+    """Return values such as `batch_size=32,128`."""
     if isinstance(value, tuple):
         return tuple(map(line_of, value))
     if not isinstance(value, Mapping):
@@ -277,7 +271,7 @@ def concerns_of(value: object) -> tuple[str, ...]:
 
 
 def causes_of(value: object) -> tuple[str, ...]:
-    """Return the ids of causes, also of text with commas between."""
+    """Return the ids of causes."""
     from tfmon.analysis.cause_kinds import KINDS
 
     ids = [id.strip() for id in value.split(",")] if isinstance(value, str) else words("").read(value)
@@ -286,5 +280,5 @@ def causes_of(value: object) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - a number of any library
-    """Convert NumPy numbers to Python; return other values unchanged."""
+    """Convert NumPy numbers to Python."""
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value

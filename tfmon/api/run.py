@@ -1,4 +1,4 @@
-"""Start, waiting, progress and end of everything with lanes, for all callers."""
+"""Start, waiting, progress and end of everything with lanes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from tfmon.system.threads import start_thread
 
 POLL_S = 0.2
 TERMINAL_S = 5
-"""Longest life of the thread that watches the terminal after the watched work."""
 HANGUP = signal.SIGHUP
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 
 
 class AnyRun(ABC):
-    """Anything with lanes: a race, a series on its lanes, or a sweep."""
+    """A race, a series on its lanes, or a sweep."""
 
     beside = ""
-    """Warning about another race that was running at the start."""
+    """Warning about another race."""
     disturbs = True
     alone = False
-    """Whether a user's command continues without its lost terminal."""
+    """Whether a command continues without its terminal."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -48,7 +47,7 @@ class AnyRun(ABC):
 
     @abstractmethod
     def join(self, timeout_s: float) -> bool:
-        """Wait for its end with a timeout; return whether it has ended."""
+        """Wait; return whether it has ended."""
 
     @abstractmethod
     def line(self) -> str:
@@ -56,7 +55,7 @@ class AnyRun(ABC):
 
     @abstractmethod
     def close(self, reason: str = "") -> None:
-        """End the lanes and everything else, with the reason of an interruption."""
+        """End everything, with the reason of an interruption."""
 
     @abstractmethod
     def suspend_lanes(self) -> None:
@@ -64,38 +63,38 @@ class AnyRun(ABC):
 
     @abstractmethod
     def continue_lanes(self) -> None:
-        """End `suspend_lanes`. Thread: also a signal's handler."""
+        """Undo that. Thread: also a signal's handler."""
 
     def news(self) -> Iterable[str]:
-        """Return the lines about events since the last call that stay in the output."""
+        """Return the new lines that stay in the output."""
         return ()
 
     def settle(self, *, interrupted: bool) -> None:
-        """Keep the result at the end or interruption, while the lanes still exist."""
+        """Keep the result while the lanes still exist."""
 
     def ending_line(self) -> str:
-        """Return one line about the work that the end waits for."""
+        """Return what the end waits for."""
         return ""
 
     def end_now(self) -> None:
-        """Kill the processes that the end still waits for."""
+        """Kill the processes that the end waits for."""
 
     def publish(self) -> None:
-        """Report to the session facts without an event."""
+        """Report facts without an event."""
 
     def go_on_alone(self) -> bool:
-        """Continue a user's command without its lost terminal; return False if none exists."""
+        """Continue without the lost terminal; return False if that is impossible."""
         return False
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run and wait for its end or a stop. `tell` gets a line a second. The caller closes it."""
+    """Begin a run and wait for its end or a stop; the caller closes it."""
     run.begin()
     go_on(run, stopped, tell, say)
 
 
 def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
-    """Wait for the end or stop of a started run; the caller closes it."""
+    """Wait for the end or stop of a run. `tell` gets a line a second."""
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():
         if time.monotonic() >= due_s:
@@ -112,7 +111,7 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
 
 
 def say(line: str) -> None:
-    """Write a line to standard error, replacing the progress."""
+    """Write a line to stderr."""
     show_progress("")
     click.echo(f"tfmon: {line}", err=True)
 
@@ -121,15 +120,15 @@ YOUNG_OBJECTS = 10_000
 
 
 def collect_rarely() -> None:
-    """Exclude already loaded objects from garbage collection, and collect rarely: the state is immutable."""
+    """Exclude loaded objects from garbage collection, and collect rarely: the state is immutable."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
 
 
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
-    """Follow a run until its end or a signal, and close it; return why it was interrupted, or "".
+    """Follow a run and close it; return why it was interrupted.
 
-    `quiet`: the output comes from one command, which gets standard input unchanged. Thread: the main thread.
+    `quiet`: the output is a command's, which gets standard input unchanged. Thread: the main thread.
     """
     script_input.pass_on(single=quiet)
     tell = show_progress if not quiet and sys.stderr.isatty() else None
@@ -141,17 +140,17 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
 
 
 class Interruption:
-    """Whether a signal that ends the program has arrived."""
+    """Whether an ending signal has arrived."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, but at SIGHUP only if `hangup`, in a thread, does not return True."""
+        """Call `react` at each signal, but at SIGHUP only unless `hangup`, in a thread, returns True."""
         self.signal = ""
         self.count = 0
         self._react, self._hangup, self._hung_up = react, hangup, False
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Keep the first signal, and react to each."""
+        """Keep the first signal."""
         end = partial(self.take, signal.Signals(number).name)
         if number != HANGUP:
             end()
@@ -163,14 +162,14 @@ class Interruption:
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
-        """End the run because of a signal, or (without one) at a viewer's request."""
+        """End the run because of a signal, or a viewer's request."""
         self.signal = self.signal or name
         self.count += 1
         self._came.set()
         self._react()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether the run must end."""
+        """Wait; return whether the run must end."""
         return self._came.wait(timeout_s)
 
     @property
@@ -189,12 +188,11 @@ def ended(
 ) -> Iterator[Interruption]:
     """Catch the signals that would end the program, and close a run at the end: the only way to quit.
 
-    The first signal ends the run, a second one ends immediately what that waits for, with a line on a terminal.
+    A second signal ends immediately what the first waits for.
 
     Args:
-        leave: Closes the screen at the first signal, suspends the lanes along with tfmon itself, and closes the
-            run. `None` without a screen.
-        hangup: Called at SIGHUP; returns whether the program continues; `None`: if a command trains on.
+        leave: Closes the screen and the run at the first signal, and suspends the lanes along with tfmon.
+        hangup: Called at SIGHUP; returns whether the program continues.
 
     Thread: the main thread.
     """
@@ -228,7 +226,7 @@ def ended(
 
 @contextlib.contextmanager
 def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
-    """Call a function, in a thread, if the terminal is closed: only the leader of its session gets SIGHUP."""
+    """Call a function, in a thread, if the terminal is closed: only its session's leader gets SIGHUP."""
     over, poll = threading.Event(), select.poll()
     for fd in (0, 1, 2):
         with contextlib.suppress(OSError):
@@ -249,7 +247,7 @@ def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
 
 
 def show_progress(text: str) -> None:
-    """Replace the previous line, if stderr is a terminal; "" clears it."""
+    """Replace the previous line on a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}"[:160])
         sys.stderr.flush()
@@ -257,7 +255,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def connecting(lanes: Sequence[str]) -> Iterator[None]:
-    """Display that tfmon connects to the lanes' other machines."""
+    """Display that tfmon connects to other machines."""
     hosts = list(
         dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
     )
@@ -272,7 +270,7 @@ def connecting(lanes: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function that displays a progress line each second, and clears it."""
+    """Return the function that displays the progress."""
     if progress is False:
         yield None
     elif callable(progress):
@@ -291,7 +289,7 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
 
 
 def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
-    """Return the function that displays output below a cell, in a notebook."""
+    """Return IPython's display in a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None
@@ -301,7 +299,7 @@ def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
 
 
 def tell_changes() -> Tell:
-    """Return the function that displays a line on a terminal, or else writes the line on each change."""
+    """Return the function that displays a line, or else writes each change."""
     last = [""]
 
     def tell(line: str) -> None:

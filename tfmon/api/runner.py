@@ -1,4 +1,4 @@
-"""A process that runs a race without a terminal: it owns lanes, session and recorder, and serves viewers."""
+"""A process that runs a race without a terminal, and serves viewers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 LOOK_S = 2.0
-"""Interval of checking whether the race has finished and the socket exists."""
+"""Between checks of the race and the socket."""
 
 
 def start(
@@ -40,13 +40,13 @@ def start(
     as_json: bool = False,
     detach: bool = False,
 ) -> socket.socket:
-    """Start a process for a race, a series on its lanes or a sweep; return its first viewer's connection.
+    """Start a process for a race, a series or a sweep; return its first viewer's connection.
 
     The process loads the modules that run lanes while the viewer loads the screen. It ends when the race or sweep
     is over and no viewer is attached, or with the series. A user's command continues if its first viewer vanishes.
 
     Args:
-        info: The scenario. `None` for a sweep, whose options contain it.
+        info: `None` for a sweep.
         detach: Whether lanes of a scenario continue without their first viewer.
     """
     ours, theirs = socket.socketpair()

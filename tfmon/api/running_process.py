@@ -1,6 +1,6 @@
 """Observes a training that tfmon did not start, without signals or changes.
 
-Source: psutil (/proc on Linux), the GPUs' drivers, and `py-spy dump --nonblocking` if py-spy is installed.
+Source: psutil, the GPUs' drivers, and `py-spy dump --nonblocking`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_ALLOWED = Missing("not allowed for this user")
 
 @dataclass(frozen=True, slots=True)
 class ProcessLook:
-    """The activity of a process and its children since the previous look."""
+    """The activity since the previous look."""
 
     tree: TreeSample
     threads: int
@@ -53,11 +53,11 @@ class ProcessLook:
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
     stack: str = ""
-    """Of its main thread, innermost frame first."""
+    """Innermost frame first."""
 
     @property
     def gpu_pct(self) -> Reading:
-        """The share of its most used GPU: its own, or the share of all programs."""
+        """Of its most used GPU: its own, or of all programs."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
         numbers = [one for one in shares if not isinstance(one, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
@@ -69,10 +69,10 @@ def _share(gpu: GpuSample, pids: tuple[int, ...]) -> Reading:
 
 
 class RunningProcess:
-    """A running process; `look` at it about once a second. Thread: one."""
+    """A running process; `look` at it once a second. Thread: one."""
 
     def __init__(self, pid: int) -> None:
-        """Find it; raises UsageError if it is missing or unreadable."""
+        """Find it; raises UsageError."""
         psutil = need_psutil()
         self.pid = pid
         try:
@@ -95,7 +95,7 @@ class RunningProcess:
         self.looks.clear()
 
     def look(self) -> ProcessLook:
-        """Return its activity since the last call; raises TfmonError once it has ended."""
+        """Return its activity; raises TfmonError once it has ended."""
         try:
             if not self._process.is_running() or self._process.status() == "zombie":
                 raise self._gone(self.pid)
@@ -143,7 +143,7 @@ class RunningProcess:
             return None
 
     def lines(self) -> Iterator[str]:
-        """Yield the facts as lines for a terminal."""
+        """Yield the facts."""
         last = self.looks[-1]
         since_s = time.time() - self._process.create_time()
         parts = f"{units.several(last.tree.processes, 'process')}, {units.several(last.threads, 'thread')}"
@@ -174,7 +174,7 @@ class RunningProcess:
 
 
 def supposed(looks: list[ProcessLook], cores: float) -> str:
-    """Return the likely bottleneck of a training, and its certainty without steps."""
+    """Return the likely bottleneck, and its certainty."""
     gpus = [value for one in looks if (value := known(one.gpu_pct)) is not None]
     mains = [value for one in looks if (value := known(one.main_pct)) is not None]
     trees = [value for one in looks if (value := known(one.tree.cpu_pct)) is not None]
@@ -199,7 +199,7 @@ def supposed(looks: list[ProcessLook], cores: float) -> str:
 
 
 def stack_of(pid: int) -> str:
-    """Return the position of a process's main thread. Empty without py-spy or its permission."""
+    """Return the position of the main thread, by py-spy."""
     program = shutil.which("py-spy")
     if program is None:
         return ""
@@ -219,7 +219,7 @@ def stack_of(pid: int) -> str:
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show a process until it ends or Ctrl+C. Without `live`, print it once; raises UsageError or TfmonError."""
+    """Show a process, or print it once; raises UsageError or TfmonError."""
     process = RunningProcess(pid)
     with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):
         screen = shown.enter_context(Live(auto_refresh=False, console=Console(highlight=False))) if live else None

@@ -1,4 +1,4 @@
-"""Programs that do more than race: a series on the lanes of a race, and a profile."""
+"""Programs that do more than race."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAST_WINDOWS = 5
 
 
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
-    """Plan a race, with a progress line while it connects; on an error, undo it. Raises TfmonError."""
+    """Plan a race, with progress; on an error, undo it. Raises TfmonError."""
     try:
         with connecting(lanes):
             return program.plan(info)
@@ -39,10 +39,10 @@ def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> Rac
 
 
 class SeriesProgram(Program):
-    """A crossover or a tuning on the lanes of a race."""
+    """A crossover or a tuning."""
 
     result: Snapshot | None = None
-    """The state at the end, before the lanes got back their settings."""
+    """The end, before the lanes got back their settings."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SeriesProgram(Program):
         make: Callable[[Sequence[LaneSpec]], SeriesState],
         tell: Tell | None = None,
     ) -> None:
-        """Connect all parts; `make` creates the series, and raises TfmonError."""
+        """Connect all parts; `make` creates the series."""
         super().__init__(race_options, purpose, tell)
         self._make = make
 
@@ -63,11 +63,11 @@ class SeriesProgram(Program):
         self.experiments.run(self._state)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether it has ended."""
+        """Wait; return whether it has ended."""
         return self.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
 
     def line(self) -> str:
-        """Return the progress of the experiment."""
+        """Return the progress."""
         return lane_series_progress(self.session.snapshot())
 
     def settle(self, *, interrupted: bool) -> None:
@@ -83,13 +83,13 @@ class SeriesProgram(Program):
         self.result = snapshot
 
     def close(self, reason: str = "") -> None:
-        """End the lanes; the recording is compressed."""
+        """End the lanes."""
         super().close(reason)
         if self.result is not None:
             self.result = replace(self.result, recording=self.session.snapshot().recording)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output after the end, as text or for JSON, and the exit code."""
+        """Return the output and the exit code."""
         if self.alone or self.result is None:  # without a terminal, or it could not begin
             return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race import to_text
@@ -101,7 +101,7 @@ class SeriesProgram(Program):
 
 
 class ProfileProgram(Program):
-    """A profile of the only lane of a race in steady state, or several of each of two lanes."""
+    """A profile of a lane in steady state, or several of two lanes."""
 
     result: Profile | None = None
     """`None` after a signal."""
@@ -116,12 +116,12 @@ class ProfileProgram(Program):
         chrome: str,
         times: int = TIMES,
     ) -> None:
-        """Connect all parts; see `Profiling.take` and `Profiling.in_turns`."""
+        """See `Profiling.take` and `Profiling.in_turns`."""
         super().__init__(race_options, purpose)
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether the lanes are ready; raises TfmonError if one ended."""
+        """Wait; return whether the lanes are ready; raises TfmonError if one ended."""
         super().join(timeout_s)
         lanes = self.session.snapshot().lanes
         for lane in lanes:
@@ -133,7 +133,7 @@ class ProfileProgram(Program):
         return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
 
     def settle(self, *, interrupted: bool) -> None:
-        """Profile some steps of the lanes, unless there was a signal."""
+        """Profile the lanes, unless there was a signal."""
         if interrupted:
             return
         names = [lane.spec.name for lane in self.session.snapshot().lanes]
@@ -145,7 +145,7 @@ class ProfileProgram(Program):
 
 
 def pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes to a stream until it is closed."""
+    """Return a function that writes bytes until a stream is closed."""
     broken = False
 
     def write(chunk: bytes) -> None:

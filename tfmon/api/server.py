@@ -1,4 +1,4 @@
-"""The server of a run in its own process: it sends events to viewers and carries out their requests."""
+"""The server of a run: it sends events to viewers and carries out their requests."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
 
 CALM_S = 1.0
-"""Interval of sending events: a calm screen draws once a second, and each wake-up costs CPU time."""
+"""A calm screen draws once a second, and each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""For this time after a request, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
+"""After a request, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
-"""A slower viewer gets a new snapshot instead."""
+"""A slower viewer gets a snapshot instead."""
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
-"""Total wait at the end for viewers that do not read."""
+"""For viewers that do not read."""
 SLOW = (Perform("await_start"), Perform("examine"), Perform("watch_gpus"))
 UNANNOUNCED = (*SLOW, Perform("repeat"), Perform("suspend"), Perform("continue"), Perform("leave"))
 
@@ -56,7 +56,7 @@ class Server:
     """The viewers of a run. Thread: any, but the session may be locked when its lock is taken."""
 
     def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
-        """Serve a program; a request to end the run is passed to `interrupted`."""
+        """Serve a program; `interrupted` gets a request to end it."""
         self.lock = threading.Lock()
         self.viewers: list[Connection] = []
         self.lost = False
@@ -75,7 +75,7 @@ class Server:
                 viewer.add(event)
 
     def listen(self) -> None:
-        """Listen for viewers, and again after the socket was lost, as when the user's last session ends."""
+        """Listen for viewers, again if the socket was lost, as when the user's last session ends."""
         if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
             return
         try:
@@ -103,7 +103,7 @@ class Server:
                     connection.close()
 
     def connect(self, connection: socket.socket, *, ends_run: bool = False) -> Connection:
-        """Add a viewer; with `ends_run`, the run ends if it vanishes. Raises OSError if it is gone."""
+        """Add a viewer; with `ends_run`, the run ends if it vanishes. Raises OSError."""
         known = self.known
         path = known.recording.path if known.recording is not None else ""
         greeting = RunnerGreeting(
@@ -133,7 +133,7 @@ class Server:
                 self._program.perform(ChangeLanes("resume", paused))
 
     def begin(self, start: TfmonError | Sequence[str]) -> None:
-        """Set the result of the start: lines to display, or why the race did not begin."""
+        """Set the result of the start: lines, or the error."""
         self._start = start if isinstance(start, TfmonError) else "\n".join(start)
         self._began.set()
 
@@ -144,12 +144,12 @@ class Server:
                 viewer.send(Notice(text=text))
 
     def all_done(self) -> bool:
-        """Return whether the race has ended or could not begin, and no viewer is left."""
+        """Return whether the race is over and no viewer is left."""
         failed = isinstance(self._start, TfmonError)
         return not self.viewers and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
-        """Send the remaining events, the end of the run and the result of a series to all viewers."""
+        """Send the end of the run to all viewers."""
         if self._listening is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
@@ -161,7 +161,7 @@ class Server:
             viewer.over.wait(max(0.0, until_s - time.monotonic()))
 
     def handle(self, viewer: Connection, request: Request) -> None:
-        """Carry out a request; slow ones in their own thread."""
+        """Carry out a request; slow ones in a thread."""
         message = request.message
         if isinstance(message, Follow):
             return
@@ -233,7 +233,7 @@ class Connection:
             self._wake.set()
 
     def send(self, message: Answer | Notice | Ended) -> None:
-        """Queue a message, which is sent after the events so far; a viewer that does not read is dropped."""
+        """Queue a message after the events; a viewer that does not read is dropped."""
         with self._server.lock:
             self._messages.append(message)
         if len(self._messages) > MOST_WAITING:
@@ -248,7 +248,7 @@ class Connection:
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def read(self) -> None:
-        """Handle the viewer's requests until its connection ends."""
+        """Handle requests until the connection ends."""
         try:
             with self.socket.makefile("rb") as lines, contextlib.suppress(OSError):
                 while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
@@ -292,7 +292,7 @@ class Connection:
 
 
 def describe(message: ControlMessage) -> str:
-    """Return a message for people, such as "pause cpu" or "change knob cpu, batch_size, 64"."""
+    """Return such as "pause cpu"."""
     kind, *values = codec.plain(message).values()
     title = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
     if isinstance(message, ChangeLanes | Perform):
@@ -302,5 +302,5 @@ def describe(message: ControlMessage) -> str:
 
 
 def log(line: str) -> None:
-    """Write a line to the log of the runners."""
+    """Write a line to the runners' log."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201

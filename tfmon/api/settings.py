@@ -1,4 +1,4 @@
-"""The settings: their definitions, and the value in effect by flag, environment variable, file or default."""
+"""The settings, and their values in effect."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FILE_VARIABLE = "TFMON_CONFIG"
 LIMITS = "limits"
 """Stands for all commands."""
 SCREENS = "race watch sweep replay attach config"
-"""The commands with a screen, and `config`, which has the flag of every setting."""
+"""And `config`, which has the flag of every setting."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScreenOptions(Options):
-    """The appearance and behaviour of the screen."""
+    """The appearance of the screen."""
 
     theme: Option[str | None, str] = Option(
         rules.one_of("theme", lambda: _themes()),
@@ -80,7 +80,7 @@ class ScreenOptions(Options):
 
     @property
     def charset(self) -> Charset | None:
-        """Characters of charts and frames. `None` for the default of the locale."""
+        """`None` for the default of the locale."""
         return None if self.characters == "auto" else cast(Charset, self.characters)
 
 
@@ -96,7 +96,7 @@ class LimitOptions(Options):
 
     @classmethod
     def of_user(cls) -> LimitOptions:
-        """Return the user's limits; raises UsageError for an invalid setting."""
+        """Return the user's limits; raises UsageError."""
         return settled(cls(), LIMITS)
 
     grace: Option[float | None, float] = Option(
@@ -135,19 +135,18 @@ SETTINGS = tuple(
 )
 BY_NAME = {option.setting: option for option in SETTINGS}
 HOSTS, KEYS = "hosts", "keys"
-"""Tables of the settings file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The value of a setting in effect, and its source."""
+    """A value in effect, and its source."""
 
     value: Value
     source: Source
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
-    """Return the value in effect; `given` is the flag's value or None; raises UsageError with its source."""
+    """Return the value in effect; `given` is the flag's; raises UsageError."""
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
     try:
@@ -163,7 +162,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 
 
 def settled(options: Chosen, command: str) -> Chosen:
-    """Return options with the user's settings where they are not set; raises UsageError."""
+    """Return options with the user's settings; raises UsageError."""
     result, names = copy.copy(options), frozenset(name for name in vars(options) if options.has(name))
     for option in options.declared():
         if option.name not in names and options.takes_setting(option, command):
@@ -174,7 +173,7 @@ def settled(options: Chosen, command: str) -> Chosen:
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
-    """Return the connection to a host: of the settings file, Ray or ssh; raises UsageError or TfmonError."""
+    """Return a host of the settings file, Ray or ssh; raises UsageError or TfmonError."""
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
         from tfmon.lanes.remote.ray import RayCluster
@@ -185,7 +184,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The content of the user's file, and a line for every mistake."""
+    """The content of the user's file."""
 
     path: Path
     exists: bool = False
@@ -205,7 +204,7 @@ def config_path() -> Path:
 
 
 def config_file() -> ConfigFile:
-    """Return the settings in the user's file; raises UsageError with a line for each mistake."""
+    """Return the user's settings; raises UsageError."""
     result = read_file(config_path())
     if result.mistakes:
         raise UsageError("\ntfmon: ".join(result.mistakes), "tfmon config shows the settings, and their names")
@@ -214,7 +213,7 @@ def config_file() -> ConfigFile:
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
-    """Return the settings in a file and its mistakes. Empty for a missing file."""
+    """Return the settings in a file and its mistakes."""
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -251,7 +250,7 @@ def _keys(table: object) -> tuple[dict[str, str], list[str]]:
 
 
 def _flat(table: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a table: `batch.up` in TOML is a table in a table."""
+    """Yield the entries: `batch.up` is a table in a table."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{parent}{name}.")
@@ -287,7 +286,7 @@ KEYS_TEMPLATE = (
 
 
 def template() -> str:
-    """Return a settings file with every setting in comments, with its default."""
+    """Return a file with every setting in comments."""
     lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
     for option in SETTINGS:
         lines += [f"# {option.help}", f"#{option.setting} = {json.dumps(option.default)}", ""]

@@ -1,7 +1,7 @@
 """Sockets between viewers and the process of a run, and their messages, a line of JSON each.
 
-A runner listens in a folder that only its user can enter, and checks the connecting process. The first line is the
-runner's greeting. A viewer that sends `Follow` gets a snapshot, then each event, as in a recording.
+A runner listens in a folder that only its user can enter, and checks the connecting process. After its greeting, a
+viewer that sends `Follow` gets a snapshot, then each event.
 """
 
 from __future__ import annotations
@@ -30,39 +30,38 @@ from tfmon.version import __version__
 FOLDER_VARIABLE = "TFMON_RUNTIME"
 SUFFIX = ".sock"
 LOG = "runner.log"
-"""In `state_folder`: the runners' stderr, empty unless tfmon has a bug."""
+"""The runners' stderr, empty unless tfmon has a bug."""
 LONGEST_PATH = 100
 """Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
 ANSWER_S = 3.0
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
-"""A lane's state after a day is 5 MB, and a run has at most 16 lanes."""
+"""A lane's state after a day is 5 MB; a run has at most 16 lanes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerGreeting:
-    """The first message of a runner: its run."""
+    """The first message of a runner."""
 
     schema: int = SCHEMA
     tfmon: str = __version__
     pid: int
     scenario: str
     recording: str = ""
-    """Empty before it exists."""
     clock_ns: int = field(default=0, compare=False)
-    """The clock of its machine, for stamps of its events."""
+    """For stamps of its events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """A viewer requests a snapshot, and each event from then on."""
+    """Request a snapshot, then each event."""
 
     terminal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A message of a viewer with a number for its answer."""
+    """A message with a number for its answer."""
 
     number: int
     message: ControlMessage | Follow
@@ -70,7 +69,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a request: its text, or the error."""
+    """The text, or the error."""
 
     number: int
     text: str = ""
@@ -81,20 +80,19 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A line to display: another viewer's request, or the progress of the start."""
+    """A line to display."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The last message of a runner: all lanes have ended, and the recording is closed."""
+    """The last message of a runner."""
 
     exit_code: int
     error: str = ""
     hint: str = ""
     result: tuple[str, ...] = ()
-    """Printed lines of a series."""
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Notice | Ended | Event
@@ -109,7 +107,7 @@ class LiveRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in commands: the id of its recording, or the number of its process."""
+        """The id of its recording, or the number of its process."""
         recording = Path(self.greeting.recording)
         folders = [library.folder().resolve(), sweeps.folder().resolve()]
         listed = bool(self.host) or recording.parent.resolve() in folders
@@ -117,18 +115,18 @@ class LiveRun(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name for `tfmon attach` here: with the host."""
+        """With the host."""
         return f"{self.host}/{self.name}" if self.host else self.name
 
     def has_name(self, word: str) -> bool:
-        """Return whether a word on the command line identifies it."""
+        """Return whether a word identifies it."""
         recording = self.greeting.recording
         same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
         return same or word == str(self.greeting.pid) or self.name.startswith(word)
 
 
 def folder(*, create: bool = False) -> Path:
-    """Return the folder of the sockets, created on request."""
+    """Return the folder of the sockets."""
     if chosen := os.environ.get(FOLDER_VARIABLE):
         path = Path(chosen)
     else:
@@ -143,7 +141,7 @@ def folder(*, create: bool = False) -> Path:
 
 
 def listen() -> socket.socket:
-    """Return a socket that listens for viewers of this process; raises OSError."""
+    """Return a socket that listens; raises OSError."""
     parent = folder(create=True)
     status = parent.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
@@ -163,7 +161,7 @@ def listen() -> socket.socket:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the process and the user of the peer, from the kernel; raises OSError."""
+    """Return process and user of the peer, from the kernel; raises OSError."""
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return pid, uid
@@ -173,7 +171,7 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def connect(path: Path) -> socket.socket:
-    """Return a connection to the runner behind a socket; raises OSError."""
+    """Return a connection to a runner; raises OSError."""
     with contextlib.ExitStack() as undo:
         connection = undo.enter_context(socket.socket(socket.AF_UNIX))
         connection.settimeout(ANSWER_S)
@@ -185,7 +183,7 @@ def connect(path: Path) -> socket.socket:
 
 
 def read_greeting(line: bytes) -> RunnerGreeting:
-    """Read the first message of a runner, of any schema; raises TfmonError with its reason for no race."""
+    """Read the greeting, of any schema; raises TfmonError."""
     if not line:
         from tfmon.api.race_lock import state_folder
 
@@ -206,7 +204,7 @@ def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> Tfmon
 
 
 def under_way() -> Iterator[LiveRun]:
-    """Yield the user's runs with a runner, oldest first; sockets of dead runners are deleted."""
+    """Yield the user's runs, oldest first; sockets of dead runners are deleted."""
     for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
         try:
             with connect(path) as connection, connection.makefile("rb") as lines:
@@ -225,12 +223,12 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def find(word: str) -> LiveRun | None:
-    """Return the local run that a word identifies; see `choose`."""
+    """Return a local run; see `choose`."""
     return choose(list(under_way()), word)
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
-    """Return the run with this id (or its start), process or recording, `last` the newest; raises UsageError."""
+    """Return a run by id (or its start), process or recording, `last` the newest; raises UsageError."""
     fitting = runs[-1:] if word == "last" else [run for run in runs if run.has_name(word)]
     fitting = [run for run in fitting if word in (run.name, str(run.greeting.pid))] or fitting
     if len(fitting) > 1:

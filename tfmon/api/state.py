@@ -1,4 +1,4 @@
-"""Persistent data of races: files of lanes and between-process variance."""
+"""Persistent data of races."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 NOISY = 2 * BETWEEN_PROCESSES_SD
-"""With a larger standard error of one process's speed, a race teaches nothing about others."""
+"""With a larger standard error, a race teaches nothing about others."""
 
 
 def path() -> Path:
-    """Return the file; it may not exist."""
+    """Return the file."""
     return state_folder() / "between-processes.json"
 
 
 def recall(machines: Sequence[Machine]) -> BetweenProcesses | None:
-    """Return the between-process variance that repeats measured on these machines."""
+    """Return the between-process variance of these machines."""
     return _read_entry(_read().get(_key(machines)))
 
 
 def remember_race(raced: Snapshot) -> None:
-    """Store the between-process variance of a race whose lanes were started several times, unless it is noisy."""
+    """Store the variance of a race with repeated starts, unless it is noisy."""
     if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
         return
     first, last = raced.lanes[0], raced.lanes[-1]
@@ -59,7 +59,7 @@ def remember_race(raced: Snapshot) -> None:
 
 
 def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
-    """Add a race's variance to the machines'. The total counts for at most `MOST_DEGREES`."""
+    """Add a race's variance, which counts for at most `MOST_DEGREES`."""
     table, key = _read(), _key(machines)
     before = _read_entry(table.get(key)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
@@ -85,7 +85,7 @@ def _read_entry(value: object) -> BetweenProcesses | None:
 
 
 def _read() -> dict[str, Any]:
-    """Return the table. Empty for a missing or broken file, because no race depends on it."""
+    """Return the table. Empty for a broken file, because no race depends on it."""
     try:
         table = json.loads(path().read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -109,18 +109,17 @@ def _write(table: Mapping[str, Any]) -> None:
 class Views:
     """The views of a user's lanes, whose written files are settled after a race.
 
-    Thread: `plan` and `close` can block for tenths of a second, plus the time for the files of an earlier race.
+    Thread: `plan` and `close` can block for tenths of a second, plus the time for the files.
     """
 
     def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
         self._session, self._connection, self._kept = session, connection, kept
         self._found: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
-        """Views and start of unsettled races; the last can be under way."""
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool, restarts: bool) -> RacePlan:
-        """Return a plan with the views of its lanes. A single lane that is not restarted has none."""
+        """Return a plan with views. A single lane that is not restarted has none."""
         while len(self._races) > 1:
             self._settle_first()
         if not plan.command or (not in_place and not restarts and len(plan.lanes) < 2):
@@ -162,7 +161,7 @@ class Views:
         return settled
 
     def close(self) -> None:
-        """Settle the written files of ended lanes, whose hosts must still be known."""
+        """Settle the written files, while the hosts are known."""
         while self._races:
             views = self._settle_first()
             if views and not self._races:

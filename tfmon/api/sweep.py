@@ -34,10 +34,10 @@ CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
 
 
 class SweepProgram(AnyRun):
-    """A sweep, until each combination is settled. Thread: its creation and `close` can block for seconds."""
+    """A sweep. Thread: its creation and `close` can block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
-        """Connect to the places, and create or read the file; raises TfmonError."""
+        """Connect to the places, and open the file; raises TfmonError."""
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
         """Without a race, for viewers."""
@@ -88,7 +88,7 @@ class SweepProgram(AnyRun):
 
     @property
     def views(self) -> dict[str, View]:
-        """The views of the working folder for a user's lanes, by host."""
+        """The views of the working folder."""
         return {host: view for station in self._stations for host, view in station.views.items()}
 
     @property
@@ -102,7 +102,7 @@ class SweepProgram(AnyRun):
         return self.sweep.join(0)
 
     def publish(self) -> None:
-        """Publish whether the file is written, for the viewers."""
+        """Publish whether the file is written."""
         assert self.file is not None, "it is there once the places are"
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
@@ -119,17 +119,17 @@ class SweepProgram(AnyRun):
         self.sweep.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether it has ended."""
+        """Wait; return whether it has ended."""
         return self.sweep.join(timeout_s)
 
     def line(self) -> str:
-        """Return the progress and the best so far."""
+        """Return the progress and the best."""
         from tfmon.reports.series import progress_line
 
         return progress_line(self.sweep.ranking)
 
     def news(self) -> Iterator[str]:
-        """Yield settled combinations, losses, and errors of the file."""
+        """Yield settled combinations, losses, and errors."""
         from tfmon.reports.series import happened
 
         before, self._known = self._known, self.sweep.ranking
@@ -141,11 +141,11 @@ class SweepProgram(AnyRun):
 
     @property
     def notes(self) -> Sequence[str]:
-        """The lanes' views of the working folder."""
+        """The lanes' views."""
         return describe(self.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output after the end, as text or for JSON, and the exit code."""
+        """Return the output and the exit code."""
         from tfmon.analysis.sweep import FAILED
         from tfmon.reports.series import to_text
         from tfmon.reports.series_json import sweep_to_json
@@ -158,7 +158,7 @@ class SweepProgram(AnyRun):
         return printed, EXIT_INTERRUPTED if interrupted else code
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a viewer's request; raises TfmonError for a change."""
+        """Carry out a request; raises TfmonError for a change."""
         match message:
             case Perform("suspend"):
                 self.suspend_lanes()
@@ -171,12 +171,12 @@ class SweepProgram(AnyRun):
         return ""
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        """Suspend the lanes. Thread: also a signal's handler."""
         for station in self._stations:
             station.suspension.suspend_lanes()
 
     def continue_lanes(self) -> None:
-        """End `suspend_lanes`. Thread: also a signal's handler."""
+        """Undo that. Thread: also a signal's handler."""
         for station in self._stations:
             station.suspension.continue_lanes()
 
@@ -201,7 +201,7 @@ def _last() -> Path:
 def read_options(
     info: ScenarioInfo, options: SweepOptions
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
-    """Return the values of each knob, and the known settings of the baseline; raises UsageError."""
+    """Return each knob's values, and the baseline; raises UsageError."""
     from tfmon.analysis.sweep import parse_over
 
     try:
@@ -281,7 +281,7 @@ def _name(info: ScenarioInfo) -> str:
 
 
 def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
-    """Return the scenario of a resumed sweep; raises UsageError if it is another or has changed."""
+    """Return a resumed sweep's scenario; raises UsageError if it has changed."""
     if plan.command:
         if scenario is not None or (command and command != plan.command):
             raise UsageError(f"this sweep is of another command: {plan.scenario}", "leave the command out")

@@ -1,4 +1,4 @@
-"""The places of a sweep: each has lanes and probes like a race."""
+"""The places of a sweep."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ON = ("on",)
 
 
 class ProgramStation(RaceStation):
-    """A place with its own program, whose races are the visits."""
+    """A place whose races are the visits."""
 
     def __init__(self, options: RaceOptions, purpose: Purpose) -> None:
         self.options = options
@@ -47,7 +47,7 @@ class ProgramStation(RaceStation):
         return self.program.lanes.suspension
 
     def race(self, plan: RacePlan) -> tuple[str, str]:
-        """Start fresh processes of both lanes, and return their names."""
+        """Start fresh processes of both lanes; return their names."""
         if self._began:
             self.program.lanes.begin(plan)
         else:
@@ -57,7 +57,7 @@ class ProgramStation(RaceStation):
         return first.spec.name, second.spec.name
 
     def end(self) -> None:
-        """End both lanes, and return when their processes have ended."""
+        """End both lanes, and wait."""
         if self._began:
             self.program.lanes.finish()
             deadline = time.monotonic() + END_S
@@ -75,7 +75,7 @@ class PlaceStation(ProgramStation):
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
-        """Connect to the place, for `counts` of devices; raises TfmonError if it is unusable."""
+        """Connect to the place, for `counts` of devices; raises TfmonError."""
         super().__init__(race, Purpose(watched=False, restarts=True))
         self._info = info
         self._counts = counts
@@ -114,7 +114,7 @@ class PlaceStation(ProgramStation):
         return plan
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start fresh processes of the baseline and of a combination, and return the names of the lanes."""
+        """Start the baseline and a combination; return the lanes."""
         settings = attempt.settings
         knobs = [f"{knob}={exact(value)}" for knob, value in settings.items() if knob not in KINDS]
         base, changed = self._word, self._word
@@ -125,18 +125,15 @@ class PlaceStation(ProgramStation):
 
 
 def with_count(word: str, count: int) -> str:
-    """Return a place with a number of devices: `gpu2/4xgpu` for `gpu2/gpu`."""
+    """Return such as `gpu2/4xgpu` for `gpu2/gpu`."""
     host, slash, kind = word.rpartition("/")
     return f"{host}{slash}{count}x{kind}"
 
 
 def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
-    """Return each place with its number among places of the same name, from 1.
+    """Return each place with its number among equal ones; raises UsageError or TfmonError.
 
-    A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the number of devices of
-    each.
-
-    Raises: UsageError for an invalid place or too many places; TfmonError if the cluster has no room.
+    A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the devices of each.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []
@@ -167,7 +164,7 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
 
 
 def _check_disjoint(name: str, others: Sequence[str]) -> None:
-    """Raise UsageError if a word for Ray without a number overlaps with another word."""
+    """Raise UsageError if a word for Ray overlaps with another."""
     host, _, kind = name.rpartition("/")
     for other in others:
         other_host, _, other_kind = other.rpartition("/")
@@ -194,10 +191,7 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 def open_stations(
     info: ScenarioInfo, places_given: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
 ) -> list[PlaceStation]:
-    """Connect to the places; on an error close the opened ones.
-
-    Raises: UsageError for an invalid place or no possible number of devices; TfmonError if a place is unusable.
-    """
+    """Connect to the places; on an error close them. Raises UsageError or TfmonError."""
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]
     places = split_places(places_given, race.ray_cluster, max(counts, default=0))
@@ -218,6 +212,6 @@ def open_stations(
 
 
 def close_all(stations: Sequence[PlaceStation]) -> None:
-    """Close stations, many at the same time: each can take seconds."""
+    """Close stations at the same time: each can take seconds."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
         list(pool.map(PlaceStation.close, stations))

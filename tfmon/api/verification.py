@@ -1,4 +1,4 @@
-"""Measures the claims of scenarios, one race each."""
+"""Measures the claims of scenarios."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ from tfmon.series.engine import RaceVisit, RefusedError, Series, Visit
 
 CLOSE_S = 15.0
 START_PATIENCE_S = 180.0
-"""Longest wait for the first pair, besides the length of a race."""
+"""For the first pair, besides a race's length."""
 
 
 def verify_claims(
     infos: Sequence[ScenarioInfo], python: Path, seconds: float | None = None
 ) -> tuple[list[ClaimResult], str]:
-    """Measure every testable claim of some scenarios, with progress on a terminal.
-
-    Returns a result for each claim, and why it was interrupted, or "". Thread: the main thread, for the signals.
-    """
+    """Return a result for each measured claim, and why it was interrupted. Thread: the main thread."""
     claims = [(info, claim) for info in infos for claim in info.claims]
     raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
     policy = ClaimPolicy([claim for _, claim in raced], seconds)
@@ -55,7 +52,7 @@ def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
 
 
 def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult | None:
-    """Return the result of a race, or `None` if it was not measured to its end."""
+    """Return the result, or `None` if not measured to its end."""
     if attempt.refused:
         return ClaimResult(info.name, claim, "not testable here", reason=attempt.refused)
     if attempt.gain is None:
@@ -64,14 +61,14 @@ def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult |
 
 
 class ClaimStation(ProgramStation):
-    """The machines on which the two lanes of a claim race."""
+    """The machines of a claim's lanes."""
 
     def __init__(self, claims: Sequence[tuple[ScenarioInfo, Claim]], python: Path, policy: ClaimPolicy) -> None:
         super().__init__(RaceOptions(python=python), Purpose(watched=False))
         self.claims, self.policy = claims, policy
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start both lanes of a claim; raises RefusedError."""
+        """Start both lanes; raises RefusedError."""
         info, claim = self.claims[attempt.number]
         try:
             plan = self.program.plan(info, replace(self.options, lanes=(claim.first, claim.second)))
@@ -87,7 +84,7 @@ class ClaimStation(ProgramStation):
 
 
 class ClaimVisit(RaceVisit):
-    """The race of a claim, in which no lane is the baseline."""
+    """The race of a claim, without a baseline."""
 
     _station: ClaimStation
 
@@ -97,11 +94,11 @@ class ClaimVisit(RaceVisit):
         return START_PATIENCE_S + self._station.policy.length_s
 
     def time_out(self) -> None:
-        """Refuse a claim without a pair for too long."""
+        """Refuse a claim without a pair."""
         raise RefusedError("too few slices were measured; a longer --seconds may do")
 
     def over(self, event: Event) -> bool:
-        """Refuse a claim whose lane has failed."""
+        """Refuse a claim with a failed lane."""
         lane = self.lane(event.lane)
         if lane.trouble is not None:
             raise RefusedError(f"{lane.title} failed: {lane.trouble.message}")
@@ -120,11 +117,11 @@ class ClaimsRun(AnyRun):
         self.series.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end with a timeout; return whether all claims are measured."""
+        """Wait; return whether it has ended."""
         return self.series.join(timeout_s)
 
     def line(self) -> str:
-        """Return the present claim and the remaining time."""
+        """Return the present claim."""
         state = self.series.state
         number = next(iter(state.running), 0)
         info, claim = self._station.claims[number]
@@ -138,9 +135,9 @@ class ClaimsRun(AnyRun):
         self._station.close()
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        """Suspend the lanes. Thread: also a signal's handler."""
         self._station.suspension.suspend_lanes()
 
     def continue_lanes(self) -> None:
-        """End `suspend_lanes`. Thread: also a signal's handler."""
+        """Undo that. Thread: also a signal's handler."""
         self._station.suspension.continue_lanes()

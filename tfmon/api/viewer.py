@@ -1,4 +1,4 @@
-"""A viewer of a run in another process: a session with its events, and requests through its socket."""
+"""A viewer of a run in another process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Viewer(AnyRun, Source):
 
         Args:
             began_here: Whether a signal to this process ends the run.
-            detachable: Whether the run continues when this viewer leaves.
+            detachable: Whether the run continues without it.
         """
         self._connection, self._lines = connection, connection.makefile("rb")
         self._remote, self.began_here, self.detachable = remote, began_here, detachable
@@ -78,18 +78,17 @@ class Viewer(AnyRun, Source):
         self.over = threading.Event()
         self.tell: Callable[[str], object] = lambda _text: None
         self.counted = False
-        """Whether tfmon's own use in samples includes this process."""
+        """Whether samples of tfmon include this process."""
         self._processor_time = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         self.left = False
-        """Whether the user has left, and the run continues."""
         self.died = False
-        """Whether the runner ended without a message, or sent an invalid one."""
+        """Without a message, or after an invalid one."""
         self._ending = False
 
     def connect(self) -> None:
-        """Wait for the first snapshot (tenths of a second after a day), and follow. Raises TfmonError."""
+        """Wait for the first snapshot, and follow; raises TfmonError."""
         if self.greeting is not None:
             return
         self._connection.settimeout(None)
@@ -113,12 +112,12 @@ class Viewer(AnyRun, Source):
         start_thread("tfmon-view", self._follow, self._lose)
 
     def announce(self, info: ScenarioInfo, mode: str) -> None:
-        """Show a race that begins, before the runner is known."""
+        """Show a race before the runner is known."""
         self.session.begin(Race(scenario=info.name, title=info.title, mode=mode, knobs=info.knobs), ())
 
     @property
     def name(self) -> str:
-        """The run's name in commands; the number of its process before its recording has begun."""
+        """The run's name in commands."""
         assert self.greeting is not None, "not connected"
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
@@ -176,11 +175,11 @@ class Viewer(AnyRun, Source):
             self.tell(reason or (self.lost_error().line if self.died else "the run has ended"))
 
     def lost(self) -> str:
-        """Return a line about a runner that disappeared."""
+        """Return a line about a dead runner."""
         return self.lost_error().line if self.died else ""
 
     def lost_error(self) -> TfmonError:
-        """Return the error for a runner that died, or whose host is lost."""
+        """Return the error for a lost runner."""
         assert self.greeting is not None, "not connected"
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
@@ -192,12 +191,12 @@ class Viewer(AnyRun, Source):
         return failed
 
     def send(self, message: ControlMessage | Follow, number: int = 0) -> None:
-        """Send a request at once, so that threads and signal handlers need no lock; events report the result."""
+        """Send a request at once, so that threads and signal handlers need no lock."""
         with contextlib.suppress(OSError):
             self._connection.sendall(codec.encode(Request(number=number, message=message)))
 
     def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
-        """Send a request and return the answer; raises TfmonError with its error."""
+        """Return the answer to a request; raises TfmonError."""
         number = next(self._numbers)
         waiting = self._answers[number] = queue.SimpleQueue[Answer]()
         if self.over.is_set():
@@ -214,20 +213,20 @@ class Viewer(AnyRun, Source):
         return answer.text
 
     def repeat(self) -> str:
-        """Return the command that repeats the race with the settings in effect."""
+        """Return the command."""
         return self.ask(Perform("repeat"), ANSWER_S)
 
     def watch_gpus(self) -> str:
-        """Start to read all GPUs; return the reason if there are none."""
+        """Read all GPUs; return why there are none."""
         return self.ask(Perform("watch_gpus"))
 
     def begin(self) -> None:
-        """Connect, and wait until the lanes are started; raises TfmonError."""
+        """Wait until the lanes are started; raises TfmonError."""
         self.connect()
         self.ask(Perform("await_start"))
 
     def start(self, say: Say) -> None:
-        """Connect, and display the lines of the start and all further lines by `say`; raises TfmonError."""
+        """Connect, and display all lines by `say`; raises TfmonError."""
         self.tell = say
         self.counted = self._remote is None
         self.connect()
@@ -242,7 +241,7 @@ class Viewer(AnyRun, Source):
                 say(line)
 
     def scenarios(self) -> Sequence[ScenarioRow]:
-        """Return the scenarios that can be raced."""
+        """Return the possible scenarios."""
         rows = () if self.session.snapshot().sweep is not None else list_scenarios()
         return [ScenarioRow(row.name, row.title, row.doc, row.origin) for row in rows]
 
@@ -253,7 +252,7 @@ class Viewer(AnyRun, Source):
         return to_text(analyse(self.session.snapshot()))
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether the runner has ended."""
+        """Wait; return whether it has ended."""
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
@@ -261,28 +260,28 @@ class Viewer(AnyRun, Source):
         return lane_series_progress(self.session.snapshot())
 
     def go_on_alone(self) -> bool:
-        """End this process without its terminal if the run can continue."""
+        """End this process if the run can continue."""
         if self.detachable:
             os._exit(EXIT_INTERRUPTED)
         return False
 
     def ending_line(self) -> str:
-        """Return which commands were asked to end, with their remaining grace."""
+        """Return which commands are ending."""
         return ending_line(self.session.snapshot())
 
     def request_end(self, name: str = "") -> None:
-        """Request the end of the run, with a signal's name if there was one."""
+        """Request the end, because of a signal or not."""
         if not self._ending:
             self._ending = True
             self.send(EndRun(name))
 
     def stop(self) -> None:
-        """End the run; return when everything has ended and is recorded."""
+        """End the run, and wait."""
         self.request_end()
         self.over.wait()
 
     def end_now(self) -> None:
-        """Kill commands that were asked to end."""
+        """Kill ending commands."""
         self.send(Perform("end_now"))
 
     def leave(self) -> None:
@@ -293,7 +292,7 @@ class Viewer(AnyRun, Source):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self, reason: str = "") -> None:
-        """Leave, or wait for the requested end of a run, for a reason such as "interrupted by SIGTERM"."""
+        """Leave, or wait for the end, for a reason such as "interrupted by SIGTERM"."""
         if self._ending or reason:
             self.request_end(reason.rpartition(" ")[2])
             self.over.wait()
@@ -301,11 +300,11 @@ class Viewer(AnyRun, Source):
             self.leave()
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes while this process is stopped. Thread: also a signal's handler."""
+        """Suspend the lanes. Thread: also a signal's handler."""
         self.send(Perform("suspend"))
 
     def continue_lanes(self) -> None:
-        """End `suspend_lanes`. Thread: also a signal's handler."""
+        """Undo that. Thread: also a signal's handler."""
         self.send(Perform("continue"))
 
 

@@ -1,7 +1,4 @@
-"""`tfmon.watch`: observes the training of the calling process like a lane's training.
-
-Hooks and pipes are those of a lane with a user's script; a thread of the same process reads the pipes.
-"""
+"""`tfmon.watch`: observes the training of the calling process, with the hooks and pipes of a lane."""
 
 from __future__ import annotations
 
@@ -58,12 +55,11 @@ from tfmon.system.threads import start_thread
 EVERY_S = 1.0
 CHUNK_BYTES = 65_536
 END_S = 2.0
-"""Longest wait at the end for the thread that reads the pipe."""
 LONGEST_ERROR = 200
 OUTSIDE = "tfmon runs this script, and measures it from outside"
 UNSEEN = "no training step was seen: define a tf.function that trains in the block, or use tfmon.report"
 Show: TypeAlias = Callable[[Analysis, bool], object]
-"""Shows the progress of a training; with True, its result."""
+"""Shows the progress; with True, the result."""
 
 
 class Watch:
@@ -193,7 +189,7 @@ class Watch:
             self._requests.send(encode_message(Run()))
 
     def _use_gpus(self, event: LibrariesLoaded) -> None:
-        """Restart with a lane on the GPUs of the hooks, and read these."""
+        """Restart with a lane on the GPUs of the hooks."""
         search = find_gpus()
         gpus = [gpu for gpu in search.usable if gpu.uuid in event.gpu_uuids] or search.usable[:1]
         self._session.set_machine(with_devices(self._session.snapshot().machine, search, None))
@@ -247,7 +243,7 @@ def watch(*, progress: bool | Tell = True) -> Watch:
 
 
 def line(analysis: Analysis) -> str:
-    """Return the training's progress, speed and bottleneck."""
+    """Return progress, speed and bottleneck."""
     lane, parts = analysis.lanes[0], []
     if (progress := lane.lane.script.progress) is not None and progress.epoch:
         parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
@@ -266,7 +262,7 @@ def _nothing(_analysis: Analysis, _over: bool) -> None:
 
 
 def _show_for(progress: bool | Tell) -> Show:
-    """Return the display of figures: a panel below a notebook's cell, or the last line of a terminal."""
+    """Return the display of figures."""
     if callable(progress):
         return lambda analysis, over: progress(line(analysis))
     display = notebook_display() if progress else None

@@ -113,7 +113,7 @@ def start(
     series: Series | None = None,
     as_json: bool = False,
 ) -> NoReturn:
-    """Start a run in its own process; show it, or without a screen its progress, unless it is detached."""
+    """Start a run in its own process, and show it unless it is detached."""
     from tfmon.api import runner
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -172,7 +172,7 @@ def _watch_start(
 
 
 def _interrupt(connection: socket.socket) -> None:
-    """End a run that was just started, and wait until it has ended; at once if the user interrupts again."""
+    """End a run that was just started; at once if the user interrupts again."""
     from tfmon.api.sockets import Request
     from tfmon.model import codec
     from tfmon.model.control_messages import EndRun, Perform

@@ -1,4 +1,4 @@
-"""`tfmon export`: a recorded race or sweep for people (HTML, Markdown) and for other programs."""
+"""`tfmon export`: a recorded race or sweep for people and other programs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def export(
 def write_html(
     make: Callable[[], Report], target: Path, *, everything: bool, force: bool, err: bool = False
 ) -> None:
-    """Write a report as a page, and say where; the script of the charts is put together while it is made."""
+    """Write a report as a page; the script of the charts is made meanwhile."""
     import platform
     from concurrent.futures import ThreadPoolExecutor
 
@@ -179,7 +179,7 @@ def _write(text: str, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
-    """Open the output file, or stdout without a name. The old content stays until the new file is complete."""
+    """Open the output file, or stdout. The old content stays until the new file is complete."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()

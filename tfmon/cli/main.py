@@ -1,4 +1,4 @@
-"""The command line: prints errors, returns exit codes, and loads the module of a command when it is used."""
+"""The command line: errors, exit codes, and loading of commands."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ COMMANDS = {
     "verify": ("race", "Measure what is claimed about scenarios."),
     "watch": ("race", "Watch your own script in one lane."),
 }
-"""Each command: its module, and its line in the list of commands."""
+"""Module, and line in the list."""
 
 
 class Commands(click.Group):
-    """The commands of tfmon. An unknown one is answered with the nearest, or with how to race a scenario."""
+    """The commands of tfmon, with hints for unknown ones."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, or None. Its module is loaded here."""
+        """Load a command."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, short_help = COMMANDS[cmd_name]
             found = vars(import_module(f"tfmon.cli.{module}")).values()
@@ -62,12 +62,12 @@ class Commands(click.Group):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, and load none of them."""
+        """Write the list, and load no command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
-        """Return the command that the first word names."""
+        """Return the command of the first word."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
@@ -171,7 +171,7 @@ _BY_NAME: dict[str, Complete] = {
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit."""
     stdout = sys.stdout
     if stdout is None:
         sys.exit("tfmon: standard output is closed; to print nothing, send it to /dev/null")

@@ -1,4 +1,4 @@
-"""The flags of commands, from the declared options, and the output that commands share."""
+"""The flags of commands, from the declared options, and their output."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OWN_COMMAND = "tfmon.command"
 
 
 class TakesCommand(click.Command):
-    """A command whose words after `--` are a command line of the user's own; a notebook stands for one."""
+    """A command with a user's command line after `--`, or a notebook."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows `--`, and parse the rest."""
+        """Keep the words after `--`, and parse the rest."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_OWN_COMMAND] = tuple(args[at + 1 :])
@@ -47,7 +47,7 @@ class TakesCommand(click.Command):
 
 
 def _command_of(notebook: str) -> tuple[str, ...]:
-    """Return the command that runs a notebook as a script; print which cells are not run."""
+    """Return the command that runs a notebook; print the skipped cells."""
     from tfmon.api.notebook import notebook_script
 
     script = notebook_script(Path(notebook))
@@ -57,18 +57,18 @@ def _command_of(notebook: str) -> tuple[str, ...]:
 
 
 def own_command() -> tuple[str, ...]:
-    """Return the words after `--`, of a notebook the command that runs it, or empty if there are none."""
+    """Return the words after `--`, or the command for a notebook."""
     argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
     return _command_of(argv[0]) if len(argv) == 1 and argv[0].endswith(".ipynb") else argv
 
 
 def interpreter_of(python: str | None) -> Path:
-    """Return the interpreter of a flag, of the setting, or this one; raises UsageError if it cannot be run."""
+    """Return the interpreter of a flag, of the setting, or this one; raises UsageError."""
     return interpreter(python or str(resolve("python").value))
 
 
 def why_no_screen() -> str:
-    """Return why no screen can be drawn here, or empty if one can be."""
+    """Return why no screen is possible."""
     if not os.isatty(1):
         return "stdout is not a terminal"
     try:
@@ -83,7 +83,7 @@ def why_no_screen() -> str:
 
 
 def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Command]:
-    """Return the Click option of a declared option, with another name for its value if necessary."""
+    """Return the Click option of a declared option."""
     more: dict[str, Any] = {"is_flag": True} if option.rule is YES_OR_NO else {"type": option.rule}
     if option.multiple:
         more = {"multiple": True}
@@ -102,7 +102,7 @@ def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Comman
 def takes(
     options: type[Chosen], command: str
 ) -> Callable[[Callable[Concatenate[Chosen, P], Result]], Callable[P, Result]]:
-    """Return a decorator that gives a command the flags of declared options, and their values as first argument.
+    """Return a decorator that gives a command declared options, as its first argument.
 
     The function also gets the user's own command after `--`.
     """
@@ -147,7 +147,7 @@ ray_python = flag(RaceOptions.declaration("ray_python"))
 
 
 def settings(command: Command) -> Command:
-    """Give a command the flag of every setting, under the name of the setting."""
+    """Give a command the flag of every setting."""
     for option in reversed(SETTINGS):
         if "config" in option.commands and option.has_flag:
             command = flag(option, option.setting)(command)
@@ -156,7 +156,7 @@ def settings(command: Command) -> Command:
 
 @contextlib.contextmanager
 def errors_as_json(as_json: bool) -> Iterator[None]:
-    """Print the error that ends the command, as a JSON object if the command prints JSON."""
+    """Print an error as a JSON object if the command prints JSON."""
     try:
         yield
     except TfmonError as error:
@@ -168,14 +168,14 @@ def errors_as_json(as_json: bool) -> Iterator[None]:
 
 
 def unwritable(error: OSError, hint: str = "") -> TfmonError:
-    """Return the error for a standard output that cannot be written."""
+    """Return the error for an unwritable standard output."""
     result = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
     result.exit_code = EXIT_LANE_FAILED
     return result
 
 
 def print_result(result: object, path: str) -> None:
-    """Print a result, as JSON unless it is text. If that fails, the hint names the file `path` with the result."""
+    """Print a result, as JSON unless it is text; `path` has it, too."""
     from tfmon.reports.text import fitted
 
     text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)
@@ -188,7 +188,7 @@ def print_result(result: object, path: str) -> None:
 
 
 def echo(text: str) -> None:
-    """Print a text, in ASCII where stdout shows nothing else."""
+    """Print a text, in ASCII if necessary."""
     from tfmon.reports.text import plain
 
     in_ascii = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"

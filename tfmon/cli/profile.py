@@ -1,4 +1,4 @@
-"""`tfmon profile`: a profile of one lane, or a comparison of two, from training lanes or recordings."""
+"""`tfmon profile`: a profile of one lane, or a comparison of two."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _print(profile: Profile, as_json: bool) -> None:
 
 
 def _check_writable(chrome: str | None) -> None:
-    """Raise UsageError before a profile is taken if the trace cannot be written."""
+    """Raise UsageError if the trace cannot be written."""
     if not chrome:
         return
     target = Path(chrome)

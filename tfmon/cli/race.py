@@ -1,4 +1,4 @@
-"""`tfmon race` and `watch`: one race, on the screen or without one; `tfmon verify`: a race of each claim."""
+"""`tfmon race`, `watch` and `verify`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def watch(
 def _start(
     chosen: RaceOptions, purpose: Purpose, screen: ScreenOptions, *, headless: bool, detach: bool, as_json: bool
 ) -> NoReturn:
-    """Race on the screen if possible, in a separate process. A detached race outlives the terminal."""
+    """Race on the screen if possible, in a separate process."""
     info, screen.notify = chosen.info, chosen.notify
     headless = headless or as_json
     if detach and headless:
@@ -124,7 +124,7 @@ def _start(
 
 
 def _result(program: Program, *, as_json: bool = False) -> object:
-    """Return the result of the race as text. Its writers are loaded late so that a screen opens without them."""
+    """Return the result as text. Its writers are slow to load."""
     from tfmon.analysis.analysis import analyse
     from tfmon.analysis.summarise import summarise
     from tfmon.reports.race import to_text

@@ -1,4 +1,4 @@
-"""`tfmon list`, `show` and `new`: the scenarios, and how to start another. It loads little, to be fast."""
+"""`tfmon list`, `show` and `new`. It loads little, to be fast."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def new(name: str) -> None:
 
 
 def write(name: str) -> Path:
-    """Write the scenario file to start from into the working directory, and return its path; raises UsageError."""
+    """Write the template of a scenario here, and return its path; raises UsageError."""
     stem = name.removesuffix(".py").replace("-", "_")
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
         raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")

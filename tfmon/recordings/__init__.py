@@ -1,1 +1,1 @@
-"""Recordings of races, replayed, compared and exported."""
+"""Recordings of races."""

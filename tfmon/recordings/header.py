@@ -1,4 +1,4 @@
-"""The first and last line of a recording, and the marks on its time line."""
+"""The first and last line of a recording, and its marks."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ ENVIRONMENT = (
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
     "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""The only recorded variables: they change the speed of TensorFlow."""
+"""The only recorded variables."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
 class RecordingError(UsageError):
-    """A recording that cannot be found, read or written."""
+    """An unusable recording."""
 
 
 def recorded_on(header: Header) -> str:
-    """Return the machines, versions and date of a recording in one line."""
+    """Return machines, versions and date."""
     return " · ".join(
         (
             *_size(header.machine),
@@ -69,7 +69,7 @@ class Closed:
     ratio: float | None
     tensorflow: str | None
     lanes: tuple[str, ...] = ()
-    """Titles at the end; older recordings have none."""
+    """Titles; older recordings have none."""
     failure: str = ""
 
 
@@ -81,7 +81,7 @@ class Known:
 
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
-    """Return the header of a race that begins now."""
+    """Return the header of a new race."""
     named = {spec.host for spec in event.specs} - {""}
     return Header(
         schema=SCHEMA,
@@ -105,7 +105,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 
 
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
-    """Return the last line of a race that is over."""
+    """Return the last line of a race."""
     result = analyse(known)
     return Closed(
         at_ns=at_ns,
@@ -147,7 +147,7 @@ MARKING = {
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:
-    """Return the mark of an event, if it has one; `names` are the lanes' titles, by key."""
+    """Return the mark of an event; `names` are titles by key."""
 
     def named(lane: str) -> str:
         return names.get(lane, lane)

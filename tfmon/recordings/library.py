@@ -1,4 +1,4 @@
-"""The folder of recordings: lists, finds and deletes them, and keeps them below a size."""
+"""The folder of recordings, kept below a size."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ FOLDER_VARIABLE = "TFMON_RECORDINGS"
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
-"""Then temporary files of an interrupted rewriting are removed."""
 
 
 def folder() -> Path:
-    """Return where races are recorded; it may not exist yet."""
+    """Return where races are recorded."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named)
@@ -38,7 +37,7 @@ def folder() -> Path:
 
 
 def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
-    """Make a new private file for the race of a scenario, and open it; raises OSError."""
+    """Make a new private file for a race, and open it; raises OSError."""
     place = place or folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
@@ -51,14 +50,14 @@ def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") 
 
 
 def create_file(path: Path) -> int:
-    """Make a new private file, open and locked for writing; raises OSError."""
+    """Make a private file, open and locked; raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest recordings until all fit; return False if `keep` does not."""
+    """Drop the oldest recordings; return False if `keep` does not fit."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):
@@ -80,15 +79,13 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One recording, from its first and last line."""
+    """One recording, by its ends."""
 
     path: Path
     size: int
     modified_s: float
     header: Header | None = None
-    """`None` if unreadable."""
     closed: Closed | None = None
-    """`None` if the recording was not closed."""
     running: bool = False
     problem: str = ""
 
@@ -113,7 +110,7 @@ class RecordedRun:
 
 
 def runs() -> list[RecordedRun]:
-    """Return all recordings in the folder, the oldest first; only their first lines are read."""
+    """Return all recordings, the oldest first."""
     result = []
     for path in _files(folder()):
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -122,7 +119,7 @@ def runs() -> list[RecordedRun]:
 
 
 def runs_of(outlines: Iterable[Outline]) -> list[RecordedRun]:
-    """Return recordings by their start, the oldest first."""
+    """Return recordings, the oldest first."""
 
     def began(run: RecordedRun) -> tuple[float, str]:
         header = run.header
@@ -132,12 +129,12 @@ def runs_of(outlines: Iterable[Outline]) -> list[RecordedRun]:
 
 
 def run_id(path: Path) -> str:
-    """Return the name of a recording on the command line."""
+    """Return the name of a recording in commands."""
     return path.name.removesuffix(".gz").removesuffix(PLAIN)
 
 
 def find(word: str) -> Path:
-    """Return the recording of a path, an id's beginning, `last` (ended) or `last~1`; raises RecordingError."""
+    """Return the recording of a path, an id's beginning, `last` or `last~1`; raises RecordingError."""
     if Path(word).is_file():
         return Path(word)
     if os.sep in word:
@@ -148,7 +145,7 @@ def find(word: str) -> Path:
 def choose(
     word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RecordedRun]], where: str, command: str
 ) -> Path:
-    """Return one of some recordings like `find`; `command` lists those, and `where`."""
+    """Return one of some recordings like `find`."""
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
         known = runs()
         over = [run for run in known if not run.running]
@@ -169,7 +166,7 @@ def choose(
 
 
 def delete(path: Path) -> None:
-    """Delete a recording permanently, unless it is being written; raises RecordingError."""
+    """Delete a recording, unless it is being written; raises RecordingError."""
     if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:

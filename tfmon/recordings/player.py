@@ -1,4 +1,4 @@
-"""Plays a recording: a session with its own clock accepts the events as in the race."""
+"""Plays a recording."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tfmon.recordings.reader import Recording, guard
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 SEARCHED_EVENTS = 2_000
 KEEP_EVERY = 1_000
-"""Events between two kept snapshots, to which a seek goes back."""
+"""Events between two snapshots for seeks."""
 TICK_S = 0.15
-"""Longest duration of one tick; on a slow machine, the clock of the replay lags."""
+"""On a slow machine, the clock of the replay lags."""
 
 
 class Player:
@@ -72,20 +72,20 @@ class Player:
             self._playing = False
 
     def toggle(self) -> None:
-        """Pause or play; at the end, play from the beginning."""
+        """Pause or play; at the end, from the beginning."""
         if not self._playing and self._next >= len(self._times_ns):
             self.go_to(self._times_ns[0])
         self._playing = not self._playing and not self._problem
 
     def step(self, direction: int) -> None:
-        """Pause, and go one event forward or back."""
+        """Pause, and go one event."""
         self._playing = False
         place = max(1, min(len(self._times_ns), self._next + direction))
         self._go_to_place(place)
         self._now_ns = self._times_ns[self._next - 1] if self._next else self._times_ns[0]
 
     def skip(self, seconds: float) -> None:
-        """Go forward, or back for negative seconds."""
+        """Go forward or back."""
         self.go_to(self._now_ns + round(seconds * 1e9))
 
     def go_to(self, at_ns: int) -> None:
@@ -95,7 +95,7 @@ class Player:
         self._now_ns = at_ns
 
     def go_to_mark(self, direction: int) -> None:
-        """Go to the next or previous mark."""
+        """Go to another mark."""
         if direction > 0:
             result = [mark.at_ns for mark in self._marks if mark.at_ns > self._now_ns][:1]
         else:
@@ -145,7 +145,7 @@ def _started_ns(recording: Recording) -> int | None:
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:
-    """Return a recording, closed, and its last state; raises RecordingError."""
+    """Return a closed recording and its last state; raises RecordingError."""
     with Recording(path) as recording:
         return recording, end_of(recording)
 

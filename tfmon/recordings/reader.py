@@ -28,7 +28,7 @@ from tfmon.recordings.runs_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 
 LARGEST_BYTES = 4 * 2**30
-"""Uncompressed: eight lanes for some forty hours."""
+"""Eight lanes for some forty hours."""
 MOST_MARKS = 5_000
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
@@ -36,24 +36,23 @@ _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
 _BEGIN = re.compile(
     rb'{"type":"(?:%b)",(?:"lane":"[^"\\]*",)?(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED
 )
-"""Start of the line of an event without a mark, which is not parsed for the index."""
+"""Of an event without a mark, which is not parsed for the index."""
 
 
 class Recording:
-    """A recording that can be read from any event on; its file is open until it is closed. Thread: one."""
+    """A recording that can be read from any event on. Thread: one."""
 
     def __init__(self, path: Path) -> None:
-        """Open a recording and index it; raises RecordingError for another schema and damage."""
+        """Open a recording and index it; raises RecordingError."""
         self.path = path
         self.torn = False
-        """Whether its last line is cut off, or is still being written."""
+        """Whether its last line is incomplete."""
         self.closed: Closed | None = None
         self.marks: list[TimeMark] = []
         self.times_ns = array("q")
-        """An event older than its predecessor gets the predecessor's time."""
+        """At least the predecessor's."""
         self._offsets = array("q")
         self._known: dict[int, int] = {}
-        """Offset of the snapshot after a number of events."""
         self._file = self._open()
         try:
             self.header = _header(self.path, self._file.readline(LONGEST_LINE_BYTES + 1))
@@ -80,7 +79,7 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a place, except some types; raises RecordingError."""
+        """Read the events before a place; raises RecordingError."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
         for place in range(len(self) if until is None else until):
             if not (line := self._line(place)).startswith(skipped):
@@ -99,14 +98,14 @@ class Recording:
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
-        """Make a session accept the events between two places; raises RecordingError."""
+        """Make a session accept some events; raises RecordingError."""
         for place in range(since, until):
             session.accept(self.event(place))
             if place + 1 in self._known:
                 session.restore(self.known_after(place + 1))
 
     def known_after(self, place: int) -> Snapshot:
-        """Return the snapshot after a number of events from `last_known`; raises RecordingError."""
+        """Return the snapshot after a number of events; raises RecordingError."""
         self._file.seek(self._known[place])
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
@@ -116,11 +115,11 @@ class Recording:
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
-        """Return the number of events, at most `place`, before the last snapshot. 0 without one."""
+        """Return the number of events before the last snapshot. 0 without one."""
         return max((at for at in self._known if at <= place), default=0)
 
     def place_at(self, at_ns: int) -> int:
-        """Return how many events had happened at a time."""
+        """Return how many events had happened."""
         return bisect_right(self.times_ns, at_ns)
 
     def _line(self, place: int) -> bytes:
@@ -250,7 +249,7 @@ def _header(path: Path, line: bytes) -> Header:
 
 @contextlib.contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Raise one RecordingError for errors in computing with impossible figures."""
+    """Raise one RecordingError for impossible figures."""
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
@@ -259,7 +258,7 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
-    """Read only the header of a recording and its end; raises RecordingError."""
+    """Read the header and the end; raises RecordingError."""
     try:
         return read_outline(outline(path))
     except OSError as error:
@@ -267,7 +266,7 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
 
 
 def read_outline(found: Outline) -> tuple[Header, Closed | None]:
-    """Return the header of a recording and its end; raises RecordingError."""
+    """Return the header and the end; raises RecordingError."""
     if found.problem:
         raise RecordingError(found.problem)
     header = _header(Path(found.path), found.first.encode())

@@ -1,4 +1,4 @@
-"""Records each race of a session into a file, in a thread that the race never waits for."""
+"""Records each race of a session, in a thread that the race never waits for."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tfmon.recordings.writer import Writer
 from tfmon.system.threads import start_thread
 
 FLUSH_S = 1.0
-"""If tfmon is killed, this much of a race is lost."""
+"""This much is lost if tfmon is killed."""
 MOST_PENDING = 50_000
-"""May wait for a disk that does not answer."""
+"""For a disk that does not answer."""
 CHECK_BYTES = 2 * 2**20
-"""The size of all recordings is checked when the one being written has grown by this."""
+"""Of growth between checks of the size of all recordings."""
 SETTLED_S = 2.0
-"""A race whose lanes have ended is closed after this time without an event: processes end a little later."""
+"""After this time without an event, a finished race is closed: processes end later."""
 PATIENCE_S = 10.0
 
 
@@ -36,7 +36,7 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """Only for the first and the last event of a race, because it takes 12 kB."""
+    """Only for the first and the last event: it takes 12 kB."""
 
 
 class Recorder:
@@ -46,7 +46,7 @@ class Recorder:
     """
 
     def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:
-        """Record into the user's folder or into a file; raises RecordingError for a bad name."""
+        """Record into the user's folder or a file; raises RecordingError."""
         self._session = session
         self._python = python
         self._file = None if file is None else file.absolute()
@@ -58,7 +58,7 @@ class Recorder:
         self._closing = threading.Event()
         self._writer: Writer | None = None
         self._stopped: Writer | None = None
-        """Its file stays locked during the race, so that it does not look killed."""
+        """Its file stays locked, so that it does not look killed."""
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
@@ -68,7 +68,7 @@ class Recorder:
         session.keep_journal(self._take)
 
     def close(self) -> None:
-        """Write the remaining events and close the file. May be called more than once."""
+        """Write the rest and close the file. May be repeated."""
         with self._waiting:
             self._closing.set()
         self._thread.join(PATIENCE_S)

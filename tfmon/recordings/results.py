@@ -1,4 +1,4 @@
-"""Reads results of races from recordings and from JSON, for comparisons."""
+"""Reads results of races from recordings and from JSON."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ REPLACE = "compare the recording of the race, write the result again with tfmon 
 
 
 def read_recorded(path: Path) -> tuple[RaceResult, bool]:
-    """Return the race of a recording, and whether the file is cut off; raises RecordingError."""
+    """Return a recorded race, and whether it is cut off; raises RecordingError."""
     with guard(path):
         opened, end = play_all(path)
     return summarise(analyse(end), opened.header, run_id(path)), opened.torn
 
 
 def read_race(path: Path) -> tuple[RaceResult, bool]:
-    """Return the race of a recording or JSON result, and whether the file is cut off; raises RecordingError."""
+    """Return the race of a recording or JSON, and whether it is cut off; raises RecordingError."""
     if _is_result(path):
         return read_json(_load(path), path.name.removesuffix(".json"), str(path)), False
     return read_recorded(path)
 
 
 def read_races(folder: Path) -> list[tuple[RaceResult, bool]]:
-    """Return every race of a folder as `read_race` does, by file name; raises RecordingError."""
+    """Return every race of a folder, by file name; raises RecordingError."""
     result = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if not result:
         raise RecordingError(
@@ -47,7 +47,7 @@ def read_races(folder: Path) -> list[tuple[RaceResult, bool]]:
 
 
 def read_json(document: Any, id: str, where: str) -> RaceResult:  # noqa: ANN401 - whatever a file holds
-    """Return the race of a parsed JSON result from `where`; raises RecordingError."""
+    """Return the race of a parsed result; raises RecordingError."""
     if isinstance(document, dict) and isinstance(document.get("result"), dict):
         document = document["result"]
     if not isinstance(document, dict) or "lanes" not in document or "verdict" not in document:
@@ -63,7 +63,7 @@ def read_json(document: Any, id: str, where: str) -> RaceResult:  # noqa: ANN401
 
 
 def _is_result(path: Path) -> bool:
-    """Return whether a file is a JSON result, by its name or because it has several lines."""
+    """Return whether a file is a JSON result, by its name or its lines."""
     if path.name.endswith((".jsonl", ".gz")):
         return False
     try:

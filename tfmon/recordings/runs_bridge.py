@@ -1,4 +1,4 @@
-"""The bridge on another machine: the host's Python (3.8 or newer) runs this text without tfmon.
+"""The bridge on another machine: its Python (3.8 or newer) runs this text without tfmon.
 
 It prints the sockets of the user's runs with their first lines, then answers lines from stdin: an empty one with
 the recordings, the path of a recording with its size and bytes. The path of a socket passes bytes both ways.
@@ -22,31 +22,30 @@ CHUNK_BYTES = 65536
 LONGEST_LINE_BYTES = 16 * 2**20
 GZIP = b"\x1f\x8b"
 MEMBER = GZIP + b"\x08" + bytes(5)
-"""Start of each part of a compressed recording."""
+"""Start of a part of a compressed recording."""
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
 class Outline(NamedTuple):
-    """The facts that a list shows of a recording."""
+    """The listed facts of a recording."""
 
     path: str
     size: int
     modified_s: float
     first: str = ""
     last: str = ""
-    """Its last whole line."""
     locked: bool = False
     problem: str = ""
 
 
 def recordings_in(folder: Path) -> "list[Path]":
-    """Return the recordings in a folder by their names; raises OSError."""
+    """Return the recordings in a folder; raises OSError."""
     named = [path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and not path.name.startswith(".")]
     return sorted(path for path in named if path.is_file())  # no named pipes
 
 
 def outline(path: Path) -> Outline:
-    """Return the facts that a list shows of a recording; raises OSError."""
+    """Return the listed facts of a recording; raises OSError."""
     about = path.stat()
     try:
         with path.open("rb") as raw:
@@ -69,7 +68,7 @@ def outline(path: Path) -> Outline:
 
 
 def is_locked(descriptor: int) -> bool:
-    """Return whether another process has locked an open file."""
+    """Return whether another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -79,7 +78,7 @@ def is_locked(descriptor: int) -> bool:
 
 
 def recordings() -> "list[Outline]":
-    """Return the user's recordings, in the default folders."""
+    """Return the user's recordings."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     places = [Path(state), Path.home() / "Library" / "Application Support"]
     named = os.environ.get("TFMON_RECORDINGS")
@@ -93,7 +92,7 @@ def recordings() -> "list[Outline]":
 
 
 def folders() -> "list[Path]":
-    """Return where the sockets may be: a run in tmux may know another folder than this session."""
+    """Return where sockets may be: a run in tmux may know another folder."""
     chosen, user = os.environ.get("TFMON_RUNTIME"), str(os.getuid())
     if chosen:
         return [Path(chosen)]
@@ -108,7 +107,7 @@ def folders() -> "list[Path]":
 
 
 def greetings() -> "list[tuple[str, str]]":
-    """Return the path of each socket that answers, the oldest first, and its first line."""
+    """Return each socket that answers, with its first line, the oldest first."""
     result = {}
     for path in [path for folder in folders() for path in folder.glob("*.sock")]:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:
@@ -122,7 +121,7 @@ def greetings() -> "list[tuple[str, str]]":
 
 
 def pass_on(path: str) -> None:
-    """Pass bytes on between a run and stdin and stdout until one side ends."""
+    """Pass bytes between a run and stdin and stdout."""
     with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as run:
         run.connect(path)
         targets = {0: run.fileno(), run.fileno(): 1}

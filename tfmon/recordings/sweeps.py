@@ -1,4 +1,4 @@
-"""The file of a sweep: its plan, and a line for each measurement. It is locked, so it has one writer.
+"""The file of a sweep, locked by one writer: its plan, and a line for each measurement.
 
 A line is written at once and never changed, so that a killed sweep can continue.
 """
@@ -37,18 +37,18 @@ class SweepHeader:
 
 
 class SweepFile:
-    """The file that a sweep is written into. Thread: any."""
+    """The file of a sweep. Thread: any."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.failure = ""
-        """Why the latest events are not in it."""
+        """Why the latest events are missing."""
         self._descriptor: int | None = descriptor
         self._unwritten = bytearray()
         self._lock = threading.Lock()
 
     def write(self, event: SeriesStep) -> None:
-        """Add an event; after a failure, it is written with the next one."""
+        """Add an event; after a failure, with the next one."""
         self._add(codec.encode(event))
 
     def _add(self, line: bytes) -> None:
@@ -73,12 +73,12 @@ class SweepFile:
 
 
 def folder() -> Path:
-    """Return where sweeps are kept; it may not exist yet."""
+    """Return where sweeps are kept."""
     return library.folder().with_name("sweeps")
 
 
 def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFile:
-    """Make the file of a new sweep; raises UsageError."""
+    """Make the file of a sweep; raises UsageError."""
     try:
         if path is None:
             path, descriptor = library.create(scenario, folder(), SUFFIX)
@@ -103,12 +103,12 @@ def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFi
 
 
 def read(path: Path) -> SeriesState:
-    """Return the state of a sweep at the end of its file; raises TfmonError."""
+    """Return the state at the end of a file; raises TfmonError."""
     return _parse(path, _load(path))[0]
 
 
 def is_sweep(path: Path) -> bool:
-    """Return whether a file is a sweep, by its name or its beginning."""
+    """Return whether a file is a sweep."""
     if path.suffix == SUFFIX:
         return True
     try:
@@ -126,7 +126,7 @@ def began(path: Path) -> str:
 
 
 def resume(path: Path) -> tuple[SeriesState, SweepFile]:
-    """Return the state of a sweep, and its file to write on, unless it is locked; raises TfmonError."""
+    """Return the state of a sweep, and its file; raises TfmonError."""
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Writes one recording, which only grows and is compressed at once.
 
-A compressed recording is a chain of gzip members, which begin with a snapshot, except the first. If the process is
-killed, the recording can be read up to the last flush.
+It is a chain of gzip members, which begin with a snapshot, except the first. If the process is killed, it can be
+read up to the last flush.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tfmon.model.session import Snapshot
 from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Known
 
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
-"""From this age of a race on, one sample of each kind is kept of this time."""
+"""From this age on, one sample of each kind is kept of this time."""
 SNAPSHOT_S = 600.0
-"""Time between two snapshots; after an hour it is a sixth of the age of the race."""
+"""Between two snapshots; after an hour a sixth of the race's age."""
 MOST_LINES = 50
-"""Lines of a lane's output that are kept of this time, too."""
+"""Of a lane's output, kept of this time."""
 _LEVEL = 4
 RARE_EVENTS = GpuSample, HostSample, TreeSample, LinkMeasured, Progressed
 
 
 class Writer:
-    """Appends to a new file; with plain lines if its name does not end in .gz.
+    """Appends to a new file; plain if its name does not end in .gz.
 
     In a compressed recording of an old race, some samples and printed lines are left out.
 
-    Raises: OSError, from every method except `abandon`. Thread: one.
+    Raises: OSError, except in `abandon`. Thread: one.
     """
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -49,9 +49,8 @@ class Writer:
         self._began_ns = self._latest_ns = self._snapshot_ns = 0
         self._pending: list[bytes] = []
         self._kept: dict[tuple[object, ...], int] = {}
-        """Time of the last sample of each kind, in units of `RARE_NS`."""
+        """In units of `RARE_NS`."""
         self._lines: dict[str, int] = {}
-        """Kept lines of this time, by lane."""
 
     def begin(self, header: Header) -> None:
         """Write the first line."""
@@ -59,7 +58,7 @@ class Writer:
         self._write_member(codec.encode(header))
 
     def add(self, event: Event) -> None:
-        """Take an event; it is written with the next `flush`."""
+        """Take an event for the next `flush`."""
         self.events += 1
         self._latest_ns = max(self._latest_ns, event.at_ns)
         if self._packed and event.at_ns - self._began_ns >= RARE_S * 1e9:
@@ -70,7 +69,7 @@ class Writer:
         self._pending.append(codec.encode(event))
 
     def _is_first(self, event: Event) -> bool:
-        """Return whether an event is the first one of its kind in its time."""
+        """Return whether an event is the first of its kind in its time."""
         kind = type(event), event.lane, getattr(event, "host", ""), getattr(event, "key", "")
         number = event.at_ns // RARE_NS
         is_first = self._kept.get(kind) != number
@@ -78,7 +77,7 @@ class Writer:
         return is_first
 
     def _shortened(self, printed: LanePrinted) -> LanePrinted:
-        """Return the event with only the last lines that may still be kept."""
+        """Return the event with the lines that may be kept."""
         before = 0 if self._is_first(printed) else self._lines[printed.lane]
         kept = printed.lines[max(0, len(printed.lines) - MOST_LINES + before) :]
         self._lines[printed.lane] = before + len(kept)
@@ -94,13 +93,13 @@ class Writer:
             self.events_written = self.events
 
     def keep(self, known: Snapshot) -> None:
-        """Write a snapshot after all events, if the last one is old enough."""
+        """Write a snapshot, if the last one is old enough."""
         age_s = (self._latest_ns - self._began_ns) / 1e9
         if self._packed and self._latest_ns - self._snapshot_ns >= max(SNAPSHOT_S, age_s / 6) * 1e9:
             self._write_snapshot(known)
 
     def close(self, closed: Closed | None, known: Snapshot | None) -> None:
-        """Write the last lines and close the file: the end, and after a long race its last state."""
+        """Write the last lines and close the file; after a long race with its last state."""
         try:
             is_long = self._latest_ns - self._began_ns >= SNAPSHOT_S * 1e9
             if self._packed and is_long and known is not None:

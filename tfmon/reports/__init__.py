@@ -1,4 +1,4 @@
-"""Reports: sections of blocks, which `text` and `html` write, and common parts of JSON. Unknown is null."""
+"""Reports: sections of blocks, and common parts of JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines to be copied, or the output of a program."""
+    """Lines to be copied, or output."""
 
     text: str
 
@@ -69,17 +69,17 @@ class Table:
     """Rows of cells."""
 
     rows: Sequence[Sequence[str]]
-    """The header first; a header of empty texts is not displayed."""
+    """The header first; an empty header is not displayed."""
     about: str = ""
     left: Collection[int] = (0,)
-    """The text columns; others are aligned to the right."""
+    """Text columns; others are aligned to the right."""
     values: Sequence[Sequence[float | None]] | None = None
-    """Sort keys of the cells, without the header."""
+    """Sort keys, without the header."""
     marked: Collection[int] = ()
     brief: Sequence[int] = ()
-    """The columns for a terminal. Empty for all."""
+    """The columns for a terminal."""
     folded: str = ""
-    """Summary of a folded table, which only pages include."""
+    """Summary of a folded table, only for pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,6 @@ class Chart:
     table: Table | None = None
     drawn: Sequence[str] = ()
     legend: Sequence[tuple[str, str]] = ()
-    """Colours of the style sheet with their meanings."""
 
     @property
     def caption(self) -> str:
@@ -126,19 +125,18 @@ class Report:
     answer: Sequence[Note | Code] = ()
     when: str = ""
     keys: Sequence[tuple[str, str]] = ()
-    """Keys and names of the series that a page can hide."""
     hosts: Collection[str] = ()
     others: Collection[ProcessName] = ()
     data: dict[str, Any] = field(default_factory=dict)
 
 
 def head() -> dict[str, Any]:
-    """Return the common first keys of every object."""
+    """Return the first keys of every object."""
     return {"schema": JSON_SCHEMA, "tfmon": __version__}
 
 
 def one_line(text: str) -> str:
-    """Return text of another process as one line without control codes."""
+    """Return text as one line without control codes."""
     return " ".join(clean(text).split("\n"))
 
 
@@ -149,7 +147,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return the figures of a connection as JSON."""
+    """Return a connection as JSON."""
     return {
         "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
         "clock_offset_ms": link.offset_ns / 1e6 if link else None,
@@ -163,7 +161,7 @@ def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
 
 
 def scaling_json(one: Scaling) -> dict[str, Any]:
-    """Return how throughput grows from fewer devices to more."""
+    """Return the gain of more devices."""
     return {
         "devices": one.devices,
         "over_devices": one.over,
@@ -173,7 +171,7 @@ def scaling_json(one: Scaling) -> dict[str, Any]:
 
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the recording's path, and why it stopped."""
+    """Return the recording's path and failure."""
     state = snapshot.recording
     return {
         "recording": state.path or None if state else None,
@@ -187,7 +185,7 @@ def repeated(command: str) -> tuple[Block, ...]:
 
 
 def machine_rows(machine: Machine) -> list[list[str]]:
-    """Return a machine as rows of names and values."""
+    """Return a machine as names and values."""
     return [
         ["processor", f"{machine.cpu_name or 'unknown'}, {machine.cores} cores"],
         ["usable cores", units.cores(machine.usable_cores)],
@@ -199,6 +197,6 @@ def machine_rows(machine: Machine) -> list[list[str]]:
 
 
 def versions_text(versions: Mapping[str, str | None]) -> str:
-    """Return the known versions: `TensorFlow 2.21.0, Keras 3.14.0`."""
+    """Return such as `TensorFlow 2.21.0, Keras 3.14.0`."""
     names = ("TensorFlow", "Keras", "NumPy", "Python")
     return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))

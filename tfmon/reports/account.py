@@ -11,7 +11,7 @@ HEADING = "Where the time of the run went"
 
 
 def section(result: RaceResult) -> Section:
-    """Return the section. It is long for scenarios, whose start is not the user's code."""
+    """Return the section, long for scenarios."""
     accounts = [(lane, lane.account) for lane in result.lanes if lane.account is not None]
     long = not any(lane.command for lane in result.lanes)
     tables = [_table(lane.label, account) for lane, account in accounts]

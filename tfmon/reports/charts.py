@@ -1,4 +1,4 @@
-"""The charts of a report as Vega-Lite specifications: keys hide series, and the page sets the colours."""
+"""The charts of a report as Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmon import units
 
 Spec = dict[str, Any]
 Point = tuple[float, float | None, str, str]
-"""Position on the axis, value (`None` ends a stretch), its text, and a note."""
+"""Position, value (`None` ends a stretch), its text, and a note."""
 TALL, LOW = 300, 190
 COLOURS = 4
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -30,10 +30,8 @@ class Series:
     """One line of a chart."""
 
     key: str
-    """For hiding, and at the line's end."""
     name: str
     place: int
-    """Index of the colour and the dash."""
     points: Sequence[Point]
 
 
@@ -61,7 +59,7 @@ def number(field: str, title: str | None, *, axis: Spec | None = None, **scale: 
 
 
 def word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
-    """Return the encoding of a word or a tooltip."""
+    """Return the encoding of a word."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
@@ -93,7 +91,7 @@ def over_time(
     zero: bool = True,
     labels: bool = True,
 ) -> Spec:
-    """Return a chart of values over time; `about` is for screen readers, `labels` writes on the marks."""
+    """Return a chart of values over time; `about` is for screen readers."""
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
@@ -118,7 +116,7 @@ def over_time(
 
 
 def distribution(series: Sequence[Series], title: str, about: str) -> Spec:
-    """Return a chart of frequencies on a logarithmic axis."""
+    """Return a chart on a logarithmic axis."""
     axis = {"grid": False, "format": "~g", "labelOverlap": True}
     across = number("t", title, axis=axis, type="log", nice=False)
     tooltip = [word("n", "of"), word("d", "step time"), word("w", "share")]
@@ -136,7 +134,7 @@ def curve(
     crossings: Sequence[float] = (),
     spans: Iterable[tuple[str, float, float, float]] = (),
 ) -> Spec:
-    """Return a chart of figures over a knob's values; a span is a series' key, a value, and two ends."""
+    """Return a chart over a knob's values; a span is a series' key, a value, and two ends."""
     ticks = sorted({point[0] for one in series for point in one.points})
     axis = {"format": "~g", "labelOverlap": True, "values": ticks}
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
@@ -157,7 +155,7 @@ def bars(
     *,
     share: bool = True,
 ) -> Spec:
-    """Return stacked bars of shares in percent, or of seconds; a row is a key, a name, a part, and its amount."""
+    """Return stacked bars; a row is a key, a name, a part, and its amount."""
     unit, scale = ("%", {"domain": [0, 100]}) if share else ("s", {})
     values = [
         {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(size, 3), "w": f"{size:.1f} {unit}"}
@@ -179,7 +177,7 @@ Bar = tuple[str, float, tuple[float, float] | None, str]
 
 
 def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
-    """Return bars to either side of zero, the first on top; values are in ns, the axis in ms."""
+    """Return bars to either side of zero; values are in ns, the axis in ms."""
     rows = [{"s": "", "p": name, "v": value / 1e6, "w": told} for name, value, _, told in bars]
     intervals = [(name, interval) for name, _, interval, _ in bars if interval is not None]
     spans = [{"s": "", "p": name, "v": low / 1e6, "u": high / 1e6} for name, (low, high) in intervals]

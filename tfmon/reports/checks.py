@@ -1,4 +1,4 @@
-"""Results of checks, in sections and as JSON: the doctor's, hosts, and claims about scenarios."""
+"""Results of checks: the doctor's, hosts, and claims."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LABELS = {OK: "✓ ok", WARNING: "! warning", BROKEN: "✗ broken", NOT_APPLICA
 
 
 def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unpainted) -> str:
-    """Return the report in lines; `verbose` adds the evidence, and inapplicable checks."""
+    """Return the report; `verbose` adds evidence and inapplicable checks."""
     return text.write(describe(report, verbose=verbose), last=True, paint=paint)
 
 
@@ -59,7 +59,7 @@ def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
 
 
 def findings(report: Diagnosis | None) -> Sequence[Block]:
-    """Return the obstacles to a race. `None` if they could not be examined."""
+    """Return the obstacles to a race."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
@@ -115,7 +115,7 @@ _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 
 def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
-    """Return a table of the usable hosts, a line for each other host, and notes."""
+    """Return a table of the hosts, and notes."""
     usable = [one for one in surveys if not one.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
@@ -216,7 +216,7 @@ def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
-    """Return all outcomes as JSON; `interrupted` explains missing claims."""
+    """Return all outcomes as JSON."""
     return {
         **head(),
         "claims": [
@@ -241,7 +241,7 @@ def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dic
 
 
 def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
-    """Return the claims by scenario, and the count of each outcome."""
+    """Return the claims by scenario."""
     sections = [
         Section(scenario, (Items([_claim_item(one) for one in claims]),))
         for scenario, claims in itertools.groupby(results, lambda one: one.scenario)

@@ -1,4 +1,4 @@
-"""A race over time: throughput, loss, and samples of CPU, memory and GPUs."""
+"""A race over time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
 
 MOST_POINTS = 600
-"""Of a series; in a longer race each covers more than a second."""
+"""Of a series."""
 TABLE_ROWS = 30
 LONGEST_REST_NS = 10_000_000_000
-"""A longer time without a value is a gap in a line: in turns, lanes rest for less."""
+"""A longer time without a value is a gap: in turns, lanes rest for less."""
 IDLE_NS = 2_000_000_000
-"""From this length on, a time without training is a gap, too."""
+"""A longer time without training is a gap, too."""
 MOST_SHADES = 600
 MOST_LABELS = 6
 MOST_MOMENTS = 200
 NOT_COUNTED = "not counted: "
 Items: TypeAlias = Sequence[LaneWindow] | Sequence[Sample]
 Values: TypeAlias = Mapping[str, Sequence[LaneWindow]] | Mapping[str, Sequence[Sample]]
-"""By the name of a lane or source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ class Quantity:
     write: Callable[[float], str]
     note: Callable[[Sequence[Any]], str] = lambda _: ""
     scale: float = 1.0
-    """Units of the measurement in a unit of the axis."""
+    """Units of the measurement in one of the axis."""
     zero: bool = True
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race; `names` are the lanes' full names, `keys` hide them in charts."""
+    """Return the course of the race; `keys` hide lanes in charts."""
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
@@ -193,7 +192,7 @@ class _Drawer:
         return Table(rows, about, folded=f"{quantity.title} as a table")
 
     def _shades(self) -> Iterator[Shade]:
-        """Yield the stretches of discarded windows of each lane, except the starts of slices."""
+        """Yield the discarded stretches, except the starts of slices."""
         seconds = self._course.seconds
         for lane, windows in self._course.windows.items():
             since_ns = until_ns = 0

@@ -1,4 +1,4 @@
-"""The comparison of two recorded races, of `tfmon diff`, in sections and as JSON."""
+"""The comparison of two recorded races."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, ho
 
 
 def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the comparison and its gates as JSON; a ratio is the second race over the first."""
+    """Return the comparison as JSON; a ratio is the second race over the first."""
     return {
         **head(),
         "first": _race_json(comparison.first),
@@ -67,12 +67,12 @@ def _change_json(change: Change | None) -> dict[str, Any]:
 
 
 def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
-    """Return the comparison as text, with the answers of its gates below."""
+    """Return the comparison as text, the answers last."""
     return text.write(describe(comparison, gates), brief=True, last=True)
 
 
 def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
-    """Return each lane's speed-up, the differences, and the results of gates."""
+    """Return the comparison in sections."""
     races = (("first", comparison.first), ("second", comparison.second))
     sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")

@@ -1,4 +1,4 @@
-"""The numbers of a recording: the course of the race for charts, and every number for other programs."""
+"""The numbers of a recording, for charts and other programs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _QUANTITIES = {
     "temperature_c": HEAT,
 }  # fmt: skip
 LEAD_NS = 10_000_000_000
-"""Display time before the start signal; a recording begins with samples of a minute."""
+"""Displayed before the start signal."""
 
 
 class Sample(NamedTuple):
-    """One reading, in the unit in which it was sampled."""
+    """One reading, in its own unit."""
 
     at_ns: int
     value: float
@@ -70,7 +70,7 @@ class Course:
 
     @property
     def since_ns(self) -> int:
-        """The start signal, or else the first window."""
+        """The start signal, or the first window."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
         starts = [one[0].since_ns for one in self.windows.values() if one]
@@ -82,12 +82,12 @@ class Course:
         return max((one[-1].at_ns for one in self.windows.values() if one), default=self.since_ns)
 
     def seconds(self, at_ns: float) -> float:
-        """Return a time in seconds since the start signal."""
+        """Return the seconds since the start signal."""
         return (at_ns - self.since_ns) / 1e9
 
 
 def gather(path: Path) -> Course:
-    """Play a recording to its end and collect its course; raises RecordingError."""
+    """Play a recording and collect its course; raises RecordingError."""
     with guard(path), Recording(path) as recording:
         end, keeper = end_of(recording), _Keeper(recording.header.lane_names)
         for event in recording.events(without=(*WITHOUT_NUMBERS, Window)):
@@ -143,7 +143,7 @@ class _Keeper:
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
-    """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
+    """Write one object with every number; raises RecordingError and OSError.
 
     `time` is UTC; `seconds` counts from the first event; `value` is in the unit at the end of `name`.
     """
@@ -184,16 +184,15 @@ class ExportedSample:
 
     at_ns: int
     subject: str
-    """The lane, `machine`, or a GPU such as `gpu:0`; for another host `gpu2/machine`."""
+    """A lane, `machine`, `gpu:0`, or `gpu2/machine`."""
     name: str
     value: KnobValue
     step: int | None = None
     note: str = ""
-    """Why a window is discarded."""
 
 
 def samples_of(event: Event) -> Iterator[ExportedSample]:
-    """Return the numbers in an event, at the end of their windows."""
+    """Return the numbers in an event."""
     match event:
         case Window():
             yield from _of_window(event)

@@ -1,4 +1,4 @@
-"""A profile: the parts of a step's time and of its memory, as text and as JSON."""
+"""A profile as text and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_LAYERS = 10
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as JSON, times as means per step. Unknown figures are under `missing`."""
+    """Return a profile as JSON. Unknown figures are under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}
@@ -53,7 +53,7 @@ def to_text(profile: Profile) -> str:
 
 
 def describe(profile: Profile) -> Report:
-    """Return the parts of the steps' time."""
+    """Return the parts of a step."""
     step, longest = _time(profile.step_ns), _time(profile.longest_ns)
     bottleneck = profile.bottleneck
     limit = f"bottleneck: {units.absent(bottleneck)}" if isinstance(bottleneck, Missing) else bottleneck.text
@@ -78,7 +78,7 @@ def describe(profile: Profile) -> Report:
 
 
 def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its peak, by layer") -> Section:
-    """Return the parts of each side's memory peak; for a single side with operations."""
+    """Return the parts of each side's memory peak."""
     alone, beside = len(sides) == 1, memory_beside(sides)
     rows = [[*memory_heads(sides), *(["most of it in"] if alone else [])]]
     for parts in beside[:MOST_LAYERS]:
@@ -89,7 +89,7 @@ def memory_section(sides: Sequence[ProfiledSide], heading: str = "memory at its 
 
 
 Share = tuple[str, Reading, str]
-"""Name, nanoseconds per step, and a note."""
+"""Name, nanoseconds, note."""
 
 
 def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:

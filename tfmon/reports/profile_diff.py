@@ -1,4 +1,4 @@
-"""Two profiles side by side, in sections, as text and as JSON."""
+"""Two profiles side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfmon.reports.profile import memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
-"""Smaller differences are summed in one row."""
+"""The rest is summed in one row."""
 MOST_BARS = 12
 _NAME = 34
 HEADINGS: dict[Grouping, str] = {
@@ -37,7 +37,7 @@ def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
 
 
 def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
-    """Return the explanation of a longer step of one side; a page has a chart, too."""
+    """Return the explanation of a longer step; a page has a chart, too."""
     answer, *more = answers(first, second)
     chart = replace(_chart(first, second), table=None) if page else None
     return Report(
@@ -51,14 +51,14 @@ def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -
 
 
 def section(first: ProfiledSide, second: ProfiledSide) -> Section:
-    """Return the same as a section of the report of a race."""
+    """Return the same for the report of a race."""
     chart = _chart(first, second)
     said = Lines([*answers(first, second), *notes(first, second)])
     return Section("What explains the difference", (said, chart), long=True)
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
-    """Return how much longer a step takes, and the explanation."""
+    """Return how much longer a step takes, and why."""
     return sentences(compare(first.profiles, second.profiles), *_names(first, second))
 
 

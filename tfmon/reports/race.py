@@ -1,4 +1,4 @@
-"""A race in sections: its result, trials, the parts of step time, method, and machines."""
+"""A race in sections."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from tfmon.reports.profile import memory_section
 from tfmon.reports.secrets import other_processes
 
 NOTABLE_PEAK = 1.05
-"""From this multiple of its mean on, a lane's memory peak is reported."""
+"""From this multiple of its mean on, a peak is reported."""
 
 
 def to_text(analysis: Analysis, result: RaceResult | None = None) -> str:
-    """Return the result as plain text, the verdict last."""
+    """Return the result, the verdict last."""
     result = result or summarise(analysis)
     return "\n".join([text.write(report(analysis, result), brief=True, last=True), *_recording_lines(result)])
 
@@ -58,12 +58,7 @@ def report(
     again: str = "",
     examination: Sequence[Block] = (),
 ) -> Report:
-    """Return the report of a race.
-
-    Args:
-        again: The command that repeats the race.
-        examination: The doctor's report on the machine.
-    """
+    """Return the report of a race; `again` repeats it, `examination` is the doctor's report."""
     lanes = analysis.snapshot.lanes
     names = {state.spec.name: lane.full_name for state, lane in zip(lanes, result.lanes, strict=True)}
     keys = {state.spec.name: state.spec.id or state.spec.name for state in lanes}
@@ -183,7 +178,6 @@ def _memory_text(lane: LaneResult) -> str:
 
 
 _Column = tuple[str, Callable[[LaneResult], float | None], Callable[[LaneResult], str]]
-"""Title, sort key, and text."""
 
 
 def _column(title: str, value: Callable[[LaneResult], float | None], write: Callable[[float], str]) -> _Column:

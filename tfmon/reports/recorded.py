@@ -1,4 +1,4 @@
-"""The report of a recorded race, with the present findings of the doctor on its machine."""
+"""The report of a recorded race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hides machines, users, commands of other users, and text that looks like a secret, in shared reports."""
+"""Hides machines, users, commands and possible secrets in shared reports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tfmon.reports import Report
 
 HIDDEN = "•••"
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"  # noqa: S105 - a pattern
-"""A name with one of these words belongs to a secret."""
+"""In the name of a secret."""
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
-"""Last word of an option or variable with a secret."""
+"""Last word of an option with a secret."""
 _LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
 """Begin with -p and have no password."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
@@ -49,27 +49,27 @@ _TABLE = (
     (r"(?:/home|/Users)/[^/\s\"':;,]+", "~"),
     (r"(?<![\w/])/root(?=/|\b)", "~"),
 )
-"""Patterns of secrets with their replacements."""
+"""Patterns with their replacements."""
 _LONG = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 LEAST_DIGITS = 3
 LEAST_CHANGES = 0.3
-"""Share of changes between letters and digits in a long word. In random words it is 0.4 to 0.6."""
+"""Of letters and digits in a long word. In random words it is 0.4 to 0.6."""
 _WORDS = {"cpu", "gpu", "localhost", "root", ""}
 """Not hidden."""
 
 
 def keep(text: str) -> str:
-    """Return the text unchanged: for a report that may contain everything."""
+    """Return the text unchanged."""
     return text
 
 
 def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
-    """Return a function that hides the names and possible secrets in a text of a report."""
+    """Return a function that hides names and secrets of a report."""
     return keep if everything else hider({host, *report.hosts}, report.others)
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
-    """Return a function that hides hosts, users, commands of other users, and secrets."""
+    """Return a function that hides hosts, users, commands of others, and secrets."""
     known = set(processes)
     home, user = str(Path.home()), ""
     with contextlib.suppress(OSError, KeyError):
@@ -109,13 +109,13 @@ def _without_key(word: re.Match[str]) -> str:
 
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
-    """Return the processes of other users on the GPUs of a race."""
+    """Return the processes of others on GPUs."""
     users = {name for state in snapshot.hosts.values() for name in state.gpu_users}
     return users | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 
 
 def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold
-    """Return a JSON value with `hide` applied to every text, keys included."""
+    """Return a JSON value with every text hidden."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, dict):

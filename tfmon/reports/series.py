@@ -1,4 +1,4 @@
-"""Series in sections: table and curves, the results of a race's crossover or tuning, and a sweep."""
+"""Series in sections."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _number(value: object) -> float | None:
 
 
 def charts_of(table: SeriesTable) -> Iterator[Chart]:
-    """Yield the non-empty curves of a series."""
+    """Yield the non-empty curves."""
     for curve in table.curves:
         if any(point is not None for line in curve.lines for point in line.points):
             yield _chart(curve)
@@ -85,14 +85,14 @@ def _chart(curve: SeriesCurve) -> Chart:
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
-    """Yield the result of a race's crossover or tuning. Nothing if the race answers another question, too."""
+    """Yield the result of a crossover or tuning, if the race has no other question."""
     table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
     if table is not None:
         yield from _told(table, VERDICT)
 
 
 def crossover(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the curve of the last crossover with its table."""
+    """Return the curve of the last crossover."""
     table = crossover_table(analysis)
     if table is None:
         return ()
@@ -102,7 +102,7 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def tuning(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the tried changes, their gains, and the best."""
+    """Return the tried changes and the best."""
     table = tuning_table(analysis)
     if table is None:
         return ()
@@ -121,7 +121,7 @@ LEARNS = "* trains differently from the baseline (other {}): a faster step is no
 
 
 def to_text(ranking: Ranking, file: str = "") -> str:
-    """Return the answer and the ranking, the best combination first."""
+    """Return the ranking, the best first."""
     written = text.write(describe(ranking), brief=True)
     if not file:
         return written
@@ -132,7 +132,7 @@ def to_text(ranking: Ranking, file: str = "") -> str:
 
 
 def describe(ranking: Ranking, began: str = "") -> Report:
-    """Return the result of a sweep: its table, the ratio over its knobs, the method and the places."""
+    """Return the result of a sweep."""
     plan, table = ranking.state.plan, sweep_table(ranking)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     places = f"{', '.join(plan.places)}, against {baseline_text(ranking)} on the same device"
@@ -165,7 +165,7 @@ def of_sweep(path: Path) -> Report:
 
 
 def _hosts(plan: SeriesPlan) -> set[str]:
-    """Return the names of machines, without the requested kinds of GPU of Ray."""
+    """Return the names of machines, without Ray's kinds of GPU."""
     kinds = " ".join(plan.machines.values())
     hosts = [place.rpartition("/")[0] for place in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
@@ -193,7 +193,7 @@ def _method(ranking: Ranking) -> Iterator[str]:
 
 
 def command_line(plan: SeriesPlan) -> str:
-    """Return the command that repeats a sweep."""
+    """Return the command for a sweep."""
     argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
         argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
@@ -231,7 +231,7 @@ def _name(row: SweepRow) -> str:
 
 
 def progress_line(ranking: Ranking) -> str:
-    """Return the progress, the present measurement, and the best so far."""
+    """Return the progress and the best so far."""
     now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
     bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
@@ -239,7 +239,7 @@ def progress_line(ranking: Ranking) -> str:
 
 
 def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
-    """Yield a line for each newly settled combination, and for each lost process or place."""
+    """Yield a line for each settled combination and each loss."""
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
         name = _name(row) + (f" on {row.attempt.kind}" if several else "")

@@ -1,4 +1,4 @@
-"""A crossover, a tuning and a sweep as JSON objects."""
+"""Series as JSON objects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfmon.reports import head, recording_json, scaling_json
 
 
 def series_to_json(analysis: Analysis) -> dict[str, Any]:
-    """Return the result of the race's crossover or tuning as JSON."""
+    """Return a crossover or tuning as JSON."""
     part = crossover_json(analysis) or tuning_json(analysis) or {}
     return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
 
 
 def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
-    """Return a sweep as JSON, the best combination first."""
+    """Return a sweep as JSON."""
     state, plan = ranking.state, ranking.state.plan
     return {
         **head(),

@@ -23,7 +23,7 @@ PARTS = (
     "tfmon itself",
     "other Python",
 )
-"""In the order of the bars; `page.css` has their colours."""
+"""`page.css` has their colours."""
 BOTH = "compute"
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -35,7 +35,7 @@ def sections(analysis: Analysis) -> Sequence[Section]:
 
 
 def share_lines(analysis: Analysis) -> Iterator[str]:
-    """Yield the parts of a step's time for each lane, if known."""
+    """Yield the parts of a step for each lane."""
     for one in analysis.lanes:
         if one.bottleneck is not None:
             parts = [f"{part} {share:.1f} %" for part, share in _parts(one.bottleneck.shares).items() if share]
@@ -47,7 +47,7 @@ def _key(lane: LaneState) -> str:
 
 
 def full_name(lane: LaneState) -> str:
-    """Return the name of a lane beside charts, which display only its id: `C cpu batch 64`."""
+    """Return such as `C cpu batch 64`."""
     return f"{lane.spec.id} {lane.title}".strip()
 
 
@@ -74,7 +74,7 @@ def _step_times(analysis: Analysis) -> Chart | None:
 
 
 def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]:
-    """Yield the share of the steps in each bin, with an empty one at either end."""
+    """Yield the share of the steps in each bin, with empty ones at the ends."""
     total = sum(lane.steady.histogram.values())
     counts: dict[int, int] = {}
     for index, amount in lane.steady.histogram.items():

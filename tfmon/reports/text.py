@@ -1,4 +1,4 @@
-"""Writes a report as plain text, and as Markdown for an issue or a chat."""
+"""Writes a report as plain text and as Markdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unpainted(text: str, _: str) -> str:
 def write(
     report: Report, *, brief: bool = False, last: bool = False, width: int = sys.maxsize, paint: Paint = unpainted
 ) -> str:
-    """Return a report as text; `brief` without headings and long sections, with `last` the answer at the end."""
+    """Return a report as text; `brief` without headings and long sections, with `last` the answer last."""
     shown = [one for one in report.sections if not (brief and one.long)]
     items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
     writer = _TextWriter(
@@ -105,7 +105,7 @@ def _broken(text: str, width: int) -> list[str]:
 
 
 def fitted(text: str) -> str:
-    """Return a text wrapped between words for a narrower terminal."""
+    """Return a text wrapped for a narrower terminal."""
     lines = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
@@ -119,7 +119,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return aligned lines; on a narrower terminal each row's first cell, then the others with headers."""
+    """Return aligned lines; on a narrower terminal each row's cells with headers."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -146,7 +146,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 
 MOST_ROWS = 40
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
-"""Markup characters of Markdown; not `_` within a word."""
+"""Markup of Markdown."""
 
 
 def to_markdown(report: Report, hide: Callable[[str], str]) -> str:

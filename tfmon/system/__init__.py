@@ -1,1 +1,1 @@
-"""Access to the operating system that several packages share."""
+"""Access to the operating system."""

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 AT, SIZE = 64, 72
-"""Offset of the word in the lane's file, after its token, and the file's size."""
+"""Offset of the word in the lane's file, after its token."""
 
 
 def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
     """Map the word of a lane's file, until the process ends.
 
-    `mmap.mmap` would duplicate the descriptor, which a script would see among its own, and could close.
+    `mmap.mmap` would duplicate the descriptor, which a script would see and could close.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     pointer, number = ctypes.c_void_p, ctypes.c_int
@@ -33,10 +33,7 @@ class SuspendedTime:
     """Written by the process that suspends a lane.
 
     The word is the suspended time; during a suspension it is the lane's time, negative. It is written at once, so
-    the
-    lane never reads a part of it.
-
-    Thread: any; a suspension that two threads notice counts once.
+    the lane never reads a part of it. Thread: any; a suspension that two threads notice counts once.
     """
 
     def __init__(self, fd: int) -> None:
@@ -54,14 +51,14 @@ class SuspendedTime:
 
 
 class LaneClock:
-    """The time of this process's lane; `time.monotonic_ns` until `follow`. Thread: any."""
+    """The time of this lane; `time.monotonic_ns` until `follow`. Thread: any."""
 
     def __init__(self) -> None:
         self._word: ctypes.Array[ctypes.c_int64] = (ctypes.c_int64 * 1)()
         self._paused_ns = 0
 
     def follow(self, fd: int) -> None:
-        """Read the suspended time from the lane's file."""
+        """Read the suspended time from a file."""
         self._word = _map(fd, mmap.PROT_READ)
 
     def now_ns(self) -> int:
@@ -81,7 +78,7 @@ class LaneClock:
         return self.suspended_ns + self._paused_ns
 
     def stamp(self, at_ns: int) -> int:
-        """Convert a time of the lane, since which it was not stopped, to the machine's clock."""
+        """Convert a time, since which the lane was not stopped, to the machine's clock."""
         return at_ns + self.stopped_ns
 
     def pause(self, wait: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""How a process finds its lane: pipes in environment variables, and the expected surroundings.
+"""How a process finds its lane.
 
 A script keeps its own arguments, and the training process can be a child of the started one. So descriptors are
 inherited.
@@ -13,17 +13,16 @@ from dataclasses import dataclass
 
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
-"""For use by the script: the lane's id, its number from 0, and the number of lanes."""
+"""For the script: the lane's id, its number from 0, and the number of lanes."""
 PORTS = "TFMON_PORTS"
-"""The folder in which lanes exchange their ports; see `hooks.uses`."""
+"""The folder in which lanes exchange their ports."""
 USES = "_tfmon_uses"
-"""Name of `hooks.uses` in the script's process, which is loaded before the script's modules."""
+"""Name of `hooks.uses`, loaded before the script's modules."""
 SETTINGS = "TFMON_SETTINGS"
-"""Knobs of the command line, as a JSON object."""
+"""Knobs as a JSON object."""
 ANY = "any"
-"""All devices that the script finds."""
 HOLDER = "TFMON_HOLDER"
-"""Process id of a lane's first Python: a launcher can close the descriptors in its children."""
+"""Process id of the first Python: a launcher can close the descriptors in its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,10 @@ class LanePipes:
     metric_fd: int
     knob_fd: int
     lock_fd: int
-    """A file with the token and the suspended time. The process that locked it is the lane."""
+    """The process that locked it is the lane."""
     token: str
-    """Distinguishes these descriptors from others with the same numbers."""
+    """Distinguishes equal descriptors."""
     device: str
-    """`cpu`, `gpu` or `any`, or for several devices such as `2xcpu`."""
 
     @property
     def kind(self) -> str:
@@ -64,7 +62,7 @@ def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
 
 
 def is_open(pipes: LanePipes) -> bool:
-    """Return whether this process has inherited the lane's descriptors."""
+    """Return whether the descriptors are the lane's."""
     try:
         os.fstat(pipes.metric_fd)
         os.fstat(pipes.knob_fd)
@@ -74,7 +72,7 @@ def is_open(pipes: LanePipes) -> bool:
 
 
 def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
-    """Return the lane with descriptors opened through the process that has them."""
+    """Return the lane with descriptors of the process that has them."""
     opened: list[int] = []
     try:
         for fd, flags in (
@@ -93,21 +91,20 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
 
 
 SURROUNDINGS = "TFMON_SURROUNDINGS"
-"""The expected surroundings, as JSON: Ray for example starts processes with nice 15."""
+"""As JSON: Ray for example starts processes with nice 15."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
-"""Taken unchanged from the monitor."""
 _CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")
 _NICE = "nice"
 
 
 def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the variable with a lane's expected surroundings."""
+    """Return the variable with the expected surroundings."""
     values = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
     return {SURROUNDINGS: json.dumps(values)}
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return differences to the expected surroundings: "nice value 15 in place of 0"."""
+    """Return such as "nice value 15 in place of 0"."""
     expected_json = variables.pop(SURROUNDINGS, "")
     if not expected_json:
         return ()

@@ -1,4 +1,4 @@
-"""The limits of a process by its control groups (versions 1 and 2), and their effects."""
+"""The limits of a process by its control groups, and their effects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Limit, use, and the field of memory.stat for files, in version 2 and 1."""
+"""Limit, use, and the field for files, in version 2 and 1."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
-    """Return how many cores the process may use on average.
+    """Return how many cores the process may use: the tightest limit of its group and all groups above.
 
-    The tightest limit of its group and all groups above counts.
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1).
     """
     limits = [limit for folder in group_folders("cpu", root, pid) if (limit := _limit(folder)) is not None]
@@ -29,7 +28,7 @@ def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None
 
 
 def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
-    """Return the folders of the process's group and the groups above it that limit or count `cpu` or `memory`.
+    """Return the folders of the process's group and the groups above it.
 
     Source: /proc/PID/cgroup and /proc/PID/mountinfo.
     """
@@ -37,9 +36,9 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
 
 
 def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the number of active quota periods of each group, and in how many it exhausted the quota.
+    """Return the active quota periods of each group, and in how many it exhausted the quota.
 
-    Source: nr_periods and nr_throttled in `cpu.stat`, since the group exists.
+    Source: nr_periods and nr_throttled in `cpu.stat`.
     """
     read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
@@ -52,16 +51,16 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
-    """Return the machine's memory and its available memory (`MemTotal` and `MemAvailable`)."""
+    """Return the machine's memory and its available memory."""
     result = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
     return (1024 * int(result["MemTotal"]), 1024 * int(result["MemAvailable"])) if len(result) == 2 else None
 
 
 def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
-    """Return how much of the machine's memory this process may use, and how much is free, with files.
+    """Return the memory that this process may use, and the free part, with files.
 
-    The tightest limit of its group and all groups above counts. Source: memory.max, memory.current and memory.stat
-    (v2), or memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (v1).
+    Source: memory.max, memory.current and memory.stat (v2), or memory.limit_in_bytes, memory.usage_in_bytes and
+    memory.stat (v1) of its group and all groups above.
     """
     for folder in group_folders("memory", root):
         for limit, usage, files in _MEMORY_FILES:
@@ -129,7 +128,7 @@ def _fields(file: Path) -> dict[str, str]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file, or "" if it is unreadable."""
+    """Return the text of a file, or ""."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -139,16 +138,16 @@ def read_text(path: Path) -> str:
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
 MOST_COUNTS = 60
 UNLIMITED = 2**60
-"""From here on, version 1 means no limit."""
+"""No limit, in version 1."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
 MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
 
 
 class MemoryKills:
-    """Counts the processes that the kernel kills for lack of memory, by SIGKILL without a report.
+    """Counts the processes that the kernel kills for lack of memory.
 
-    Source: `oom_kill` in `memory.events` (v2) or `memory.oom_control` (v1) of this process's group, which its
-    children share, and in /proc/vmstat. Thread: one at a time.
+    Source: `oom_kill` in `memory.events` (v2) or `memory.oom_control` (v1) of this group, and in /proc/vmstat.
+    Thread: one at a time.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -183,7 +182,6 @@ class MemoryKills:
         return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
 
     def _record(self) -> str:
-        """Return the kernel's record of the last kill."""
         records: list[bytes] = []
         try:
             log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

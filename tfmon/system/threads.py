@@ -1,7 +1,4 @@
-"""Daemon threads that report their errors: a silent death of a thread is a hang.
-
-Also used by the bridge to Ray, so it supports Python 3.9.
-"""
+"""Daemon threads that report their errors. Also for Python 3.9, on which the bridge to Ray runs."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from pathlib import Path
 from types import FrameType
 
 Failed = Callable[[str], object]
-"""Called with the error in one line, in the failed thread."""
+"""Called with the error, in the failed thread."""
 
 
 class ThreadLife:
-    """Whether the thread of the last `begin` still runs. Thread numbers are reused."""
+    """Whether a thread still runs. Thread numbers are reused."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -36,7 +33,7 @@ class ThreadLife:
 
 
 def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:
-    """Start a daemon thread; `failed` is called if `work` raises."""
+    """Start a daemon thread."""
     thread = threading.Thread(target=guarded, args=(name, work, failed), name=name, daemon=True)
     thread.start()
     return thread
@@ -51,7 +48,7 @@ def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether the thread of this frame was started here."""
+    """Return whether this thread was started here."""
     outer: FrameType | None = frame
     while outer is not None and outer.f_code is not guarded.__code__:
         outer = outer.f_back
@@ -59,7 +56,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:
-    """Start a timer with its own thread; `failed` is called if `work` raises."""
+    """Start a timer."""
     timer = threading.Timer(seconds, guarded, (name, work, failed))
     timer.name, timer.daemon = name, True
     timer.start()
@@ -67,7 +64,7 @@ def call_later(name: str, seconds: float, work: Callable[[], object], failed: Fa
 
 
 def guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
-    """Run `work`; `failed` is called if that raises."""
+    """Run `work`; report its error."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - top of a thread

@@ -1,10 +1,8 @@
 """The files that lanes write in their views of the working folder.
 
-Each race has a private store beside the recordings, locked while the race runs, with a folder for each process of
-a
+Each race has a private store beside the recordings, locked while it runs, with a folder for each process of a
 lane, such as `A`, and `A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and
-until
-the end of the race `work`, which overlays need.
+until the end `work`, which overlays need.
 """
 
 from __future__ import annotations
@@ -25,23 +23,23 @@ from tfmon.model.views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
 LIMIT_BYTES = 4 * 2**30
-"""Of all kept files at the start of a race."""
+"""Of all kept files."""
 MOST_ENTRIES = 20_000
-"""Examined of a folder, in some tenths of a second."""
+"""In some tenths of a second."""
 MOST_EDITED = 3
 _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
 _locked: dict[Path, int] = {}
 
 
 def default_base() -> Path:
-    """Return the default folder of stores on Linux."""
+    """Return the default folder on Linux."""
     named = os.environ.get("TFMON_RECORDINGS")
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(named) if named else Path(state).expanduser() / "tfmon" / "recordings"
 
 
 def new_store(view: View, number: int) -> View:
-    """Return the view for a new race, with its own store."""
+    """Return the view with a new store."""
     if not view.store:
         return view
     before = Path(view.store)
@@ -50,7 +48,7 @@ def new_store(view: View, number: int) -> View:
 
 
 def open_place(view: View) -> None:
-    """Create the place of a lane, in a store that stays locked until it is settled; raises OSError."""
+    """Create the place of a lane in a locked store; raises OSError."""
     place = Path(view.store)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.parent not in _locked:
@@ -67,16 +65,13 @@ def open_place(view: View) -> None:
 
 
 def entry(view: View) -> list[str]:
-    """Return the arguments that run the following command in a lane's view."""
+    """Return the arguments that run a command in a view."""
     package = str(Path(__file__).parents[2])
     return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
 
 
 def settle(view: View, age_s: float) -> View:
-    """Reduce the store of a finished race to the written files, and return the view with them.
-
-    Thread: any; takes as long as examining the files.
-    """
+    """Reduce a store to the written files, and return the view. Thread: any; it can take long."""
     store, written = Path(view.store), {}
     edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
     remove(store / PORTS)
@@ -89,7 +84,7 @@ def settle(view: View, age_s: float) -> View:
 
 
 def close_store(store: Path) -> None:
-    """Unlock a store, and remove it if it is empty or not kept."""
+    """Unlock a store; remove it if empty or not kept."""
     if store in _locked:
         os.close(_locked.pop(store))
     if store.name.endswith(NOT_KEPT):
@@ -116,7 +111,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield the path and size of each file and link that a lane wrote. `None` for a removed file."""
+    """Yield each written path and size. `None` for a removed file."""
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
@@ -128,7 +123,7 @@ def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
 
 
 def take_out(place: Path, target: Path) -> int:
-    """Copy the files of a place into a new folder, and return their number; raises OSError."""
+    """Copy the files of a place, and return their number; raises OSError."""
     if not (place / WRITTEN).is_dir():
         raise FileNotFoundError(2, "it kept no files", str(place))
     target.mkdir(parents=True)
@@ -140,7 +135,7 @@ def take_out(place: Path, target: Path) -> int:
 
 
 def sweep(base: Path) -> None:
-    """Remove unwanted files of killed races, and the oldest kept files beyond the limit."""
+    """Remove files of killed races, and the oldest beyond the limit."""
     total = 0
     for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
         if not is_locked(store):
@@ -152,7 +147,7 @@ def sweep(base: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, even with unreadable parts of a script or an overlay."""
+    """Remove a folder, even with unreadable parts."""
     for root, names, _ in os.walk(folder):
         for path in (Path(root, name) for name in names):
             with contextlib.suppress(OSError):
@@ -162,7 +157,7 @@ def remove(folder: Path) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of the entries of a folder; of a large folder only the first ones."""
+    """Yield the first entries of a folder."""
     paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
     for path in itertools.islice(paths, MOST_ENTRIES):
         with contextlib.suppress(OSError):
@@ -178,13 +173,13 @@ def _edited(view: View, since_s: float) -> Iterator[str]:
 
 
 def lock(fd: int) -> None:
-    """Lock an open file or folder until it is closed, if its file system supports that."""
+    """Lock an open file, if possible."""
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a file or folder is locked, or cannot be opened."""
+    """Return whether a file is locked or unreadable."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

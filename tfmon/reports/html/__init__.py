@@ -26,7 +26,7 @@ VEGA_LITE = "6.4"
 
 
 def charts_script() -> str:
-    """Return the script that defines `vegaEmbed`, made in two seconds by a child; raises UsageError."""
+    """Return the script that defines `vegaEmbed`; raises UsageError."""
     if importlib.util.find_spec("vl_convert") is None:
         raise UsageError(
             "an HTML report needs the extra `report`, which is not installed here",
@@ -41,7 +41,7 @@ def charts_script() -> str:
 
 
 def write_charts_script() -> None:
-    """Write the script to stdout: the child's part, in a process because it keeps Python's lock."""
+    """Write the script, in a child because this keeps Python's lock."""
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
@@ -49,7 +49,7 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the whole file, which loads nothing and allows no other script."""
+    """Return the file, which loads nothing and allows no other script."""
     scripts = [script.replace("</script", "<\\/script"), _read("page.js")]
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     charts: dict[str, Spec] = {}
@@ -77,7 +77,7 @@ def write(report: Report, hide: Callable[[str], str], script: str) -> str:
 
 
 def render(template: str, hide: Callable[[str], str] = keep, **values: object) -> str:
-    """Return a template of this folder; `hide` and the escaping apply to each text."""
+    """Return a template; `hide` and escaping apply to each text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

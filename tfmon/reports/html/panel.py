@@ -1,4 +1,4 @@
-"""Writes the progress of a lane as HTML for a notebook: no script, in the colours of the page."""
+"""Writes the progress of a lane as HTML for a notebook, without a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GAP_NS = 2_000_000_000
 
 
 def panel(analysis: Analysis, doing: str) -> str:
-    """Return the HTML; `doing` is the lane's progress."""
+    """Return the HTML."""
     split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
     sections = [one for one in race.report(analysis, summarise(analysis)).sections if one.heading in SHOWN]
     lines, about = _lines(analysis.lanes[0].lane)
@@ -48,7 +48,7 @@ def _bar(chart: Chart) -> dict[str, object]:
 
 
 def _lines(lane: LaneState) -> tuple[list[list[str]], str]:
-    """Return the throughput over time as lines of points, and a caption."""
+    """Return the throughput as lines of points, and a caption."""
     points = list(_throughput(lane))
     if len(points) < 2:
         return [], ""
@@ -66,7 +66,7 @@ def _lines(lane: LaneState) -> tuple[list[list[str]], str]:
 
 
 def _throughput(lane: LaneState) -> Iterator[tuple[int, int, float]]:
-    """Yield moments, the times before them, and the examples/s in these."""
+    """Yield moments, the times before them, and examples/s."""
     windows = [one for one in (*lane.measurements.old, *lane.points) if one.examples_per_s is not None]
     together = 1 + len(windows) // MOST_DRAWN
     for first in range(0, len(windows), together):
