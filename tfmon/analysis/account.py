@@ -1,7 +1,4 @@
-"""The account of a whole run, from the start of its command to its exit. Pure.
-
-All shares have one denominator, the wall time of the run, and add up to 100 %.
-"""
+"""The account of a whole run. Its shares are of the wall time of the run, and add up to 100 %."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from tfmon.model.account import AFTER, CALL, GROUPS, INTERPRETER, NOT_SPLIT, STA
 from tfmon.model.lane_state import LaneState
 
 LEAST_SHARE = 0.01
-"""Parts below this share of the run are shown as one."""
 UNSCOPED = "metrics and operations without a scope"
 OPTIMIZERS = (
     "adam", "adamw", "adamax", "adagrad", "adadelta", "adafactor", "nadam", "rmsprop", "sgd", "ftrl", "lion",
@@ -22,7 +18,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 AUGMENTS = re.compile(r"random_|(rand|aug|cut)_?(mix|out|ment)|mix_up|auto_contrast|equalization|solarization")
 LAUNCH_NS = 50_000_000
-"""A process that starts later than this after its command was started by another program."""
+"""A process that starts later than this was started by another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +28,12 @@ class AccountRow:
     group: str
     part: str
     place: str
-    """The user's line, such as "train.py:17 `model.fit(x, y)`". Empty if the part has none."""
+    """The user's line, such as "train.py:17 `model.fit(x, y)`", or empty."""
     seconds: float
     share: float
-    """Of the wall time of the run, from 0 to 1."""
+    """Of the wall time, from 0 to 1."""
     source: str = ""
-    """Source of a part that the run itself does not show: a profile of some of its steps."""
+    """Profile that a part comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class Account:
     """Where the time of a run went."""
 
     wall_s: float
-    """From the start of its command to its exit, or to the last report of a run that goes on."""
+    """From the start of the command to its exit, or to the last report."""
     over: bool
     rows: tuple[AccountRow, ...]
     """In the order of a run; in a group, the longest first."""
@@ -68,12 +64,12 @@ class Account:
 
 
 def account_of(lane: LaneState) -> Account | None:
-    """Return the account of a lane's run. `None` before its process has reported one."""
+    """Return the account of a lane's run. `None` before a report."""
     reported, end = lane.account, lane.end.event
     if reported is None or not reported.parts:
         return None
     times: Counter[tuple[str, str, str]] = Counter()
-    for part in reported.parts:  # a process with another version of tfmon may have other groups
+    for part in reported.parts:  # another version of tfmon may have other groups
         times[part.group if part.group in GROUPS else UNKNOWN, part.name, part.place] += part.time_ns
     began_ns = reported.at_ns - times.total()
     started_ns = min(lane.process.started_ns, began_ns)
@@ -97,7 +93,7 @@ def account_of(lane: LaneState) -> Account | None:
 
 
 def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, str, str]]]:
-    """Return the parts of the steps' calls by the latest profile, and a text about the profile."""
+    """Return the parts of the steps' calls by the latest profile, and a text about it."""
     profile = next((one for one in reversed(lane.step.profiles) if one.parts), None)
     sums: Counter[str] = Counter()
     for part in profile.parts if profile is not None else ():
@@ -111,10 +107,7 @@ def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, 
 
 
 def kind_of_operation(name: str) -> str:
-    """Return the part of a training step to which an operation belongs, by the scopes in its name.
-
-    Source: the scopes of Keras 3. Its metrics have none.
-    """
+    """Return the part of a step for an operation, by Keras 3's scopes. Its metrics have none."""
     *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
     if not scopes:
         return UNSCOPED
@@ -124,7 +117,7 @@ def kind_of_operation(name: str) -> str:
 
 
 def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the lines of a table: the part, below its group, its time, its share, and the user's line."""
+    """Yield the lines of a table: part, time, share, and the user's line."""
     yield "the run", *_amount(account.wall_s, 1.0), ""
     for group, seconds in account.groups.items():
         if seconds >= LEAST_SHARE * account.wall_s:

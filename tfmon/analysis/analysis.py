@@ -1,4 +1,4 @@
-"""The meaning of a snapshot, computed once for screen, reports, JSON and tuner. Pure."""
+"""The meaning of a snapshot, computed once for screen, reports, JSON and tuner."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ class LaneAnalysis:
 
     lane: LaneState
     bottleneck: Bottleneck | None
-    """The bottleneck with its causes, without causes that were tried in vain. `None` before enough is measured."""
+    """The bottleneck, without causes that were tried in vain. `None` before enough is measured."""
     throughput: Throughput
     recent: WindowSums
-    """Sums of the last seconds: the throughput displayed as current."""
     looks: Looks
     """How the intervals of the verdict are looked at."""
 
     @property
     def speed(self) -> Estimate | None:
-        """Throughput over its slices in examples/s, with its interval. `None` from too few slices."""
+        """Throughput in examples/s. `None` from too few slices."""
         return self.throughput.speed(self.looks)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Causes of its bottleneck, or observed causes before the bottleneck is known."""
+        """Causes of its bottleneck, or observed ones."""
         return self.bottleneck.causes if self.bottleneck is not None else causes_of(self.lane)
 
     @property
@@ -52,7 +51,7 @@ class LaneAnalysis:
 
     @property
     def measured_text(self) -> str:
-        """The measured time, and its discarded part if any."""
+        """The measured time, and its discarded part."""
         lane = self.lane
         return units.measured(lane.steady.span_ns / 1e9, lane.measurements.ran_ns / 1e9, lane.discarded_shares)
 
@@ -64,25 +63,25 @@ class LaneAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """All that follows from one snapshot. Immutable; drawing it computes nothing."""
+    """All that follows from one snapshot. Immutable."""
 
     snapshot: Snapshot
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
     news: str
-    """The present trial, or the result of the last change in effect, or ""."""
+    """The present trial, or the result of the last change, or ""."""
     curve: Curve | None
-    """The present or last crossover. `None` if the last experiment was another."""
+    """The last experiment, if it is a crossover."""
     tuning: tuning.Best | None
     history: tuple[HistoryRow, ...] = ()
-    """Every change of the race and its result, oldest first."""
+    """Every change of the race and its result."""
     measured: tuple[MeasuredPeriod, ...] = ()
-    """What each period of the race came to, the present one last."""
+    """The outcome of each period, the present one last."""
     earlier: str = ""
-    """The last verdict, and until when it was measured, while the present settings have none."""
+    """The last verdict, while the present settings have none."""
 
     def lane(self, name: str) -> LaneAnalysis:
-        """Return the analysis of the lane of that name; raises KeyError."""
+        """Return the lane's analysis; raises KeyError."""
         for one in self.lanes:
             if one.lane.spec.name == name:
                 return one
@@ -98,14 +97,14 @@ class Analysis:
 
     @property
     def answer(self) -> str:
-        """The headline: the result of its crossover or tuning, or the verdict."""
+        """The headline."""
         if self.is_series:
             return self.curve.text if self.curve is not None else self.tuned
         return self.verdict.text
 
     @property
     def answered(self) -> bool:
-        """Whether its crossover or tuning has measured anything, or a tuned lane had nothing left to try."""
+        """Whether its crossover or tuning has measured anything, or had nothing to try."""
         if self.curve is not None:
             return any(place.ratio is not None for place in self.curve.places)
         state = self.snapshot.tuned
@@ -118,23 +117,23 @@ class Analysis:
 
     @property
     def tuned(self) -> str:
-        """The result of the tuning. Empty without one."""
+        """The result of the tuning, or ""."""
         return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
     def finish(self, *, brief: bool = False) -> str:
-        """Return which lane of a script's race did the same work sooner, or why that is unknown, or ""."""
+        """Return which lane did the same work sooner, or why that is unknown, or ""."""
         winner, slowest, ratio = self.verdict.winner, self.verdict.slowest, self.verdict.interval
         lead = (winner, slowest, ratio) if winner and slowest and ratio else None
         return time_to_finish(self.snapshot, lead, brief=brief)
 
     @property
     def finish_lines(self) -> tuple[str, ...]:
-        """The lines about the end of a script's race. Empty before all lanes have ended."""
+        """The lines about the end of a script's race."""
         return tuple(filter(None, (self.finish(), *loss_warnings(self.snapshot))))
 
     @property
     def outcome(self) -> str:
-        """One line with the result of the race, for lists."""
+        """The result of the race for lists."""
         snapshot, verdict = self.snapshot, self.verdict
         if self.is_series or len(snapshot.lanes) == 1:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
@@ -147,8 +146,9 @@ class Analysis:
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     """Return the analysis of a snapshot. Call it once for a snapshot and pass the result on.
 
-    `before` is the analysis of an earlier snapshot, whose throughput is reused for lanes without new windows. Cost
-    after an hour with 2,000 slices a lane: with `before` 4 ms for two lanes and 20 ms for eight, else 8 and 43 ms.
+    `before` is an earlier analysis to reuse: after an hour with 2,000 slices a lane it saves 4 of 8 ms for two
+    lanes, and 23
+    of 43 ms for eight.
     """
     known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
     throughputs = {}

@@ -1,8 +1,8 @@
-"""Predicts which batch sizes fit in a GPU's memory, from the peaks at two sizes or more. Pure.
+"""Predicts which batch sizes fit in a GPU's memory, from the peaks at two sizes or more.
 
-A step needs memory independent of the batch, such as weights, and memory for each example. So a larger batch needs
-at least the extrapolation of the measured sizes, and at most memory in proportion to its size. Neither includes
-kernels with more workspace, XLA and a fragmented pool: a prediction contains "about".
+A larger batch needs at least the extrapolation of the measured sizes, and at most memory in proportion to its
+size.
+Neither includes kernels with more workspace, XLA and a fragmented pool.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class BatchMemory:
     """The memory for batch sizes, in bytes of tensors, and the available memory."""
 
     measured: tuple[tuple[int, int], ...]
-    """Sizes and the peaks of the allocator, the smallest first; at least two."""
+    """Sizes and peaks of the allocator, the smallest first."""
     sure_bytes: float
     """Least available memory: its peak, and all unused memory."""
     most_bytes: float | None
-    """Largest available memory: all that it uses, and all unused memory. `None` if unknown."""
+    """Largest available memory: all that it uses, and all unused memory."""
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:
-        """Return bounds of the memory for a size; both are the peak for the largest measured size."""
+        """Return bounds of the memory for a size."""
         largest, peak = self.measured[-1]
         more = max(0, size - largest)
         pairs = itertools.pairwise(self.measured)
@@ -51,7 +51,7 @@ class BatchMemory:
 
     @property
     def sizes(self) -> tuple[int, int | None]:
-        """The largest fitting size, by doubling the measured one, and the next. `None` if none exists."""
+        """The largest fitting size, by doubling, and the next, if any."""
         size = self.measured[-1][0]
         for _ in range(MOST_DOUBLINGS):
             if self.most_examples is not None and 2 * size > self.most_examples:
@@ -113,7 +113,7 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
 
 
 def warning_of(lane: LaneState, size: object) -> str:
-    """Return a warning about a batch size; "" if it fits or is unknown."""
+    """Return a warning about a batch size, or ""."""
     memory = batch_memory(lane)
     if isinstance(memory, Missing) or not isinstance(size, int) or memory.fits(size):
         return ""

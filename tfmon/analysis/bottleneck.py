@@ -1,4 +1,4 @@
-"""The bottleneck from the shares of a step's time, and other causes of slowness. Pure."""
+"""The bottleneck from the shares of a step's time, and other causes of slowness."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
 FURTHER_PCT = 10.0
-"""Least share of step time worth an experiment once nothing helps against the bottleneck."""
+"""Minimum share that is worth an experiment once nothing helps against the bottleneck."""
 SPLIT_ERROR = 0.4
-"""The uncertainty of the difference between dispatch and compute, as a share of the step, on a CPU.
+"""Uncertainty of the difference between dispatch and compute, as a share of the step, on a CPU.
 
-Source: the computing share had a standard deviation of 0.1 in nine profiles of 20 steps on a busy machine.
+Source: standard deviation of 0.1 in nine profiles of 20 steps on a busy machine.
 """
 BUSY_OTHERS_PCT = 50.0
-"""Half a core that other programs keep busy is reported."""
 
 _PHRASES: Mapping[BottleneckKind, str] = {
     "compute": "computing",
@@ -51,7 +50,7 @@ LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What limits a lane."""
+    """The limit of a lane's speed."""
 
     kind: BottleneckKind
     text: str
@@ -64,7 +63,7 @@ class Bottleneck:
 
     @property
     def line(self) -> str:
-        """The sentence with the costliest observed cause, for a pane."""
+        """The sentence with the costliest observed cause."""
         return "; ".join(filter(None, (self.text, self.cause)))
 
     @property
@@ -74,7 +73,7 @@ class Bottleneck:
 
     @property
     def help(self) -> str:
-        """The remedy of the first cause, or a likely one if observed causes explain little, or ""."""
+        """A remedy, or ""."""
         first = self.supposed or next(iter(self.causes), None)
         if first is None or not first.code:
             return "" if first is None else first.advice
@@ -115,7 +114,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
             what = f"{eager}step and the Python around it" if lane.script.step else "training step"
             text = f"{evidence.step:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {what}"
             by_tensorflow = not lane.script.command or lane.process.versions["tensorflow"]
-            if by_tensorflow and not lane.over:  # TensorFlow takes a profile while the lane trains
+            if by_tensorflow and not lane.over:  # only during training
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES, whole.name)
@@ -126,10 +125,9 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
         *_activity(snapshot, lane),
     )
-    if lane.spec.devices > 1 and not lane.script.command:  # the windows do not separate the devices
+    if lane.spec.devices > 1 and not lane.script.command:
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    # A change of a small part of a run that is over gains nothing.
     small = lane.over and bool(whole.ns) and evidence.share(kinds[0]) < FURTHER_PCT
     wanted = () if small and not everything else (*kinds, *(_further(evidence) if everything else ()))
     causes = causes_of(lane, wanted, snapshot.race.knobs)
@@ -139,7 +137,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
-    """Return the largest avoidable loss of a lane's time besides traces, if it is large, or ""."""
+    """Return the largest avoidable loss of a lane's time besides traces, or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
     whole, account = whole_of(lane), account_of(lane)
@@ -153,7 +151,6 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
         kinds = find_kinds(evidence)
         evidence = evidence.of_time(whole.steps)
         counted: list[BottleneckKind] = ["input", "transfer", "other"]
-        # Starting the step counts only if it limits the lane.
         counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else ()
         parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
         kind = max(parts, key=lambda kind: parts[kind])
@@ -190,7 +187,7 @@ def _shared(lane: LaneState) -> str:
 def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
     """Return the shares of a lane's step time for the rules."""
     steady = lane.steady
-    # Without a read in every step, the one read at the end of a window waits for work that is queued: no stall.
+    # A single read at the end of a window waits for queued work: no stall.
     reads = shares.asynchronous and lane.settings.get("sync_every_step", False)
     goes_on = steady.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT
     return Evidence(

@@ -1,7 +1,4 @@
-"""The table of causes: why a lane is slow, how that is recognised, and what mends it. Pure.
-
-`docs/causes.md` is made from it.
-"""
+"""The table of causes and remedies, from which `docs/causes.md` is made."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from tfmon.model.script_events import (
 )
 
 RUNS, EPOCHS, OBSERVED = "runs", "epochs", "observed"
-"""The lane trains, and can be asked; the script has more than one epoch; the cause was observed."""
+"""The lane trains; the script has several epochs; the cause was observed."""
 NOT = "not "
 """Before a trait that a script must not have."""
 
@@ -49,7 +46,7 @@ class Remedy:
     """A change that is advised to a script with these traits only."""
 
     needs: tuple[str, ...]
-    """Traits of the script, and figures or the subject of the observation; `NOT` before forbidden ones."""
+    """Traits of the script, and figures or the subject of the observation."""
     mends: str = ""
     code: tuple[str, ...] = ()
 
@@ -60,23 +57,23 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseKind:
-    """A cause: observed in the process of a script, or supposed by the bottleneck of a lane (`SUPPOSED`)."""
+    """A cause: observed in a script's process, or supposed by the bottleneck (`SUPPOSED`)."""
 
     title: str = ""
-    """A few words about {subject}, for one line of a pane; "" where it is not observed."""
+    """A few words about {subject}. Empty if it is never observed."""
     mends: str = ""
-    """What to do about it in any case, in a sentence."""
+    """The general remedy."""
     code: tuple[str, ...] = ()
     """The code; {value} is the knob's value."""
     remedies: tuple[Remedy, ...] = ()
     """Other remedies; the code of applicable ones comes first."""
     needs: tuple[tuple[str, ...], ...] = ((),)
-    """It is supposed of a script that has all traits of one of these; see `Remedy.needs`."""
+    """It is supposed of a script with all traits of one of these."""
     knob: str = ""
-    """A knob to try while the lane trains, if it has that knob."""
+    """A knob to try while the lane trains."""
     values: tuple[KnobValue, ...] = ()
     least_share: float = 0.03
-    """Least reported share of the time."""
+    """Minimum reported share of the time."""
     least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
@@ -84,14 +81,14 @@ class CauseKind:
     of_step: bool = False
     """Whether its cost is a part of the step. Other changes of the step are then not advised."""
     gain: float | None = None
-    """Share of the cost that the code gives back if the observation has no figure `gain`. `None` if unknown."""
+    """Share of the cost that the code gives back, unless the observation has a figure `gain`."""
 
     def supposed_with(self, traits: Collection[str]) -> bool:
-        """Return whether the cause is supposed for a script with these traits."""
+        """Return whether the cause is supposed with these traits."""
         return any(Remedy(needs).fits(traits) for needs in self.needs)
 
     def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
-        """Return the remedy for a script with these traits, and its code."""
+        """Return the remedy for these traits, and its code."""
         remedies = [one for one in self.remedies if one.fits(traits)]
         mends = [self.mends, *(one.mends for one in remedies)]
         return "; ".join(filter(None, mends)), (*(line for one in remedies for line in one.code), *self.code)
@@ -560,7 +557,7 @@ KINDS: Mapping[str, CauseKind] = {
         knob=VARIANT.name,
     ),
 }
-"""Every cause by its id, which never changes; the order is that in the manual."""
+"""Every cause by its permanent id, in the order of the manual."""
 OF_STEP = ("step_eager", "step_not_fused", "step_float32", "batch_small", "steps_small")
 """Supposed changes of the step that do not help if a cause within it was observed."""
 _STEP = ("step_not_fused", "step_float32", "batch_small")
@@ -576,4 +573,4 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "retracing": ("variant", "retrace_value", "retrace_shape"),
     "other": ("steps_small", "variant"),
 }
-"""What each bottleneck lets suppose where its knob has another value, the likeliest first."""
+"""Supposed causes of each bottleneck, the likeliest first."""

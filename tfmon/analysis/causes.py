@@ -1,8 +1,4 @@
-"""Why a lane is slow, and what mends it: observed in its process, or supposed by its bottleneck. Pure.
-
-An observed cause is named where it takes a share of the time that is worth a change. A supposed one is a change
-that often helps against the bottleneck and is not in effect; trying it shows whether it was the cause.
-"""
+"""Why a lane is slow: observed causes worth a change, or untried changes that often help."""
 
 from __future__ import annotations
 
@@ -32,14 +28,13 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.spec import obstacle
 
 SMALL_BATCH = 32
-"""Below this a larger batch is supposed first: it is Keras' default, and other changes show their gain only when a
-step has enough work."""
+"""Below this a larger batch is supposed first: other changes need enough work in a step."""
 BATCH_FACTOR = 4
-"""How much larger that batch is, at least `SMALL_BATCH`: a factor of two gains too little for an experiment."""
+"""A factor of two gains too little for an experiment."""
 EXPLAINED = 0.5
-"""Share of the work of a pipeline from which the causes of slow input explain other observations of it."""
+"""Share of a pipeline's work from which causes of slow input explain other observations."""
 SHORT_EPOCH_S = 10.0
-"""A cache helps from the second epoch on, so for epochs of at most this length it is suggested first."""
+"""A cache helps from the second epoch on, so for short epochs it is suggested first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +45,27 @@ class Cause:
     advice: str
     code: tuple[str, ...]
     knob: str | None = None
-    """A knob to try while it trains. Without one, only the code helps."""
+    """A knob to try while it trains."""
     value: KnobValue | None = None
     by_hand: bool = False
     """Whether the lane lacks the knob, so that only the code helps."""
     effect: str | None = None
     text: str = ""
-    """The observation with its figures; for a supposed cause a suggestion, or ""."""
+    """The observation with its figures, or a suggestion."""
     brief: str = ""
-    """It in a few words with the file and the line, for one line of a pane."""
+    """A few words with the file and the line."""
     place: str = ""
     """The user's instruction: file, line and text."""
     count: int = 0
     cost_s: float | None = None
-    """Total cost. `None` if unknown."""
     share_pct: float | None = None
-    """Share of the whole run, from the start of the process."""
+    """Share of the whole run."""
     gain_s: float | None = None
-    """Estimate of the time of this run that the change gives back. `None` if unknown."""
+    """Estimated time of this run that the change gives back."""
     gain_pct: float | None = None
     """Share of the whole run that the change gives back."""
     wasted_pct: float | None = None
-    """Share of the work at this place whose results are not used, or are made again."""
+    """Share of the work whose results are not used, or are made again."""
 
     @property
     def can_try(self) -> bool:
@@ -92,7 +86,7 @@ def setting_text(knob: str, value: object) -> str:
 
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
-    """Return a lane's causes: observed ones, the costliest first, then those supposed by its bottlenecks."""
+    """Return observed causes, the costliest first, then supposed ones."""
     whole = whole_of(lane)
     seen = [
         one for one in _without_symptoms(lane.script.causes) if one.cause in KINDS and _matters(one, lane, whole)
@@ -128,7 +122,7 @@ def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
-    """Return whether observed causes, besides pauses of TensorFlow's own, take at least half of this share."""
+    """Return whether observed causes, besides pauses of TensorFlow, take at least half of this share."""
     return sum(one.share_pct or 0.0 for one in causes if one.count and one.id != "iterator_freed") >= pct / 2
 
 
@@ -154,7 +148,7 @@ def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
         return False  # it is mended
     if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
         return False
-    # In a short run, the start takes most of the time, and a cause of the training is one in longer runs, too.
+    # The start takes most of a short run, so a share of the training counts.
     share = seen.cost_ns / seen.of_ns if seen.of_ns else whole.share(seen)
     costs = seen.cost_ns >= 1e9 * kind.least_s and share >= kind.least_share
     return costs and seen.count >= kind.least_count
@@ -206,7 +200,7 @@ def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[C
         knob = _find(knobs, kind.knob)
         of_tensorflow = bool(script and tensorflow)
         if of_tensorflow and not (kind.supposed_with(traits) and (kind.knob or not kind.title)):
-            continue  # the script has nothing that it is about, or it would have been observed
+            continue  # it would have been observed
         by_hand = knob is None and kind.knob not in (BATCH_SIZE.name, VARIANT.name, STEPS_PER_EXECUTION.name)
         if knob is None and not (by_hand and tensorflow and (script or not kind.knob)):
             continue
@@ -239,7 +233,6 @@ def _makes_sense(lane: LaneState, knob: str, value: KnobValue) -> bool:
         return False
     if knob != BATCH_SIZE.name and obstacle({**lane.settings, knob: value}, lane.spec.devices):
         return False
-    # A CPU emulates bfloat16 unless it is recent, and float16 nearly always.
     computes = {"bfloat16": lane.process.bfloat16, "float16": False}
     return lane.spec.kind != "cpu" or computes.get(str(value), True)
 
@@ -295,7 +288,7 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each changed value of a script's lane, and the code that makes it permanent."""
+    """Yield each changed value of a script's lane, and its code."""
     for knob in knobs if lane.script.command else ():
         value = lane.settings.get(knob.name, knob.default)
         if value != knob.default and knob.name != "stop_after_epoch":

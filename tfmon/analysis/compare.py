@@ -1,4 +1,4 @@
-"""Compares two races: how much faster each lane was, and the differences of their conditions."""
+"""Compares two races: the lanes' speeds, and the differences of their conditions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
 
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
-"""Facts of a machine that older recordings lack, and that not every race collects."""
+"""Facts of a machine that older recordings lack."""
 
 
 LEAST_RACES = 3
-"""Races with a known throughput that each side needs if it has several. Others may have too few slices."""
+"""Minimum races with a known throughput of a side with several."""
 BETWEEN_RACES_SD = 0.01
-"""Assumed standard deviation of the log ratio of two equal races, one soon after the other. A judgement: three
-races on an idle machine differed by 0.005, on virtual machines with busy neighbours by 0.03 to 0.08."""
+"""Assumed standard deviation of the log ratio of two equal successive races. Three races on an idle machine
+differed by 0.005, on virtual machines with busy neighbours by 0.03 to 0.08."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure of the second race divided by the one of the first."""
+    """A figure of the second race divided by the first race's."""
 
     ratio: float
     low: float | None
@@ -38,12 +38,11 @@ def change_of(
     prior: BetweenProcesses | None = None,
     looks: Looks = AT_THE_END,
 ) -> Change | None:
-    """Return the throughput after over that before, with its interval. `None` from too few slices or races."""
+    """Return the throughput after over before, with its interval. `None` from too few slices or races."""
     first = [one for before, _ in races if (one := before.log_examples_per_s) is not None]
     second = [one for _, after in races if (one := after.log_examples_per_s) is not None]
     if len(races) == 1 and first and second:
-        # Slices of two races are not paired. The interval includes the scatter of the slices, the between-process
-        # variance, and an assumed change of the machine's speed between the races.
+        # Slices of two races are not paired, so the interval includes all three variances.
         processes = statistics.between_processes((), (), prior)
         machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
         reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
@@ -63,7 +62,6 @@ class LanePair:
     first: LaneResult
     second: LaneResult
     change: Change | None
-    """Of the throughput; `None` if one of the lanes measured nothing."""
 
     @property
     def id(self) -> str:
@@ -90,13 +88,13 @@ class Comparison:
     lanes: tuple[LanePair, ...]
     unpaired: tuple[str, ...]
     verdict: Change | None
-    """Of the ratio between the lanes; `None` if one of the races has none, or another winner."""
+    """Of the ratio between the lanes; `None` without equal winners."""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
 
 def compare(first: RaceResult, second: RaceResult) -> Comparison:
-    """Compare two races, the second with the first."""
+    """Compare the second race with the first."""
     pairs, unpaired = _paired(first.lanes, second.lanes)
     lanes = tuple(LanePair(one, other, _change(one, other, second.between_processes)) for one, other in pairs)
     return Comparison(
@@ -111,7 +109,7 @@ def compare(first: RaceResult, second: RaceResult) -> Comparison:
 
 
 def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> list[Comparison]:
-    """Compare several races pair by pair; raises UsageError if one side has more than the other."""
+    """Compare races pair by pair; raises UsageError for different numbers."""
     if len(first) != len(second):
         raise UsageError(
             f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
@@ -120,7 +118,6 @@ def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> li
 
 
 def _change(one: LaneResult, other: LaneResult, prior: BetweenProcesses | None) -> Change | None:
-    """Return the change of the throughput. Slices of two races are not paired."""
     result = change_of([(one, other)], prior)
     if result is not None:
         return result
@@ -143,7 +140,7 @@ def _verdict(first: VerdictResult, second: VerdictResult) -> Change | None:
 def _paired(
     first: Sequence[LaneResult], second: Sequence[LaneResult]
 ) -> tuple[list[tuple[LaneResult, LaneResult]], list[str]]:
-    """Pair lanes by id and kind of device, the others by place, the rest by device, in their order."""
+    """Pair lanes by id and kind of device, then by place, then by device."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneResult, LaneResult]] = []
     keys: tuple[Callable[[LaneResult], object], ...] = (
@@ -196,7 +193,7 @@ def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[ob
     for part, value in asdict(one).items():
         values = value, getattr(other, part)
         late = part in _LATE and getattr(unknown, part) in values
-        # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
+        # An empty reason for no GPU lane means that none was requested.
         if part != "boot" and not late and (part != "no_gpu" or all(values)):
             yield part, values
 

@@ -6,10 +6,9 @@ ConcernId = Literal[
     "child_killed", "stands_still", "loss_lost", "loss_diverges", "validation_rises", "memory_grows", "slower",
     "cores_taken", "retraces", "waits", "loss_flat",
 ]  # fmt: skip
-"""The worst first; each stays the same from version to version."""
+"""The worst first; each is permanent."""
 FAIL_ON: dict[str, ConcernId] = {
     "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
     "validation": "validation_rises", "memory": "memory_grows", "slower": "slower", "cores": "cores_taken",
     "retraces": "retraces", "waits": "waits",
 }  # fmt: skip
-"""The words of `--fail-on`."""

@@ -1,8 +1,8 @@
-"""The crossover: the value of a knob at which one lane overtakes the other. Pure.
+"""The crossover: the value of a knob at which one lane overtakes the other.
 
-Two interleaved lanes race at powers of two of a knob. Each value gets a few pairs; values next to a change of the
-lead get more, until both sides are certain. Between two values the log of the ratio, and of its interval's ends,
-is linear in the log of the knob.
+Two interleaved lanes race at powers of two of a knob. Values next to a change of the lead get more pairs, until
+both
+sides are certain. In between, the log of the ratio, and of its interval's ends, is linear in the log of the knob.
 """
 
 from __future__ import annotations
@@ -25,47 +25,46 @@ from tfmon.model.spec import LaneSpec, title
 
 FIRST_PAIRS = LEAST_PAIRS + 1
 SURE_PAIRS = 12
-"""Pairs of a value next to a change of the lead, even where the faster lane is certain."""
+"""Pairs next to a change of the lead, even if the faster lane is certain."""
 MOST_PAIRS = 24
-"""Most pairs of a value next to a change of the lead."""
+"""Maximum pairs next to a change of the lead."""
 LONG_PAIR_S = 20.0
-"""After longer pairs, higher values are not measured: they would take longer still."""
+"""After longer pairs, higher values are not measured."""
 HIGHEST = 4_096
-"""End of the range unless the knob or the user sets a lower one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The measurements at one value of the knob."""
+    """The measurements at one value."""
 
     value: KnobValue
     first: Estimate | None
-    """Examples/s of the first lane. `None` from too few slices."""
+    """Examples/s. `None` from too few slices."""
     second: Estimate | None
     ratio: Estimate | None
     """The first lane's throughput over the second's, pair by pair."""
     pairs: int = 0
     refused: str = ""
-    """Why nothing can be measured here. Otherwise empty."""
+    """Why nothing can be measured here, or ""."""
     missing: str = ""
-    """Why the ratio is missing. Otherwise empty."""
+    """Why the ratio is missing, or ""."""
     pair_s: float | None = None
-    """Mean time of a pair. `None` without one."""
+    """Mean time of a pair."""
 
     @property
     def sure(self) -> bool:
-        """Whether the faster lane is certain here."""
+        """Whether the faster lane is certain."""
         return self.ratio is not None and self.ratio.clear_of(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """One change of the lead, between two neighbouring values."""
+    """A change of the lead, between two neighbouring values."""
 
     about: float
     low: float
     high: float
-    """The bounds: certain values around it, or the ends of the measured range."""
+    """Certain values around it, or the ends of the measured range."""
     ahead: str
     """Title of the lane that is faster above it."""
     behind: str
@@ -79,7 +78,7 @@ class Curve:
     titles: tuple[str, str]
     """Distinguishing settings of the lanes besides the knob."""
     left_s: tuple[float, float] | None
-    """Least and largest remaining time at the present pace. `None` if unknown."""
+    """Bounds of the remaining time."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
@@ -146,12 +145,12 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
 
 
 def expected_pairs(values: int) -> tuple[int, int]:
-    """Return the least and the largest number of pairs of a crossover, by the number of its values."""
+    """Return bounds of the number of pairs."""
     return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
 def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
-    """Return the curve from the pairs of both lanes at each value."""
+    """Return the curve from the pairs at each value."""
     lanes = [snapshot.lane(name) for name in state.plan.lanes]
     first, second = state.under or tuple(lane.settings for lane in lanes)
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
@@ -165,7 +164,7 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
 
 
 def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
-    """Return the next value to measure and its required pairs; `None` when all is known."""
+    """Return the next value to measure and its required pairs, if any."""
     open_places = [place for place in places if not place.refused]
     for place in open_places:
         if place.pairs < FIRST_PAIRS:
@@ -178,7 +177,7 @@ def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
 
 
 def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
-    """Return the least and the largest number of remaining pairs, if all sure leads stay sure."""
+    """Return bounds of the remaining pairs, if all sure leads stay sure."""
     open_places = [place for place in places if not place.refused]
     near = _near_crossings(open_places)
     least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
@@ -192,7 +191,7 @@ def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
 
 
 def ended_text(state: SeriesState) -> str:
-    """Return whether a finished crossover has measured everything, as text."""
+    """Return whether a finished crossover has measured everything."""
     return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
 
@@ -208,7 +207,6 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
 
 
 def _point(state: SeriesState, attempt: Attempt, between: BetweenProcesses | None, *, apart: bool) -> CurvePoint:
-    """Return the figures of one value."""
     pairs, value = attempt.pairs, attempt.settings[state.knob]
     first = trimmed_in_time([pair.base + pair.log for pair in pairs])
     second = trimmed_in_time([pair.base for pair in pairs])
@@ -227,7 +225,7 @@ def _speed(center: Center | None) -> Estimate | None:
 
 
 def _too_slow(points: Sequence[CurvePoint]) -> Iterator[CurvePoint]:
-    """Yield the points. Refuse values above one whose pairs take long, because they would take longer."""
+    """Refuse values above one whose pairs take long, because they would take longer."""
     slow: CurvePoint | None = None
     for point in points:
         if slow is not None and not point.pairs and not point.refused:
@@ -247,7 +245,7 @@ def _left_s(state: SeriesState, places: Sequence[CurvePoint]) -> tuple[float, fl
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the values that need more pairs: uncertain ones near a change of the lead, and their neighbours."""
+    """Return uncertain values near a change of the lead, and their neighbours."""
     known = [place for place in places if place.ratio is not None]
     near = []
     for at, place in enumerate(known):
@@ -279,7 +277,7 @@ def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[C
 
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
-    """Return the positions at which the ratio and the ends of its interval pass 1, ordered, within the stretch."""
+    """Return where the ratio and the ends of its interval pass 1, ordered."""
     logs = [math.log2(float(place.value)) for place in stretch]
     rises = _lead(stretch[-1])
     passes = []

@@ -26,7 +26,7 @@ PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE
 Pair: TypeAlias = tuple[Comparison, LanePair]
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
-"""Largest share of its time that a thread loses to one other thread on its core: the scheduler alternates them."""
+"""Largest share that a thread loses to another on its core: the scheduler alternates them."""
 LEAST_EXPLAINED = 1.01
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
@@ -44,11 +44,11 @@ class LaneGate:
     kind: GateKind
     reason: str
     ratio: float | None = None
-    """Throughput or peak memory of the run divided by the baseline's; `None` if unknown."""
+    """Throughput or peak memory of the run divided by the baseline's."""
     low: float | None = None
     high: float | None = None
     needed: float | None = None
-    """The smallest limit that races with this noise can decide; `None` if noise is not the reason."""
+    """The smallest limit that races with this noise can decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Gate:
 
 
 def exit_code(gates: Sequence[Gate]) -> int:
-    """Return the exit code of `tfmon diff` for all its gates: the worst that one of them has."""
+    """Return the worst exit code of some gates."""
     codes = [gate.exit_code for gate in gates]
     return next((code for code in (EXIT_WORSE, EXIT_CANNOT_TELL) if code in codes), EXIT_FINE)
 
@@ -129,7 +129,7 @@ def _memories(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
-    """Return the result for one memory of a lane. A race is one process of it, so one race has no interval."""
+    """A race is one process of a lane, so one race has no interval."""
     field = "gpu_memory_peak_bytes" if memory == GPU_MEMORY else "peak_private_bytes"
     before, after = (
         [math.log(size) for lane in lanes if (size := getattr(lane, field))]
@@ -170,7 +170,7 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The loss of speed, or the growth of memory, of a lane, as shares of the baseline."""
+    """The loss of speed, or the growth of memory, as shares of the baseline."""
 
     middle: float
     width: float
@@ -193,7 +193,6 @@ def _decide(
     Args:
         said: The change in words.
         loss: The same change as a loss.
-        limit: The largest loss that is allowed.
         beyond: Whether the whole interval is past the limit, despite the load of other programs.
         explained: Whether it is past the limit, but other programs may explain it.
     """
@@ -220,7 +219,8 @@ def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: in
     """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation or "".
 
     A thread loses at most the share `BESIDE` to one other program, and never more than that program used; all
-    threads together lose at most the use of the others on all cores. While a core is stolen, it stands still.
+    threads
+    together lose at most the use of the others on all cores. While a core is stolen, it stands still.
     """
     others = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
     stolen = _increase([lane.stolen_pct for lane in less], [lane.stolen_pct for lane in more])
@@ -236,14 +236,14 @@ def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: in
 
 
 def _increase(before: Sequence[float | None], after: Sequence[float | None]) -> float:
-    """Return by how many cores the mean of some percentages grew. Unknown percentages are left out."""
+    """Return by how many cores the mean of known percentages grew."""
     known = [[percent for percent in side if percent is not None] for side in (before, after)]
     means = [fmean(percents) / 100 if percents else 0.0 for percents in known]
     return max(0.0, means[1] - means[0])
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    """Return why a difference of the figures does not concern the program, or empty if it does."""
+    """Return why a difference does not concern the program, or ""."""
     obstacles = [] if len(pairs) == count else ["not every race has it"]
     for one, pair in pairs:
         obstacles += _obstacles(one.first, one.second, pair, contended)

@@ -1,11 +1,12 @@
-"""The activity of a busy GPU: which of its limits it is near, or why none. Pure.
+"""The activity of a busy GPU: the limit that it is near, if any.
 
-The shares are means over the time in which kernels ran: a lane in slices leaves its GPU idle between them.
-
-Source: a peak is a limit from 60 % on, as in Nsight Compute; the manual of DCGM calls less than half of the
-multiprocessors an ineffective use. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor
-cores 93 %, one in float32 its units 77 %, a copy within the GPU its memory 89 %, and additions of 128 numbers 0.1
-% of the multiprocessors.
+The shares are means over the time in which kernels ran. Source: a peak is a limit from 60 % on, as in Nsight
+Compute;
+the manual of DCGM calls less than half of the multiprocessors an ineffective use. On an H100 (driver 580), a
+product of
+large matrices in bfloat16 read tensor cores 93 %, a product in float32 its units 77 %, a copy within the GPU its
+memory
+89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from tfmon.model.lane_use import GpuUse
 from tfmon.model.windows import Mean
 
 LIMIT_PCT = 60.0
-"""Share of a peak from which on it is a limit."""
 SMALL_PCT, IDLE_PCT = 50.0, 50.0
-"""Kernels are small that leave so much of the multiprocessors without work; a GPU waits if they run less often."""
+"""Maximum use of the multiprocessors by small kernels; a GPU waits if kernels run less often."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
-"""Samples behind a sentence, least share of kernels, and least load for a sentence about copies."""
+"""Minimum samples, share of kernels, and load for a sentence about copies."""
 NO_TENSOR_PCT = 1.0
 
 LARGER = "a larger batch, or fused operations, give each more to do"
@@ -29,7 +29,7 @@ FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
-    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time). `None` if unknown."""
+    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time)."""
     means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
     kernels = means.get("kernels_pct")
     if kernels is None or kernels < LEAST_KERNELS_PCT:

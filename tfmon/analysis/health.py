@@ -1,4 +1,4 @@
-"""The health of a lane's training, and the faults with their times. Pure."""
+"""The health of a lane's training, and the faults with their times."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ TIMES_MEDIAN = 10
 """A step waits if it took longer than this multiple of the median."""
 LEAST_SHARE = 0.05
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
-"""How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
+"""Waits with a period: minimum number, maximum ratio of times between two, and their age."""
 FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
 LEAST_TRACES = 3
-"""From so many traced steps on, tracing goes on: TensorFlow lets sizes vary after the second trace at most."""
+"""From this number on, tracing goes on: TensorFlow lets sizes vary after the second trace."""
 LOWER_RATE = "a lower learning rate may help"
 CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
-"""Losses whose median is compared; losses before one is called diverging, and flat."""
+"""Losses whose median is compared; minimum losses of a diverging and of a flat course."""
 FAR, BACK = 8.0, 0.5
 """A loss diverges if it is this multiple of its scatter above its best, and has lost this share of its gain."""
 LAST_EPOCHS, RISEN, SCATTERS = 3, 0.25, 2
-"""A loss of validation rises if so many last epochs are above its best by a share of it and times its scatter."""
+"""A loss of validation rises if these last epochs are above its best by a share of it and times its scatter."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
-"""Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
+"""Compared means of memory, their samples, and the minimum share of growth."""
 FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
-"""Before the samples cover so long, memory must have grown by this share: a framework allocates for a while."""
+"""Minimum growth in a shorter time: a framework allocates for a while."""
 WIDEST_RATIO = 10
-"""Growth is not reported if the upper end of its interval is more times the lower one."""
+"""Maximum ratio of the ends of the interval of reported growth."""
 MANY_TRACES = 20
 """From this number of graphs on, they are reported as the growing memory."""
 SOON_S = 86_400.0
@@ -74,7 +74,7 @@ class Concern:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The steps of a lane's steady state that took far longer than the others."""
+    """The steps in steady state that took far longer than the others."""
 
     steps: int
     """Steps of more than `TIMES_MEDIAN` times the median."""
@@ -86,7 +86,7 @@ class Waits:
 
 
 def waits_of(lane: LaneState) -> Waits | None:
-    """Return the waits of a lane's steps since its last knob change. `None` before the first, or if unknown."""
+    """Return the waits since the last knob change. `None` before the first step, or if unknown."""
     bins = {} if "steps" in lane.script.not_measured else lane.steady.histogram
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
@@ -198,7 +198,7 @@ _WAITS_FOR = {
 
 
 def _place(lane: LaneState) -> str:
-    """Return the script's line in which its main thread last stood; "" if unknown."""
+    """Return the script's line in which its main thread last stood, or ""."""
     if lane.process.stack is None or not lane.points:
         return ""
     if lane.process.stack.at_ns < lane.points[-1].at_ns and lane.end.stood_still_s is None:
@@ -251,10 +251,7 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
 
 @functools.lru_cache(maxsize=64)
 def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | None, int]:
-    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course; or -1.
-
-    Cached: the kept losses rarely change.
-    """
+    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course; or -1."""
     points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
         return 0.0, None, -1
@@ -268,7 +265,7 @@ def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | No
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
-    """Return the step from which a loss has no trend, if that is at least half of its course; or `None`."""
+    """Return the step from which a loss has no trend, if that is at least half of its course."""
     for place in (0, len(points) // 4, len(points) // 2):
         tail = [loss for _, loss in points[place:]]
         if len(tail) < FLAT_LOSSES:
@@ -283,8 +280,9 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     """Return the growth of samples, in their unit a second. `None` if they do not grow steadily.
 
-    The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so that
-    single steps and oscillations have a wide interval.
+    The first quarter does not count. The slope is the mean between `GROUPS` successive means, so that single steps
+    and
+    oscillations have a wide interval.
     """
     if len(points) < LEAST_SAMPLES:
         return None
@@ -335,7 +333,6 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
 
 
 def _what_grew(lane: LaneState) -> str:
-    """Return the observed content of a script that stays in memory; "" for a scenario."""
     traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
     if traces >= MANY_TRACES:
         return f"; {units.count(traces)} graphs were traced again, and each stays in memory"

@@ -1,4 +1,4 @@
-"""The history of a race: each change of a setting, its effect on the lane, and the verdict from then on. Pure."""
+"""The history of a race: each change, its effect on the lane, and the verdict from then on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HistoryRow:
     lane: str = ""
     """Id of the changed lane. Empty if several or none."""
     before: float | None = None
-    """Throughput of that lane in examples/s. `None` if too little was measured."""
+    """Throughput in examples/s. `None` if too little was measured."""
     after: float | None = None
     effect: Estimate | None = None
     verdict: Verdict | None = None
@@ -83,7 +83,7 @@ def measure(
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
-    """Return the mean logarithm of a lane's examples/s, by slices or seconds, since its last change; or `None`."""
+    """Return the mean logarithm of examples/s, by slices or seconds, since the last change."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
     return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 
@@ -178,7 +178,7 @@ def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
-    """Return the last verdict and the end of its measurement, if the present settings have none, or ""."""
+    """Return the last verdict and its end, if the present settings have none, or ""."""
     for one in reversed(measured):
         if one.verdict.kind in (FASTER, SAME):
             if (period := one.period) is None:

@@ -1,18 +1,17 @@
-"""How wide a 95 % interval must be for how it is used, and the robust means that have one. Pure.
+"""How wide a 95 % interval must be for how it is used, and the robust means that have one.
 
-An interval for one look at the end is wrong far more often than in 5 % of cases when it is looked at all the time,
-and the race ends when somebody likes what he sees. So there are three kinds:
+An interval for one look is wrong far more often than in 5 % of cases if it is looked at all the time. So there are
+three kinds:
 
-- **always valid**: holds at all looks together, however many there are and whenever the race ends. It inverts a
-  test that weighs "no difference" against a difference of `EFFECT_VARIANCE` in units of the scatter of the pairs.
-  Of the first pairs, from which it says little yet, Student's t does: it has a twentieth of the error more, and
-  spends half of what is left at each look.
-- **spending**: holds at all looks within a length that is known before. Most of the error is kept for the end
-  (O'Brien and Fleming), a part of it is spent by an always valid interval, so that a large difference shows early.
-- **fixed**: holds at one look, at the end of a length that is known before.
-
-Means are robust: a few disturbed slices hardly move a trimmed mean, and of some races one that is far off counts
-little.
+- **always valid**: holds at all looks together, whenever the race ends. It inverts a test that weighs "no
+difference"
+  against a difference of `EFFECT_VARIANCE` in units of the scatter of the pairs. Early on, Student's t is used: it
+  has
+  a twentieth of the error more, and spends half of the rest at each look.
+- **spending**: holds at all looks within a known length. Most of the error is kept for the end (O'Brien and
+Fleming),
+  a part of it is spent by an always valid interval, so that a large difference shows early.
+- **fixed**: holds at one look, at the end of a known length.
 
 Sources: Wang, Ramdas (2023), arXiv 2310.03722; O'Brien, Fleming (1979), Biometrics 35; Lan, DeMets (1983),
 Biometrika 70.
@@ -36,13 +35,12 @@ EFFECT_VARIANCE = 0.2
 EARLY_ERROR = 0.2
 """Share of the error that `spending` gives to an always valid interval."""
 FEW, MANY, FEW_ERROR = 3, 16, 0.05
-"""Early intervals cover this range of pairs, with this share of the error."""
+"""Range of pairs of early intervals, and their share of the error."""
 NONE = math.inf
 """Number of standard errors without an interval."""
 _FARTHEST = 37.0
 """Beyond this number of standard errors, the normal tail is below the smallest float."""
 _USELESS = 1e9
-"""An interval of this many standard errors is useless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,9 @@ class Looks:
 
     kind: IntervalKind = FIXED
     share: float = 1.0
-    """Elapsed share of the known length; only `spending` needs it."""
+    """Elapsed share of the known length; only for `spending`."""
     choices: int = 1
-    """Number of comparisons behind one answer; each has a smaller error (Bonferroni)."""
+    """Comparisons behind one answer; each has a smaller error (Bonferroni)."""
 
     @property
     def error(self) -> float:
@@ -100,10 +98,11 @@ def spending(share: float, degrees: float, error: float = ERROR) -> float:
 
 @lru_cache(maxsize=8192)
 def student(error: float, degrees: float) -> float:
-    """Return the two-sided quantile of Student's t distribution for this probability.
+    """Return the two-sided quantile of Student's t distribution.
 
     Newton's method for the logarithm of the tail over the tail of t, which is concave: the first step passes the
-    root, all others descend to it. Accurate to 11 digits.
+    root, all
+    others descend to it. Accurate to 11 digits.
     """
     density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     goal, z = math.log(error), NormalDist().inv_cdf(1 - error / 2) if error > 1e-12 else 7.0
@@ -121,7 +120,7 @@ def student(error: float, degrees: float) -> float:
 
 
 def _tail(t: float, degrees: float) -> float:
-    """Return the two-sided tail probability of Student's t, accurate in the far tail.
+    """Return the two-sided tail probability of Student's t.
 
     Source: Abramowitz, Stegun (1964), 26.5.8 and 26.7.1; Lentz's method for the continued fraction.
     """
@@ -150,28 +149,21 @@ def _beta(x: float, a: float, b: float) -> float:
     return math.exp(log_front) * fraction / a
 
 
-#
-# Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move it or
-# widen its interval, unlike the interval of the plain mean. Tested against `scipy.stats.mstats.trimmed_mean_ci`.
-# Source: Tukey, McLaughlin (1963), Sankhyā A 25.
-
-
 TRIM = 0.2
 """Share of the values cut off at each end."""
 LEAST_PAIRS = 5
-"""With fewer slices or pairs an interval is impossible."""
+"""Minimum number of pairs for an interval."""
 FEWEST, UNTRIMMED = 2, 8
 """Pairs of two lanes from which on there is an interval, and from which on values are trimmed."""
 STRETCHES = 5
 """Stretches of a race whose scatter shows slow changes: batch means, with Student's t."""
 WIDEST = math.log(1_000)
-"""A larger half width counts as no interval."""
 AT_THE_END = Looks()
 
 
 @dataclass(frozen=True, slots=True)
 class Center:
-    """A trimmed mean."""
+    """A trimmed mean. Source: Tukey, McLaughlin (1963), Sankhyā A 25, with winsorised variance."""
 
     value: float
     error: float
@@ -185,7 +177,7 @@ class Center:
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval. `None` without one."""
+        """Return the mean with its interval, if any."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
@@ -214,7 +206,7 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
 
 
 def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | None:
-    """Return the trimmed mean of values in their order, with the wider of two intervals; `None` as in `trimmed`.
+    """Return the trimmed mean of values in their order, with the wider of two intervals.
 
     Successive slices are alike on shared hardware, so the scatter of a few long stretches includes slow changes.
     """
@@ -228,22 +220,13 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of two or more values, faster than the exact `statistics.stdev`."""
+    """Return the standard deviation, faster than the exact `statistics.stdev`."""
     return math.dist(values, [fmean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
     """Return a value with its interval. `None` if that is uselessly wide."""
     return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
-
-
-#
-# Equal races on a quiet machine differ by about 1 %, and now and then one is 10 to 50 % slower, because something
-# else had the hardware. One such race among five spoils a mean and its standard error. So the logarithms of both
-# groups are supposed to follow Student's t with few degrees of freedom, whose tails hold such races: a center for
-# each group, and one scale for both. The interval has the most probable differences of the centers.
-# Sources: Lange, Little, Taylor (1989), JASA 84, for the distribution; Gelman (2006), Bayesian Analysis 1, for the
-# half-Cauchy prior of the scale. `benchmarks/gate.py` measures how often a gate made of it is right.
 
 
 if TYPE_CHECKING:
@@ -257,16 +240,14 @@ TAILS = 2.0
 SCALE = 0.01
 """Median of the prior of the scale: the difference of equal races on an idle machine."""
 SCALES = (0.0005, 1.0, 30)
-"""Smallest and largest scale, and the number of steps between them, in equal ratios."""
+"""Smallest and largest scale, and the number of steps, in equal ratios."""
 CENTERS = 1_000
 CAUTION = 0.6
 """Share of the error that the interval is allowed: races of thinner tails than supposed are missed more often.
 
-With it, 95 % intervals of 3 and 5 races on each side held the truth in 93 to 99 % of simulated groups, where races
-scatter by 0.3 to 8 % as a normal or a t distribution, or where every seventh of them is up to 30 % slower.
+With it, 95 % intervals of 3 and 5 races on each side held the truth in 93 to 99 % of simulated groups.
 """
 LEAST_SPREAD = 0.02
-"""Least spread of the range of centres, for equal races."""
 
 
 class Shift(NamedTuple):
@@ -278,7 +259,14 @@ class Shift(NamedTuple):
 
 
 def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
-    """Return the difference of two groups of logarithms of speeds, at least two each, with its interval."""
+    """Return the difference of two groups of logarithms of speeds, at least two each, with its interval.
+
+    Now and then one of equal races is 10 to 50 % slower, so both groups are supposed to follow Student's t with
+    few degrees
+    of freedom: a center for each group, and one scale for both. Sources: Lange, Little, Taylor (1989), JASA 84;
+    Gelman
+    (2006), Bayesian Analysis 1, for the half-Cauchy prior of the scale.
+    """
     import numpy as np
 
     middles = median(before), median(after)

@@ -1,4 +1,4 @@
-"""The peak of memory in a profile, by layers and in words. Pure."""
+"""The peak of memory in a profile, by layers and in words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from tfmon.model.readings import Missing
 
 BEFORE, UNKNOWN, REST = "allocated before the profile", "not in the trace", "others"
 MOST_NAMED, LEAST_SHARE = 3, 0.05
-"""Most parts in the sentence, and the least share of a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A part of the memory at the peak; the parts add up to it."""
+    """A part of the memory at the peak."""
 
     name: str
-    """A layer with its gradients; or memory without a layer."""
+    """A layer with its gradients, or other memory."""
     allocated_bytes: int
     share: float
     largest: str = ""
@@ -28,7 +27,7 @@ class MemoryRow:
 
 
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
-    """Return a peak by layers, the largest first, with the memory allocated before."""
+    """Return a peak by layers, the largest first."""
     layers: dict[str, list[Allocated]] = {}
     for one in peak.operations:
         layers.setdefault(layer(one.name), []).append(one)
@@ -44,7 +43,7 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
 
 
 def memory_sentence(peak: MemoryPeak) -> str:
-    """Return the largest parts of the peak as text: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    """Return the largest parts of the peak: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
     rows = memory_rows(peak)
     named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
     parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]
@@ -60,7 +59,7 @@ def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missin
 
 
 def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
-    """Return the parts of a side's peaks, each after its name; or why they are unknown."""
+    """Return the parts of a side's peaks, or why they are unknown."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
         return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
@@ -84,12 +83,12 @@ def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None,
 
 
 def memory_heads(sides: Sequence[ProfiledSide]) -> list[str]:
-    """Return the headers of the columns of `memory_cells`."""
+    """Return the headers of `memory_cells`."""
     return ["layer", *(text for side in sides for text in (side.id, "share"))]
 
 
 def memory_cells(rows: Sequence[MemoryRow | None]) -> list[str]:
-    """Return a part as a table row: name, amount on each side, and share."""
+    """Return a part as a table row."""
     name = next(row.name for row in rows if row is not None)
     texts = [
         (DASH, "") if row is None else (units.memory(row.allocated_bytes), units.percent(100 * row.share))

@@ -1,8 +1,8 @@
-"""Use of the CPU by other programs and the hypervisor, and of the GPUs by other processes. Pure.
+"""Use of the CPU by other programs and the hypervisor, and of the GPUs by other processes.
 
-It is reported, never corrected: a lane that waits for a core or shares a GPU trains fewer examples a second. The
-CPU time per example hardly changes, so if both lanes are CPU-bound, its ratio is shown beside the ratio of wall
-times.
+It is reported, never corrected. The CPU time per example hardly changes, so if both lanes are CPU-bound, its ratio
+is
+shown beside the ratio of wall times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GpuOthers:
 
     place: str
     share_pct: float
-    """Mean share of the GPU's time of other processes, while it was notable."""
+    """Mean share of other processes while it was notable."""
     time_share: float
     """Share of the time in which it was notable."""
     processes: int
@@ -41,7 +41,7 @@ class GpuOthers:
 
     @property
     def text(self) -> str:
-        """One line: "another process took 40 % of gpu:0 during 30 % of the time (ana: python train.py)"."""
+        """Such as "another process took 40 % of gpu:0 during 30 % of the time (ana: python train.py)"."""
         who = "another process" if self.processes == 1 else f"up to {self.processes} other processes"
         named = f" ({'' if self.processes == 1 else 'the most: '}{process_text(self.first)})" if self.first else ""
         took, when = f"{self.share_pct:.0f} % of {self.place}", f"{100 * self.time_share:.0f} % of the time"
@@ -49,15 +49,12 @@ class GpuOthers:
 
     @property
     def short(self) -> str:
-        """The same for a sentence about a lane: "others took 40 % of gpu:0"."""
+        """Such as "others took 40 % of gpu:0"."""
         return f"others took {self.share_pct:.0f} % of {self.place}"
 
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
-    """Return the use of a lane's GPU by others. `None` if unknown or for a lane on the CPU.
-
-    Of several GPUs it is the GPU with `index`, or else the most used one: its lane waits for it.
-    """
+    """Return the use of a lane's GPU by others. Of several GPUs, the most used: the lane waits for it."""
     result = [
         _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
     ]
@@ -65,7 +62,7 @@ def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
 
 
 def windows_with_others(lane: LaneState, index: int) -> int:
-    """Return how many of the lane's recent windows overlap a time in which others used its GPU."""
+    """Return how many recent windows overlap a use by others."""
     taken = [one for one in lane.gpu_use.taken.get(index, ()) if one.counts]
     until_ns = [one.until_ns for one in taken]
     after = (bisect_right(until_ns, one.since_ns) for one in lane.points)
@@ -91,7 +88,7 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 
 def others_notes(snapshot: Snapshot) -> list[str]:
-    """Return a line for each of the lanes' GPUs that others used; for the lane with the largest loss."""
+    """Return a line for each of the lanes' GPUs that others used."""
     result: dict[str, GpuOthers] = {}
     for lane in snapshot.lanes:
         one = gpu_others(lane)
@@ -106,7 +103,6 @@ def _span_ns(one: Taken) -> int:
 
 
 IDLE_PCT = 10.0
-"""A GPU with less load and no process is free."""
 LOAD_STEP_PCT = 5.0
 """Smaller differences of load are ignored; then memory decides."""
 CROWDED = 0.1
@@ -140,7 +136,7 @@ def is_free(sample: GpuSample) -> bool:
 
 
 def why(chosen: Sequence[GpuSample], of: int) -> str:
-    """Return the reason for the choice of GPUs: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    """Return why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
     if len(chosen) == 1:
         return f"the idlest of {of} GPUs: {state(chosen[0])}"
     said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
@@ -148,7 +144,7 @@ def why(chosen: Sequence[GpuSample], of: int) -> str:
 
 
 def state(sample: GpuSample, *, named: bool = False) -> str:
-    """Return a GPU's number of processes (with `named` their names), load and free memory, as text."""
+    """Return a GPU's processes (with `named` their names), load and free memory."""
     busy, free = known(sample.load.busy_pct), sample.memory.free_bytes
     if busy is None and free is None:
         return units.reading(sample.load.busy_pct, units.percent)
@@ -181,19 +177,19 @@ ALIKE_CORES = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """What took CPU time from some lanes that take turns."""
+    """Use of CPU time by others while lanes took turns."""
 
     slices_share: Reading
     """Share of contended slices, see `SliceLoad.contended`."""
     stolen_share: Reading
-    """Share of one core's time in the slices that the hypervisor gave to other machines."""
+    """Share of one core's time that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
-    """Ratio of CPU times per example of the second lane and the first. `None` if not comparable."""
+    """CPU time per example of the second lane over the first's, if comparable."""
     others_cores: Reading = NO_SLICES
-    """Mean number of cores that other programs used in the slices, including tfmon."""
+    """Mean cores that other programs used in the slices, including tfmon."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
-        """Return one line, or "" while others take too little to be mentioned."""
+        """Return one line, or "" while others take too little."""
         notes = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             notes.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
@@ -248,7 +244,7 @@ def _busy_cores(loads: Sequence[SliceLoad]) -> float:
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
-    """Return a time of the slices over their duration, as far as it is known. `unknown` if it is never known."""
+    """Return a time of the slices over their duration, if known."""
     known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
     if known:
         return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))

@@ -1,7 +1,8 @@
-"""How a race's intervals are looked at, and the time until there is an answer. Pure.
+"""How a race's intervals are looked at, and the time until there is an answer.
 
-The prediction continues the present scatter and ratio. Between-process variance does not shrink with more pairs of
-the same processes, so there may be no end.
+The prediction continues the present scatter and ratio. Between-process variance does not shrink with more pairs,
+so
+there may be no end.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 
 SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
-"""Standard deviation of a pair that is supposed beside that of few pairs, which may be small by chance: so the
-time that is told rather falls than rises."""
+"""Supposed scatter of a pair beside the scatter of few pairs, which may be small by chance."""
 MOST_SLICES = 0.5
-"""Share of the slices in which other programs took CPU time, from which on a machine is busy.
+"""Share of contended slices from which on a machine is busy.
 
-Few such slices are alike where they follow each other. Of 40 races of equal lanes of a few seconds, on 2 cores
-with a load of 8 to 20, 5 named a winner by 3 to 7 pairs at one look; with an always valid interval none does."""
+Of 40 races of equal lanes of a few seconds, on 2 cores with a load of 8 to 20, 5 had a winner by 3 to 7 pairs at
+one
+look; with an always valid interval none.
+"""
 MOST_PAIRS = 20_000
 """About five hours: longer times are not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
@@ -38,9 +40,9 @@ Slices = Sequence[Sequence[SliceSpeed]]
 def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     """Return how the intervals of a race are looked at; each pair of lanes is one comparison.
 
-    An interval for the end of a race is valid only there, so during the race, after an interruption and for a few
-    pairs of a busy machine an always valid one replaces it. A known length counts from the last restart of the
-    measurement.
+    An interval for the end of a race is valid only there, so otherwise, and for a few pairs of a busy machine, an
+    always
+    valid one replaces it. A known length counts from the last restart of the measurement.
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
@@ -59,12 +61,12 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
 
 
 def least_rounds(race: Race, *, over: bool = False) -> int:
-    """Return after how many rounds there is a first interval; at the end of a known length it comes earlier."""
+    """Return the rounds before a first interval."""
     return FEWEST if over and race.interval != ALWAYS_VALID and not race.interrupted else FEW
 
 
 def round_s(slices: Slices) -> float | None:
-    """Return the mean duration of a round in seconds. `None` before a lane has trained in two rounds."""
+    """Return the mean duration of a round. `None` before a lane has trained in two."""
     paces = [
         (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
         for lane in slices
@@ -74,7 +76,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return the approximate time until an answer, or until `until_ci` ends the race. `None` if it never comes."""
+    """Return the time until an answer, or until `until_ci` ends the race. `None` if it never comes."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -92,7 +94,6 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 def _more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
-    """Return the number of pairs until the comparison is precise enough. `None` if it never is."""
     count = comparison.center.count
 
     def known(pairs: int) -> bool:
@@ -108,7 +109,6 @@ def _more_pairs(
 
 
 def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:
-    """Return half the interval after so many pairs."""
     center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
     cut = int(TRIM * pairs) if pairs >= UNTRIMMED else 0
     supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
@@ -132,7 +132,7 @@ LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return by how much one of two lanes is faster, from running steps, or "", and the least ratio or `None`."""
+    """Return by how much one of two lanes is faster, from running steps, or "", and the least ratio."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
@@ -157,7 +157,7 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
 
 
 def _batch(lane: LaneState) -> float | None:
-    """Return the examples of a lane's step. `None` before its first report, and without a known batch."""
+    """Return the examples of a lane's step, if known."""
     if lane.totals.examples and lane.totals.steps:
         return lane.totals.examples / lane.totals.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
@@ -167,7 +167,7 @@ def _batch(lane: LaneState) -> float | None:
 def falling(
     left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], answer_ns: int | None
 ) -> tuple[float, int]:
-    """Return the remaining time, at most until the predicted time, as long as that is ahead, and its end."""
+    """Return the remaining time, at most until the predicted time, and its end."""
     measured_ns = max(lane[-1].at_ns for lane in slices)
     now_ns, then_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
     if answer_ns is not None and answer_ns > now_ns:
@@ -178,7 +178,7 @@ def falling(
 def longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:
-    """Return the remaining time, or that no length of this race is enough, as text."""
+    """Return the remaining time, or that no length is enough, as text."""
     if left_s is not None and not (over and ended_itself(snapshot.lanes)):
         about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
@@ -194,7 +194,7 @@ def longer_text(
 
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
-    """Return how much longer the race had to last for `missing` more rounds, or ""."""
+    """Return how much longer `missing` more rounds take, or ""."""
     ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     if not ends or missing < 1:
         return ""

@@ -1,7 +1,6 @@
-"""Compares two profiles: the operations and waits that explain a longer step. Pure.
+"""Compares two profiles: the operations and waits that explain a longer step.
 
-Each profile splits the step into parts that do not overlap, so their differences add up to the difference of the
-step time. Several profiles of each side give intervals.
+Each profile splits the step into parts that do not overlap. Several profiles of each side give intervals.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Grouping: TypeAlias = Literal["operation", "kind", "layer"]
 GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
 DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
-"""The sentence contains at most this many parts, and stops at this share of the difference."""
+"""Maximum parts in the sentence, and the share of the difference at which it stops."""
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 """A function called by another function, in the same step."""
 _JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose|jvp|vmap)\(([^()]*)\)")
@@ -39,7 +38,7 @@ class TimeDifference:
 
     @property
     def certain(self) -> bool:
-        """Whether there is a difference: the interval excludes none, or an interval is missing."""
+        """Whether there is a difference."""
         if self.ci95_ns is None:
             return self.value_ns != 0
         return self.ci95_ns[0] > 0 or self.ci95_ns[1] < 0
@@ -60,7 +59,7 @@ class Side:
     runs: float
     devices: tuple[str, ...]
     parallelism: float | None
-    """Mean number of concurrent operations beside it. `None` without operations."""
+    """Mean number of concurrent operations."""
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
@@ -81,16 +80,15 @@ class DiffRow:
 
     name: str
     kind: str
-    """The type of the operation. Empty for time without operations and for mixed groups."""
+    """The type of the operation. Empty for other time and for mixed groups."""
     first: Side | None
-    """`None` if the part is in no profile of that side."""
     second: Side | None
     difference: TimeDifference
     share: float | None
-    """Of the difference of the step time. `None` if that is not certain."""
+    """Of the difference of the step time, if that is certain."""
 
     def label(self, width: int) -> str:
-        """Return its name, with both ends where it is cut in the middle: both are informative."""
+        """Return its name, cut in the middle."""
         name = self.name.lstrip("_")
         if self.kind and self.name != self.kind:
             scope, _, last = name.rpartition("/")  # the last part is only the type and a number
@@ -99,7 +97,7 @@ class DiffRow:
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
     def cells(self, width: int) -> list[str]:
-        """Return a row of a table: see `heads`; a value is written once where it is the same on both sides."""
+        """Return a row of a table: see `heads`; equal values are written once."""
         sides = (self.first, self.second)
         runs = [DASH if side is None else f"{side.runs:.3g}" if side.runs else "" for side in sides]
         devices = [DASH if side is None else "+".join(side.devices) for side in sides]
@@ -134,11 +132,11 @@ class ProfileDiff:
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]
-    """Largest contribution first. The sum of the differences is the difference of the step time."""
+    """Largest contribution first. Their sum is the difference of the step time."""
     explained: Explained | None
     """`None` unless the step times certainly differ."""
     incomplete: tuple[bool, ...]
-    """Whether a side's smaller operations are grouped, so that missing operations may be among them."""
+    """Whether a side's smaller operations are grouped, and may include missing ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class ProfiledSide:
     profiles: tuple[Profile, ...]
     """Only profiles with all parts of a step."""
     step_ns: float | None = None
-    """Step time without the profiler. `None` if not measured."""
+    """Step time without the profiler."""
     examples: float | None = None
 
 
@@ -164,7 +162,7 @@ def side_of(lane: LaneState) -> ProfiledSide:
 
 
 def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSide] | None:
-    """Return the first two lanes with profiles. `None` for fewer."""
+    """Return the first two lanes with profiles, if any."""
     sides = [side for side in map(side_of, lanes) if side.profiles]
     return (sides[0], sides[1]) if len(sides) > 1 else None
 
@@ -251,10 +249,7 @@ def _explained(
     steps: Sequence[Sequence[float]],
     whole: float,
 ) -> Explained:
-    """Return the share of the difference that the largest parts of the same sign explain.
-
-    The interval is that of the mean residual of the profiles.
-    """
+    """Return the share of the difference that the largest parts of the same sign explain."""
     named: list[DiffRow] = []
     share = 0.0
     for row in rows:
@@ -276,7 +271,7 @@ def _explained(
 
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
-    """Return the result of the comparison: how much longer a step takes, and the explanation."""
+    """Return how much longer a step takes, and the explanation."""
     value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
     sides = f"{first} takes {time_text(diff.first_ns)} a step, {second} {time_text(diff.second_ns)}"
     if one is None:

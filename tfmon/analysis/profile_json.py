@@ -77,7 +77,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
 
 
 def counted(profile: Profile) -> Iterator[str]:
-    """Yield the processor's counts, or why they are missing. Nothing if not tried."""
+    """Yield the processor's counts, or why they are missing."""
     counters = profile.counters
     if isinstance(counters, CpuCounters):
         yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"

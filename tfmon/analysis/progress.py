@@ -9,7 +9,7 @@ from tfmon.model.session import Snapshot
 
 
 def outlook(analysis: Analysis) -> str:
-    """Return the remaining time of the race and until an answer. Empty if unknown."""
+    """Return the remaining time of the race and until an answer, if known."""
     race, parts = analysis.snapshot.race, []
     if race.seconds is not None and race.started_ns is not None:
         left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9

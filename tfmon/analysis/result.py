@@ -1,7 +1,7 @@
 """The result of a race and of each lane, computed once from an analysis.
 
-Text, HTML and Markdown are rendered from it, JSON has its fields, Python gets the objects, and `tfmon diff` reads
-them from JSON or from a recording. Units are in the names. An unknown figure is `None`, and `missing` has the
+All formats and Python have its fields, and `tfmon diff` reads them. An unknown figure is `None`, and `missing` has
+the
 reason.
 """
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Interval: TypeAlias = tuple[float, float]
-"""The ends of a 95 % interval."""
 State: TypeAlias = Literal["finished", "failed", "absent"]
 HERE = "here"
 """Host of the lanes on the machine of the monitor."""
@@ -60,7 +59,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuResult:
-    """A GPU of a lane at its last sample, and the lane's use of it."""
+    """A GPU at its last sample, and the lane's use of it."""
 
     index: int
     uuid: str
@@ -73,7 +72,7 @@ class GpuResult:
     total_bytes: float | None
     power_w: float | None
     activity: dict[str, float | None] | None
-    """Mean use of its units during the race, in percent. `None` if no unit was read."""
+    """Mean use of its units during the race, in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,33 +97,33 @@ class LaneResult:
     name: str
     """Its device, and every setting in which the lanes differed at the end."""
     label: str
-    """Its name in tables. In a race of more than two lanes it begins with the id."""
+    """Its name in tables, in a larger race after its id."""
     host: str
     device: str
-    """Device of the lane, such as `cpu`. Several devices are written as `2xcpu`."""
+    """Such as `cpu` or `2xcpu`."""
     device_chosen: str | None
     """Why this GPU was chosen."""
     device_name: str | None
     state: State
     error: str | None
     hint: str
-    """What to do about the error. Empty if unknown."""
+    """What to do about the error."""
     output: tuple[str, ...]
-    """The last lines that a failed lane printed, without traceback lines of tfmon."""
+    """The last lines that a failed lane printed."""
     ended_early: str
-    """When a lane without an error ended, if it was before its first step. Otherwise empty."""
+    """When a lane without an error ended before its first step."""
     command: str
-    """The command of a script. Empty for a scenario."""
+    """The command of a script."""
     step: str | None
     """What counts as a step of a script, by file and line."""
     fit: FitResult | None
     knobs: dict[str, KnobValue]
     """Every knob with its value at the end."""
     defaults: dict[str, str]
-    """Values of a script's own settings that were not set, such as its seed."""
+    """Values that a script did not set, such as its seed."""
     versions: dict[str, str | None]
     disturbed_by: tuple[str, ...]
-    """Differences between the environment of the process and a local lane's."""
+    """Differences between its environment and a local lane's."""
     source: str | None
     """Digest of the scenario's file."""
     steps: int | None
@@ -133,7 +132,7 @@ class LaneResult:
     examples_per_s: float | None
     examples_per_s_ci95: Interval | None
     log_examples_per_s: Center | None
-    """Mean of the logarithm of examples/s over slices or seconds, with its standard error; for comparisons."""
+    """Mean logarithm of examples/s, with its standard error; for comparisons."""
     steps_per_s: float | None
     step_ms: dict[str, float | None]
     """Time of a step: `p50`, `p95`, `p99`."""
@@ -147,13 +146,13 @@ class LaneResult:
     gpu_memory_used_bytes: int | None
     gpu_memory_allocated_bytes: int | None
     gpu_memory_peak_bytes: int | None
-    """Peak of the framework's allocator, or the memory in use at the end if no peak is reported."""
+    """Peak of the framework's allocator, or else the memory in use at the end."""
     gpu_memory_source: str | None
     batch_memory: dict[str, Any] | None
     """Which batch sizes fit into the GPU's memory."""
     gpus: tuple[GpuResult, ...]
     bottleneck: str | None
-    """What limits it, such as `input-bound`."""
+    """Such as `input-bound`."""
     bottleneck_text: str | None
     bottleneck_notes: tuple[str, ...]
     """Other reasons for slowness, and changes that may help."""
@@ -161,13 +160,12 @@ class LaneResult:
     concerns: tuple[Concern, ...]
     """Problems of its training, the worst first."""
     causes: tuple[Cause, ...]
-    """Why it is slow, with the line of the script and the code to change; the costliest first."""
+    """Why it is slow, with line and code; the costliest first."""
     time_pct: dict[str, float | None]
     """Shares of the time of a step. `step` is `dispatch` and `device` together."""
     account: Account | None
-    """Where the time of the run went, from the start of its command to its exit."""
+    """Where the time of the run went."""
     windows: int
-    """All windows that it reported."""
     measured_s: float
     """Time in steady state since the last change of a knob or of the mode."""
     ran_s: float
@@ -175,9 +173,9 @@ class LaneResult:
     discarded: dict[str, int]
     """Discarded windows by reason."""
     discarded_pct: dict[str, float]
-    """Discarded share of `ran_s` by reason, the largest first."""
+    """Discarded share of `ran_s` by reason."""
     processes: int | None
-    """Number of processes that trained it, one after the other."""
+    """Number of successive processes."""
     contended_slices_pct: float | None
     stolen_pct: float | None
     """Share of one core that the hypervisor gave to other machines."""
@@ -186,7 +184,7 @@ class LaneResult:
     others_cpu_pct: float | None
     """CPU that other programs used; 100 is one core."""
     not_measured: dict[str, str]
-    """Values that a script does not report, such as `examples`, with the reason."""
+    """Values that a script does not report, with the reason."""
     missing: dict[str, str]
     """Why figures are unknown, by field, such as `step_ms.p50`."""
 
@@ -202,7 +200,7 @@ class LaneResult:
 
     @property
     def kind(self) -> str:
-        """The kind of its device: `cpu` or `gpu`."""
+        """`cpu` or `gpu`."""
         return LaneSpec(self.device).kind
 
     @property
@@ -242,14 +240,14 @@ class VerdictResult:
     winner_id: str | None
     winner: str | None
     ratio: float | None
-    """Throughput of the fastest lane divided by the throughput of the slowest lane."""
+    """Throughput of the fastest lane over the slowest lane's."""
     ratio_ci95: Interval | None
     pairs: int | None
     interval_kind: IntervalKind | None
     text: str
     """The answer with what limits it."""
     answer: str
-    """The answer: of a crossover or tuning its result, else which lane is faster."""
+    """The result of a crossover or tuning, or which lane is faster."""
     note: str
     """What limits the answer."""
     ranked: tuple[str, ...]
@@ -260,7 +258,7 @@ class VerdictResult:
     """Other knobs in which the lanes differ."""
     machines_differ: tuple[MachineDifference, ...]
     scaling: tuple[Scaling, ...]
-    """Growth of the throughput with the number of devices; lanes by their ids."""
+    """Growth of the throughput with the number of devices."""
     margin: float
     """Smaller differences count as none."""
     left_s: float | None
@@ -269,7 +267,7 @@ class VerdictResult:
     """Lower bound of the ratio, from a step that did not end."""
     cpu_time_ratio: float | None
     contention: str
-    """What took CPU time from the lanes, or empty."""
+    """What took CPU time from the lanes."""
     earlier: str | None
     """The last verdict, if the settings at the end have none."""
     finish: tuple[str, ...]
@@ -296,7 +294,7 @@ class ChangeResult:
     ratio: Estimate | None
 
     def cells(self, lanes: int) -> tuple[str, ...]:
-        """Return a row of the table with `HISTORY_HEADS`, in a race of this number of lanes."""
+        """Return a row of the table with `HISTORY_HEADS`."""
         speeds = [
             "–" if speed is None else units.rate(speed)
             for speed in (self.examples_per_s_before, self.examples_per_s_after)
@@ -321,7 +319,7 @@ class RaceResult:
 
     schema: int = JSON_SCHEMA
     tfmon: str = __version__
-    """The version of tfmon that raced."""
+    """The version of tfmon."""
     python: str | None
     """The Python of tfmon itself."""
     scenario: str
@@ -339,15 +337,15 @@ class RaceResult:
     fresh: bool
     """Whether the lanes were started several times."""
     rounds: int
-    """Rounds since a knob or the mode last changed."""
+    """Rounds since the last change."""
     contended: bool
-    """Whether lanes shared the cores of a machine at the same time."""
+    """Whether lanes shared cores at the same time."""
     differs: tuple[str, ...]
-    """Differences between the lanes' machines that were known before the race."""
+    """Known differences between the lanes' machines."""
     environment: dict[str, str] | None
     """Environment variables that change the speed of TensorFlow."""
     defaults: dict[str, KnobValue]
-    """Every knob of the scenario with its default."""
+    """Every knob with its default."""
     differing: tuple[str, ...]
     """Knobs in which the lanes differ."""
     machine: Machine
@@ -355,7 +353,7 @@ class RaceResult:
     hosts: dict[str, HostResult]
     between_processes: BetweenProcesses | None
     views: dict[str, View]
-    """The lanes' views of the working folder, by host; `here` for this machine."""
+    """The lanes' views of the working folder, by host."""
     collisions: tuple[Collision, ...]
     lanes: tuple[LaneResult, ...]
     verdict: VerdictResult
@@ -367,7 +365,7 @@ class RaceResult:
     recording: Path | None
     """The file of the recording."""
     recording_stopped: str | None
-    """Why the recording stopped, or why the race is not recorded."""
+    """Why the recording stopped, or is missing."""
     recording_stopped_s: float | None
     id: str = field(default="", metadata={"json": False})
     """Its name in a comparison."""
@@ -376,12 +374,12 @@ class RaceResult:
 
     @property
     def winner(self) -> LaneResult | None:
-        """The faster lane. `None` if the race does not show which is faster."""
+        """The faster lane, if known."""
         return next((lane for lane in self.lanes if lane.id == self.verdict.winner_id), None)
 
     @property
     def ratio(self) -> float | None:
-        """Throughput of the fastest lane divided by the throughput of the slowest lane."""
+        """Throughput of the fastest lane over the slowest lane's."""
         return self.verdict.ratio
 
     @property
@@ -391,7 +389,7 @@ class RaceResult:
 
     @property
     def machines(self) -> dict[str, Machine]:
-        """The machines of the race, by host. The key of the machine of tfmon is empty."""
+        """The machines of the race, by host. The key of tfmon's is empty."""
         return {"": self.machine, **{host: one.machine for host, one in self.hosts.items()}}
 
     def machine_of(self, lane: LaneResult) -> Machine:
@@ -463,7 +461,7 @@ class RaceResult:
 
 
 def pandas() -> Any:  # noqa: ANN401 - a module
-    """Return the module pandas; raises TfmonError if it is not installed."""
+    """Return the module pandas; raises TfmonError."""
     try:
         import pandas as module
     except ImportError:

@@ -1,15 +1,15 @@
-"""The rules that name a bottleneck: one table for a lane's windows and for profiles, and a sentence. Pure.
+"""The rules that identify a bottleneck, for a lane's windows and for profiles.
 
-The trainer's process imports this file with the reading of profiles, so it imports nothing of the model.
+The trainer's process imports this file, so it imports nothing of the model.
 
-The first rule that applies names the bottleneck. The order is such that an earlier one explains a later one away:
-a step that is traced waits for nothing else, and where the device works nearly all the time, the host's waits are
-hidden behind it. A part of step time that is larger or hardly smaller than the one named is named with it, as
-`mixed`: "dispatch and compute alike". How a step splits into these two is less certain than its other parts.
+The first rule that applies wins: an earlier one explains a later one away. A part of step time that is larger or
+hardly
+smaller is reported with it, as `mixed`. How a step splits into dispatch and compute is less certain than its other
+parts.
 
-Source: order and thresholds go back to lanes whose bottleneck is known by how they are made, and
-`benchmarks/attribution.py` checks them on such lanes, by their windows and by their profiles. The threshold
-for input is that of TensorFlow's profiler for "highly input-bound".
+Source: lanes with known bottlenecks, on which `benchmarks/attribution.py` checks order and thresholds. The
+threshold
+for input is TensorFlow's for "highly input-bound".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from tfmon.model.profile import BottleneckKind
 
 RETRACED_STEPS_PCT = 2.0
-"""Percent of the steps that trace. 0 in a loop with constant argument types."""
+"""Percent of the steps that trace."""
 SATURATED_PCT = 80.0
 """From here on, hiding everything else would gain at most a quarter."""
 INPUT_PCT = 40.0
@@ -39,7 +39,7 @@ class Evidence:
     """The parts of a step in percent of its time, except `retraced_steps`; only `reading` overlaps."""
 
     retraced_steps: float
-    """Steps with a trace or compilation. Units: percent of the steps."""
+    """Units: percent of the steps."""
     eager: bool
     input: float
     """Waiting for the next batch with an idle device."""
@@ -51,7 +51,7 @@ class Evidence:
     """`None` if not separable from dispatch. If `dispatch` is known, the device computes behind the launches."""
     step: float
     reading: float
-    """Waiting in each step for a result, whether or not the device computes."""
+    """Waiting in each step for a result."""
     sync: float
     """Part of `reading` without computation."""
     other: float
@@ -84,7 +84,7 @@ class Evidence:
         return replace(self, **parts)
 
     def largest(self, part: float) -> bool:
-        """Return whether a part is larger than any other; an unsplit step counts as two halves."""
+        """Return whether a part is the largest; an unsplit step counts as two halves."""
         parts = [self.input, self.transfer, self.sync, self.other, self.dispatch or 0.0, self.compute or 0.0]
         parts += [self.all_reduce, self.step / 2]
         parts.remove(part)
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
-    """Return the kind of bottleneck, or the two kinds of a mixed bottleneck, first the kind of the rule."""
+    """Return the kind of bottleneck, or two kinds, first the kind of the rule."""
     rule = next(rule for rule in RULES if rule.applies(evidence))
     if rule.decides:
         return (rule.kind,)
@@ -135,7 +135,7 @@ def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
         "transfer": evidence.transfer,
         "all-reduce": evidence.all_reduce,
         "dispatch": evidence.dispatch or 0.0,
-        # A loop that waits to read a result does so while the device computes: it is the same time.
+        # The device computes while a loop waits for a result.
         "compute": 0.0 if rule.kind == "sync" else evidence.compute or 0.0,
         "sync": evidence.sync,
         "other": evidence.other,
@@ -150,7 +150,6 @@ def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
 
 
 _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager execution"}
-"""Names of kinds on the screen that differ from the kind."""
 
 
 def sentence(

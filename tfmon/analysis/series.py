@@ -1,8 +1,4 @@
-"""The table of a crossover, tuning or sweep, and its curves as characters. Pure.
-
-Screen, text, Markdown and HTML show this table: a row for each combination, the answer, and a curve for each
-numeric knob. Both axes of a curve are logarithmic.
-"""
+"""The table of a crossover, tuning or sweep, and its curves as characters. Both axes are logarithmic."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from tfmon.model.readings import Estimate
 DASH = "–"
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
 Cell: TypeAlias = tuple[str, Any]
-"""A text, and its sort key. `None` if unknown."""
+"""A text, and its sort key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +27,7 @@ class SeriesColumn:
     """Width of a right-aligned column of numbers on a screen. 0 for words."""
     most: int = 40
     optional: bool = False
-    """Whether a narrow screen can omit the column; the rightmost is omitted first."""
+    """Whether a narrow screen can omit the column; the rightmost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class SeriesRow:
     mark: str = " "
     whole: str = ""
     source: object = None
-    """The source object, unchanged as long as nothing has changed."""
+    """The source object, the same as long as nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +90,12 @@ class SeriesTable:
 
 
 def settings_text(settings: Settings) -> str:
-    """Return settings in the notation of the command line: "batch_size=512 mixed_precision=off"."""
+    """Return settings in the notation of the command line."""
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
 LABEL_CELLS = 8
-"""Cells of the scale and its axis before the chart."""
+"""Cells of the scale and its axis."""
 _BOTH = "*"
 """Character if both lanes are at the same height."""
 _Grid = list[list[tuple[str, int | None]]]
@@ -111,7 +107,7 @@ class CurveChart:
 
     labels: tuple[str, ...]
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Rows of characters, each with the index of its series, or `None`."""
+    """Rows of characters, each with the index of its series."""
     foot: tuple[str, str]
 
     @property
@@ -125,7 +121,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve over the values of a knob. `None` without room or points."""
+    """Return the chart of a curve. `None` without room or points."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])

@@ -1,4 +1,4 @@
-"""A crossover and a tuning as JSON values. Units are in the names of the keys."""
+"""A crossover and a tuning as JSON values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfmon.model.series import CROSSOVER
 
 
 def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the curve of a race's crossover. `None` if the last series is not a crossover.
+    """Return the curve of a race's crossover, if it is the last series.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
@@ -50,7 +50,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the attempts of the tuning of a race. `None` without one. Gains are of throughput."""
+    """Return the attempts of the tuning of a race, if any. Gains are of throughput."""
     state, best = analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -102,6 +102,5 @@ def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 
 def _lane_json(lane: LaneState) -> dict[str, Any]:
-    """Return the name of a lane, and its place."""
     spec = lane.spec
     return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}

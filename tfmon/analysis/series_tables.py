@@ -1,4 +1,4 @@
-"""The tables of crossover, tuning and sweep, their answers in words, and curves over numeric knobs. Pure."""
+"""The tables of crossover, tuning and sweep, their answers in words, and curves over numeric knobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfmon.model.spec import KINDS, counted
 
 
 def answer(ranking: Ranking) -> list[str]:
-    """Return which combination is the best, on each kind of device."""
+    """Return the best combination on each kind of device."""
     lines = [_answer_on(ranking, kind) for kind in ranking.state.plan.kinds]
     for one in scaling_of(ranking):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
@@ -80,12 +80,12 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
 
 
 def baseline_text(ranking: Ranking) -> str:
-    """Return the baseline with its values of the swept knobs: "the baseline batch_size=32"."""
+    """Return such as "the baseline batch_size=32"."""
     return f"the baseline {settings_text(ranking.baseline)}".rstrip()
 
 
 def scaling_of(ranking: Ranking) -> list[Scaling]:
-    """Return how throughput grows with the devices. Empty unless only that is swept."""
+    """Return how throughput grows with the devices, if only that is swept."""
     over = ranking.state.plan.over
     name = counted(over)
     if not name or len(over) > 1:
@@ -106,12 +106,11 @@ def troubles(ranking: Ranking) -> list[str]:
 
 
 def _learns_text(row: SweepRow) -> str:
-    """Return how a combination trains differently from the baseline: "trains differently (other batch size)"."""
     return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
 
 def progress_text(ranking: Ranking) -> str:
-    """Return the progress of a sweep: "12 of 48 settled, at most 20 min left"."""
+    """Return such as "12 of 48 settled, at most 20 min left"."""
     left = f", at most {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
     return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
@@ -179,7 +178,7 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
 
 
 def _rank(value: KnobValue) -> tuple[int, float, str]:
-    """Return the sort key of a value: numbers by their size, before text."""
+    """Return the sort key of a value: numbers before text."""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 
@@ -202,7 +201,6 @@ def _state_text(row: SweepRow) -> str:
 
 
 def _about(row: SweepRow) -> str:
-    """Describe a combination."""
     known, figures = row.attempt, row.attempt.figures
     said = [settings_text(known.settings)]
     if row.outcome == BASELINE:
@@ -344,7 +342,7 @@ def doing_text(snapshot: Snapshot) -> str:
 
 
 def lane_series_progress(snapshot: Snapshot) -> str:
-    """Return the progress of a series on the lanes of a race, in a line."""
+    """Return the progress of a series on the lanes of a race."""
     if not all(lane.points for lane in snapshot.lanes):
         return "the lanes get ready"
     return news(snapshot) or doing_text(snapshot)

@@ -1,8 +1,8 @@
-"""The parts of a step's time. Pure.
+"""The parts of a step's time.
 
-Clocks run on every step, and barriers around sampled steps. On an asynchronous device the step call returns early,
-so the drained sampled steps give the time of the device, and the rest of the step is divided by the host's
-activity.
+On an asynchronous device the step call returns early, so sampled steps between barriers give the time of the
+device,
+and the rest of the step is divided by the host's activity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.windows import WindowSums
 
 ASYNCHRONOUS = 0.25
-"""From this share of the call on, remaining work after the call means that the device is asynchronous."""
+"""From this share of the call on, remaining work after the call means an asynchronous device."""
 
 PAUSES = ("between epochs", "validation", "evaluate", "predict", "outside the steps")
 """Reasons of discarded time between the steps of a script."""
@@ -33,20 +33,17 @@ NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of step time in percent; known shares add up to 100.
-
-    Source: `events.Window`: sums over all steady steps, and over sampled steps for the device.
-    """
+    """Shares of step time in percent; known shares add up to 100."""
 
     input_pct: Reading
     """Waiting for the next batch with an idle device; part of the step if unknown."""
     copy_pct: Reading
-    """Upper bound of copying the batch: other steps overlap some of it."""
+    """Upper bound of copying the batch."""
     dispatch_pct: Reading
     """Starting the step's operations; on the CPU the part of a call without operations."""
     device_pct: Reading
     step_pct: float
-    """Dispatch and compute without tracing; for a script's own loop with Python, before a profile."""
+    """Dispatch and compute without tracing; in a script's own loop with Python, before a profile."""
     sync_pct: float
     """Reading the loss while the device does not compute."""
     report_pct: float
@@ -55,7 +52,7 @@ class Shares:
     reading_pct: float = 0.0
     """Reading the loss, also while the device computes: overlaps with `device_pct`."""
     retrace_pct: float = 0.0
-    """Calls with a trace of a tf.function, without known computing."""
+    """Calls with a trace, without known computing."""
     asynchronous: bool = False
     """Whether the device works while the host continues."""
 
@@ -64,8 +61,9 @@ class Shares:
 class Whole:
     """The time of which sentences about a lane give shares: all have this denominator.
 
-    It is the run of a script, without the time in which it was suspended. Of a lane without an account, it is the
-    time from its first step to its last. `Shares` has shares of the steps' time.
+    It is the run of a script without suspensions. Of a lane without an account, it is the time from its first step
+    to its
+    last.
     """
 
     ns: int
@@ -76,7 +74,7 @@ class Whole:
     """Share of the training steps."""
 
     def share(self, seen: CauseSeen) -> float:
-        """Return the share that an observed cause has taken."""
+        """Return the share of an observed cause."""
         whole_ns = self.ns or seen.of_ns
         return min(1.0, seen.cost_ns / whole_ns) if whole_ns else 0.0
 
@@ -100,7 +98,7 @@ def shares_of(lane: LaneState) -> Shares | None:
     if not tally.steps or tally.span_ns <= 0:
         return None
     if lane.step.calling_share is not None and lane.script.step:
-        # A step of a script's own loop lasts from one update to the next.
+        # A step lasts from one update to the next.
         tally = replace(tally, call_ns=round(tally.call_ns * lane.step.calling_share))
     if lane.spec.kind == "gpu" or _runs_behind(tally):
         own = bool(lane.script.command)
@@ -114,7 +112,7 @@ def shares_of(lane: LaneState) -> Shares | None:
     if not unknown:
         return shares
     missing = Missing(unknown)
-    if shares.asynchronous:  # the device's work and its waits were not separated
+    if shares.asynchronous:  # the device's work includes its waits
         shares = replace(shares, dispatch_pct=missing, device_pct=missing)
     return replace(shares, input_pct=missing)
 
@@ -150,7 +148,6 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Shares:
-    """Return the shares on an asynchronous device; `no_copy` and `unsampled` explain missing shares."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {

@@ -1,7 +1,4 @@
-"""Spontaneous changes of a lane's speed: when, by how much, and with which other changes. Pure.
-
-`model.speed` finds the changes; this module measures and explains them.
-"""
+"""Measures and explains the spontaneous changes of a lane's speed that `model.speed` finds."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class SpeedChange:
     step: int
     """The first step at the new speed, to within half a second."""
     ratio: Estimate
-    """The step time after over that before."""
+    """The new step time over the old one."""
     cause: str
     """`input`, `step`, `cores` (used by others) or `waits`. Empty if unknown."""
     beside: tuple[str, ...]
@@ -54,7 +51,7 @@ class SpeedChange:
 
     @property
     def _factor(self) -> tuple[str, str]:
-        """The ratio as a number above 1, and its interval; "" if unknown."""
+        """The ratio as a number above 1, and its interval."""
         value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
         if low <= 0:
             return f"{max(value, 1 / value):.2g}", ""
@@ -76,7 +73,6 @@ class SpeedChange:
 
 
 def _levels_of(lane: LaneState) -> tuple[Level, ...]:
-    """Return the speeds of a lane since its last settings change, the present one last. () for a single one."""
     watch = lane.speed
     if not watch.levels:
         return ()
@@ -85,13 +81,13 @@ def _levels_of(lane: LaneState) -> tuple[Level, ...]:
 
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
-    """Return each change of a lane's speed since its settings last changed, oldest first."""
+    """Return the changes of a lane's speed since its settings last changed, oldest first."""
     pairs = itertools.pairwise(_levels_of(lane))
     return tuple(_change(lane, before, after, after) for before, after in pairs)
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
-    """Return a lane's slowdown from its fastest speed, and its start. `None` without a slowdown."""
+    """Return a lane's slowdown from its fastest speed, and its start, if any."""
     levels = _levels_of(lane)
     if len(levels) < 2:
         return None
@@ -135,7 +131,6 @@ def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
 
 
 def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock]) -> str:
-    """Return the part of a step that changed: input, the step's computing, or a wait."""
     more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
@@ -153,7 +148,6 @@ def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlo
 
 
 def _beside(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock], at_ns: int) -> Iterator[str]:
-    """Yield simultaneous changes of the lane and its machine."""
     near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
     yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
     means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}

@@ -1,14 +1,12 @@
 """Throughput of lanes and their ratios from slices, each with a 95 % interval that holds on a noisy machine.
 
-Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
-(heat, other load) hardly touch. What coming first in a round makes is estimated and taken out. The centre is
-the trimmed mean of the logarithms, see `intervals`.
+Slices of one round give one ratio, a pair, which slow changes (heat, other load) hardly touch. The effect of
+coming
+first in a round is estimated and removed. Two equal processes differ in speed as long as they live, by how their
+memory
+is laid out, so every interval includes between-process variance, from the race and from earlier races.
 
-How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
-differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
-deviation is estimated from the processes of the race and from earlier races, see `between_processes`.
-
-All functions take logarithms by round, see `log_speeds`, so that a lane's are computed once for all its figures.
+All functions take logarithms by round, see `log_speeds`, which are computed once.
 """
 
 from __future__ import annotations
@@ -47,18 +45,17 @@ LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
 """The speed of a lane in each slice, by round."""
 
 BETWEEN_PROCESSES_SD = 0.008
-"""Between-process standard deviation before anything else is known: of the log ratio of two equal processes.
+"""Supposed between-process standard deviation of the log ratio of two equal processes.
 
 It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
 Source: `benchmarks/fairness.py`.
 """
 BETWEEN_MACHINES_SD = 0.008
-"""The same for lanes on two machines: no less than on one, for which two names of one machine are the lower bound.
+"""The same for lanes on two machines: at least as on one. Not measured on two machines of one model.
 
-36 pairs of processes, one of them through an agent on the same machine, differed by a standard deviation of 0.016,
-no more than the noise of their 16 rounds explains. Of two machines of one model it is not measured. Source:
-`benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `benchmarks/hosts.py between` for two
-names.
+Source: `benchmarks/hosts.py fair` and `between`, 2 cores of an AMD EPYC, 2026-11-22: 36 pairs of processes, one
+through
+an agent on the same machine, differed by 0.016, as their noise explains.
 """
 SUPPOSED_DEGREES = 4
 MOST_DEGREES = 10
@@ -74,7 +71,7 @@ Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The throughput of one lane, computed once for all figures it is part of."""
+    """The throughput of one lane, computed once for all its figures."""
 
     slices: tuple[SliceSpeed, ...]
     logs: LogSpeeds
@@ -87,7 +84,7 @@ class Throughput:
 
     @classmethod
     def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
-        """Return the throughput of a lane with these slices; `before` is the throughput a few slices ago."""
+        """Return the throughput of these slices; `before` is the throughput a few slices ago."""
         done = len(before.slices) - 1 if before is not None else 0  # the last one may have grown since
         if before is not None and done > 0 and before.slices[:done] == slices[:done]:
             logs = {**before.logs}
@@ -100,7 +97,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What equal processes differ by, in the log ratio."""
+    """Between-process variance of the log ratio."""
 
     sd: float
     """Standard deviation of the log ratio of one process of each lane."""
@@ -129,7 +126,7 @@ class LogRatio:
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the ratio with its interval. `None` without one."""
+        """Return the ratio with its interval, if any."""
         return exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
@@ -167,7 +164,7 @@ def compare(
 def compare_pairs(
     pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, apart: bool = False
 ) -> LogRatio | None:
-    """Compare two lanes by the pairs of a series. `None` from too few. `apart` as in `compare`."""
+    """Compare two lanes by the pairs of a series. `apart` as in `compare`."""
     leads = [] if apart else [pair.leads for pair in pairs]
     processes = [(pair.visit, pair.visit) for pair in pairs]
     supposed_sd = BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD
@@ -188,9 +185,9 @@ def ratio(
 
 
 def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool = True) -> Estimate | None:
-    """Return one lane's throughput under new settings over that under the old ones. `None` from too few pairs.
+    """Return a lane's throughput under new settings over the old ones. `None` from too few pairs.
 
-    Without `one_process` each setting has its own process, and the interval includes between-process variance.
+    Without `one_process` the interval includes between-process variance.
     """
     logs = [pair.log for pair in pairs]
     if one_process:
@@ -201,7 +198,7 @@ def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool 
 
 
 def drift(lane: LogSpeeds) -> float | None:
-    """Return the throughput of the last third of the slices over the first if off by `DRIFT`, else `None`."""
+    """Return the throughput of the last third of the slices over the first, if it is off by `DRIFT`."""
     values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
@@ -213,7 +210,7 @@ def drift(lane: LogSpeeds) -> float | None:
 
 
 def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
-    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`. Empty for few pairs."""
+    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`."""
     logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
         return []
@@ -230,8 +227,9 @@ def between_processes(
 ) -> Between:
     """Return the between-process variance, from the pairs of each process and the prior.
 
-    The squared distances of the processes from their mean, less the scatter of the pairs, are added to those of
-    the prior and of the supposed standard deviation.
+    The squared distances of the processes from their mean, less the scatter of the pairs, are added to the squares
+    of the prior
+    and of the supposed standard deviation.
     """
     groups: dict[int, list[float]] = {}
     for value, process in zip(logs, processes, strict=True):
@@ -272,7 +270,6 @@ def _compare(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
-    """Compare two lanes by the log ratios of pairs, the first slice of each pair, and the processes of both."""
     effect = None  # half of the log ratio's increase if the first lane's slice came first
     if first_leads:
         leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
@@ -286,7 +283,7 @@ def _compare(
     center = trimmed(logs, estimated=0 if effect is None else 1, few=True)
     if center is None:
         return None
-    # Where one lane was restarted more often than the other, each process of the other makes one group.
+    # If one lane was restarted more often, each process of the other makes one group.
     firsts, seconds = zip(*processes, strict=True)
     groups = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
     return LogRatio(center, between_processes(logs, groups, prior, supposed_sd))

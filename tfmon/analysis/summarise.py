@@ -58,7 +58,6 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
     """Return the result of a race at a snapshot.
 
     Args:
-        analysis: The analysis of the snapshot.
         header: The conditions of the race. Without it their fields are `None`.
         id: The name of the race in a comparison.
     """
@@ -170,13 +169,12 @@ def _interval(estimate: Estimate | None) -> Interval | None:
 
 
 class _Known:
-    """Converts readings to known figures, and collects the reasons for unknown figures."""
+    """Converts readings to figures, and collects the reasons for unknown ones."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
 
     def number(self, name: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
-        """Return a finite number. `None` if it is missing or not finite."""
         if isinstance(value, Missing):
             self.missing[name] = value.reason
         elif value is None or not math.isfinite(value):
@@ -186,12 +184,10 @@ class _Known:
         return None
 
     def whole(self, name: str, value: Reading | None, reason: str = NO_STEP) -> int | None:
-        """Return the nearest whole number. `None` if it is missing."""
         number = self.number(name, value, reason)
         return None if number is None else round(number)
 
     def value(self, name: str, value: Value | None, reason: str = "the system does not say") -> Value | None:
-        """Return a value that is not empty, otherwise `None`."""
         if not value:
             self.missing[name] = reason
         return value or None
@@ -325,7 +321,6 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
 
 
 def _output(lane: LaneState) -> tuple[str, ...]:
-    """Return the last lines that a failed lane printed, without traceback lines of tfmon's files."""
     if lane.trouble is None or lane.trouble.kind == HOST_LOST or lane.end.event is None:
         return ()
     lines: list[str] = []

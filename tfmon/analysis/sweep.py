@@ -1,9 +1,10 @@
-"""The result of each combination of a sweep, the candidates, and the next measurement. Pure.
+"""The result of each combination of a sweep, the candidates, and the next measurement.
 
 Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes of
 both. All candidates get one visit before any gets another, so that losers are stopped early. A figure is looked at
-after every round and the best of all combinations is chosen, so every interval is always valid, and wider for that
-choice: see `intervals`.
+after
+every round and the best of all combinations is chosen, so every interval is always valid, and wider for that
+choice.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from tfmon.model.series import Attempt, Figures, SeriesPlan, SeriesState, learns
 from tfmon.model.spec import DEVICE_KNOBS, counted
 
 PAIRS_OF_A_VISIT = 16
-"""The most rounds of a visit: equal processes differ, so further rounds of the same two add less and less."""
+"""Maximum rounds of a visit: further rounds of the same two processes add little."""
 
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
 OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
-"""`measured`: to the interval that is wanted; `stopped early`: it cannot win; `time limit`: it had its time."""
+"""`measured`: to the requested interval; `stopped early`: it cannot win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class SweepRow:
 
     attempt: Attempt
     outcome: str = OPEN
-    """One of `OUTCOMES`; `open` while it needs more measurements."""
+    """One of `OUTCOMES`."""
     ratio: Estimate | None = None
     """Its throughput over the baseline's. `None` from too few pairs."""
     learnt: BetweenProcesses | None = None
@@ -64,7 +65,7 @@ class SweepRow:
 
     @property
     def span(self) -> tuple[float, float, float]:
-        """Its ratio with the ordered ends of the interval; any ratio is possible without one."""
+        """Its ratio with the ends of the interval; any ratio is possible without one."""
         return (
             (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
         )
@@ -81,13 +82,13 @@ class SweepRow:
 
     @property
     def reason(self) -> str:
-        """Why it has no ratio. Otherwise empty."""
+        """Why it has no ratio, or ""."""
         known = self.attempt
         if known.refused or known.failed:
             return known.refused or known.failed
         if self.ratio is not None:
             return ""
-        if known.deaths:  # it is tried again: this is not about the visit of now
+        if known.deaths:  # an earlier visit
             return f"an earlier visit: {known.deaths[-1]}" if self.outcome == OPEN else known.deaths[-1]
         return f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
 
@@ -106,7 +107,7 @@ class Ranking:
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
-        """The best first, then the settled ones by ratio, then the others; those without a ratio last."""
+        """The best first, then the settled ones by ratio, then the others."""
         bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
 
         def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
@@ -116,7 +117,7 @@ class Ranking:
 
     @cached_property
     def left_s(self) -> float | None:
-        """Longest remaining time. `None` if unknown."""
+        """Longest remaining time, if known."""
         return _left_s(self.state, self.rows)
 
     @property
@@ -134,7 +135,7 @@ class Ranking:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is measured: it has ended, or all is settled."""
+        """Whether nothing more is measured."""
         return self.state.over or self.settled == len(self.rows)
 
     def best(self, kind: str) -> SweepRow | None:
@@ -158,7 +159,7 @@ class Ranking:
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
-        """Return the others on its kind of device with an interval that overlaps the best one's."""
+        """Return the others with an interval that overlaps the best one's."""
         kind = [row for row in self.rows if row is not best and row.attempt.kind == best.attempt.kind]
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
@@ -186,17 +187,16 @@ def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
     if ratio is not None and ratio.half_width <= plan.until_ci:
         return MEASURED
     if known.measured_s >= plan.each_s:
-        return LIMIT  # even if it turns out later that it cannot win: nothing was stopped early
+        return LIMIT
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
 def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
-    """Return the number of combinations to choose from on a kind of device, without the baseline."""
     return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
-    """Return the results of a sweep so far. Compute only the figures that changed since `before`."""
+    """Return the results of a sweep. Compute only the figures that changed since `before`."""
     plan, attempts = state.plan, state.attempts
     choices: Mapping[str, int]
     if before is None:
@@ -210,7 +210,7 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
         choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
         rows = [*before.rows]
     measured = before is None or any(attempts[one].figures is not rows[one].attempt.figures for one in changed)
-    pooled = _pooled(rows) if changed else None  # each one's variance of equal processes counts for the others
+    pooled = _pooled(rows) if changed else None
     for number in changed:
         one = attempts[number]
         rows[number] = judge(one, plan, choices[one.kind], 0.0, _less(pooled, rows[number].learnt))
@@ -260,14 +260,14 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the number of the open combination with the fewest visits on a kind of device; or `None`."""
+    """Return the open combination with the fewest visits on a kind of device, if any."""
     combinations = (row.attempt for row in rows if row.outcome == OPEN)
     due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
     return min(due)[1] if due else None
 
 
 def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
-    """Return the time until each open combination is at its limit. `None` before the first visit has ended."""
+    """Return the time until each open combination is at its limit."""
     visited = [one for one in state.attempts if one.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
@@ -285,8 +285,7 @@ MOST_COMBINATIONS = 2_000
 def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
     """Parse `--over`: `batch_size=32,128`, or `batch_size=16..4096` for powers of two; raises KnobError.
 
-    Args:
-        knobs: Those of the scenario. `None` for a script, whose knobs are not known before it runs.
+    `knobs` is `None` for a script, whose knobs are not known before it runs.
     """
     over: dict[str, tuple[KnobValue, ...]] = {}
     for word in assignments:
@@ -329,12 +328,9 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 def combine(
     plan: SeriesPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
 ) -> tuple[Attempt, ...]:
-    """Return all combinations of a plan, on each kind of device, in the order of their first visits.
+    """Return all combinations of a plan, in the order of their first visits. Raises KnobError for too many.
 
-    Args:
-        check: Returns why settings are impossible on a kind of device. Otherwise "".
-
-    Raises: KnobError for too many.
+    `check` returns why settings are impossible on a kind of device, or "".
     """
     count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
     if count > MOST_COMBINATIONS:

@@ -1,8 +1,8 @@
-"""Tuning of a running lane: the next trial, its gain, and whether to keep it. Pure.
+"""Tuning of a running lane: the next trial, its gain, and whether to keep it.
 
-The lane trains under the old and the new settings in turn, a few slices each, so that drift affects both. The gain
-is tested a few times at most, and its interval is made for that: it spends its error over the largest number of
-pairs, and a part of it on each change that the series chooses from.
+The lane trains under the old and the new settings in turn, so that drift affects both. The gain is tested a few
+times,
+and its interval spends its error over the largest number of pairs, and a part of it on each possible change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tfmon.model.session import Snapshot
 LOOKS = (6, 12, 18)
 """Pairs after which the gain is tested; the last test decides."""
 LOOKS_RESTARTING = (6, 12)
-"""The same where every change needs a new process."""
+"""The same if every change needs a new process."""
 CLEAR = 0.05
 """Gain or loss that decides before the last test, if its interval excludes 0."""
 WORTH = 0.01
@@ -51,7 +51,8 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     """Return the bottleneck of a lane, without suggestions tried since the last kept change.
 
     Observed causes stay, with the results of trials. After a kept change, earlier failures are tried again, but
-    not in the same series if they clearly cost throughput.
+    not in the
+    same series if they clearly cost throughput.
     """
     result = find_bottleneck(snapshot, lane, everything=everything)
     state = snapshot.tuned
@@ -143,7 +144,7 @@ def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
 
 
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
-    """Return the changes by the user or by tuning at the end of a period, in order."""
+    """Return the changes at the end of a period, in order."""
     state = period.experiment
     attempts = state.present if state is not None and state.policy == TUNING else ()
     tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
@@ -159,7 +160,7 @@ def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool =
 def plan_attempt(
     snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1, number: int = 0
 ) -> Attempt:
-    """Return the attempt with a remedy of these causes on a lane with its present settings."""
+    """Return the attempt with a cause's remedy on a lane with its present settings."""
     lane = snapshot.lane(name)
     assert cause.knob is not None and cause.value is not None
     change = Change(
@@ -176,7 +177,7 @@ def plan_attempt(
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
-    """Return how a knob changes the work of a user's script besides its speed, or ""."""
+    """Return how a knob changes the work of a script besides its speed, or ""."""
     if not lane.script.command:
         return ""
     if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
@@ -194,7 +195,6 @@ def gain_of(attempt: Attempt) -> Estimate | None:
 
 
 def _looks_at(attempt: Attempt) -> tuple[int, ...]:
-    """Return the numbers of pairs at which the gain of an attempt is tested."""
     return LOOKS_RESTARTING if attempt.of_lane.restarts else LOOKS
 
 
@@ -222,7 +222,7 @@ class Best:
     settings: dict[str, KnobValue]
     code: tuple[str, ...]
     speed_up: Estimate | None
-    """Throughput under these settings over that at the beginning. `None` if it was not measured directly."""
+    """Throughput over the initial one, if measured directly."""
 
 
 def best_of(state: SeriesState) -> Best:
@@ -263,12 +263,12 @@ def news(snapshot: Snapshot) -> str:
 
 
 def change_text(attempt: Attempt) -> str:
-    """Return the change: "prefetch auto"."""
+    """Return such as "prefetch auto"."""
     return " · ".join(setting_text(knob, value) for knob, value in attempt.settings.items())
 
 
 def gain_text(estimate: Estimate) -> str:
-    """Return a gain with its interval: "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
+    """Return such as "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
     if estimate.value >= 2 or 0 < estimate.value < 0.5:
         ends, slower = (estimate.value, estimate.low, estimate.high), ""
         if estimate.value < 1:
@@ -349,5 +349,5 @@ def answer_text(state: SeriesState) -> str:
 
 
 def measured(state: SeriesState) -> bool:
-    """Return whether any change of a series was measured to a decision."""
+    """Return whether any change was measured to a decision."""
     return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.present)

@@ -1,4 +1,4 @@
-"""The verdict: which lane is faster, by what factor, and what limits that figure. Pure."""
+"""The verdict: which lane is faster, by what factor, and what limits that figure."""
 
 from __future__ import annotations
 
@@ -48,13 +48,12 @@ from tfmon.model.windows import concurrent_slices
 
 CONTENDED = "contended: all train at once and share the cores"
 TAKE_TURNS = " (t: take turns)"
-"""What to do about it while the race runs."""
 
 VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
 FASTER: VerdictKind = "faster"
 """The interval of the lead excludes 1."""
 SAME: VerdictKind = "same"
-"""It does not, and lies within the margin."""
+"""It includes 1, and lies within the margin."""
 NOT_YET: VerdictKind = "not known yet"
 TOO_CLOSE: VerdictKind = "too close to call"
 """The same at the end of the race."""
@@ -63,7 +62,6 @@ KIND_TEXTS: dict[IntervalKind, str] = {
     SPENDING: "valid for this length",
     FIXED: "valid at the end",
 }
-"""Other purposes of the intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +77,39 @@ class Verdict:
     """The faster lane, or why it is not known."""
 
     text: str
-    """One line: the faster lane and its factor, or why it is not known."""
     short: str = ""
-    """The same with the lanes' ids for their names, or of one lane its worst fault alone. Empty without a lane."""
+    """The same with the lanes' ids, or of one lane its worst fault alone."""
     winner: str | None = None
-    """Name of the fastest lane, if the interval of its lead is above 1. Otherwise `None`."""
+    """The fastest lane, if the interval of its lead is above 1."""
     slowest: str | None = None
-    """Name of the slowest lane. `None` before there is an interval."""
     ratio: float | None = None
-    """Throughput of the fastest lane divided by the slowest lane's."""
+    """Throughput of the fastest lane over the slowest lane's."""
     interval: Estimate | None = None
     """The same with its 95 % interval."""
     at_least: float | None = None
-    """A lower bound of that ratio, from a step that did not end. `None` if steps did."""
+    """A lower bound of that ratio, from a step that did not end."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first. Empty in a concurrent race."""
     ranked: tuple[str, ...] = ()
-    """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
+    """Of more than two lanes, each over the slowest, and each two that differ in one knob."""
     note: str = ""
     looks: Looks = AT_THE_END
-    """How its intervals and the intervals of the lanes' throughput are looked at."""
+    """How its intervals are looked at."""
     kind: VerdictKind = ""
-    """Which answer it is. Empty before there is an interval."""
     left_s: float | None = None
-    """About how much longer until there is an answer, or until the width that ends the race. `None` if there is
-    one, or if more time of this race gives none."""
+    """Time until there is an answer, or until the width that ends the race."""
     answer_ns: int | None = None
     """When that will be, on the clock of the race."""
     also: tuple[str, ...] = ()
-    """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
+    """Other knobs in which the lanes differ."""
     machines: tuple[MachineDifference, ...] = ()
-    """Other differences between the machines of the lanes. They may be the cause, too."""
+    """Other differences between the machines of the lanes."""
     scaling: tuple[Scaling, ...] = ()
-    """How the throughput grows with the devices, if the lanes differ only in their number. In the texts, too."""
+    """How the throughput grows with the devices, if the lanes differ only in their number."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
-        """Use of the interval. `None` without one."""
+        """Use of the interval."""
         return self.interval.kind if self.interval is not None else None
 
 
@@ -125,10 +119,8 @@ def find_verdict(
     """Compare the lanes that trained, by examples/s in steady state since their last knob changes.
 
     `throughputs` has known throughputs by lane. With `before`, an earlier verdict, the remaining time does not
-    rise until the earlier one has passed.
-
-    Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
-    second.
+    rise until
+    the earlier one has passed. Ratios are of slices of the same round, or in a concurrent race of the same second.
     """
     result = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
@@ -250,7 +242,6 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return the faster lane of some, or the knowledge so far. `None` before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
@@ -280,7 +271,7 @@ def _judged(
     ranking = tuple(Rank(one.spec.name, over) for (one, _), over in zip(lanes, estimates, strict=False) if over)
     if lead is None or shown is None or len(ranking) < len(result):
         return None
-    # All intervals must be as narrow for `until_ci`, so the widest decides how long it takes.
+    # The widest interval decides how long `until_ci` takes.
     awaited = lead
     if race.until_ci is not None:
         awaited = max((one for one in result if one is not None), key=lambda one: one.reach(looks))

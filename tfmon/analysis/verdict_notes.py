@@ -1,4 +1,4 @@
-"""Notes beside a verdict: limits of the figure, and other explanations of it. Pure."""
+"""Notes beside a verdict: limits of the figure, and other explanations of it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FALLEN = 0.75
 """A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
 MANY_OUTLIERS = 0.1
 LATELY = 3
-"""So many outlying pairs in a row, at last, are another phase of a script and no disturbance."""
+"""This number of outlying last pairs is another phase of a script and no disturbance."""
 _CONSTANT = {
     SWAPPING: ("this machine swaps", "{} swaps"),
     THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
     GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
 }
-"""What disturbs lanes most of the time, on the monitor's own machine and on a host."""
+"""Constant disturbances, on the monitor's own machine and on a host."""
 
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
@@ -61,7 +61,7 @@ def unlike_phases(lanes: Sequence[LaneState]) -> str:
 
 
 def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
-    """Return all limits of the figure in one line; the use by other programs comes first."""
+    """Return all limits of the figure; the use by other programs comes first."""
     own = not any(lane.spec.host for lane, _ in lanes)
     took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
     return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
@@ -95,11 +95,11 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
-    """Return the GPUs whose clocks fall between slices, so that each slice starts slowly."""
+    """Return the GPUs whose clocks fall between slices."""
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
         history = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        # Before its first slice ends the lane has loaded its libraries, and the GPU has rested.
+        # Before its first slice the GPU has rested.
         samples = [one for one in history if lane.slices and one.at_ns >= lane.slices[0].at_ns]
         clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
@@ -126,11 +126,11 @@ EQUAL = {
 
 
 _LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_threads"}
-"""The settings that lanes are meant to differ in by these."""
+"""Resolved settings, and the levers that make lanes differ in them."""
 
 
 def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Yield defaults that a library or script resolved differently between lanes, without a differing setting."""
+    """Yield defaults that were resolved differently between lanes, without a differing setting."""
     offered = {knob.name for knob in snapshot.race.knobs}
     settings = [name for name in also_differing(snapshot.lanes) if name in EQUAL and name not in offered]
     values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
@@ -160,7 +160,6 @@ def _where(lanes: Sequence[LaneState], values: Sequence[str]) -> str:
 
 
 HERE = "here"
-"""The name of the monitor's own machine beside hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class MachineDifference:
 
     what: str
     values: tuple[tuple[str, str], ...]
-    """Each host, "" for the monitor's own, and the value there, in the order of the lanes."""
+    """Each host, "" for the monitor's own, and the value there."""
 
     @property
     def text(self) -> str:
@@ -220,16 +219,15 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The throughput of a lane divided by the one of the lane with the fewest devices."""
+    """The throughput of a lane over the throughput with the fewest devices."""
 
     lane: str
     devices: int
     over: int
-    """Devices of the lane that it is compared with."""
     kind: str
     ratio: Estimate
     of_linear: float
-    """The ratio of throughputs over the ratio of devices; 1 is linear."""
+    """The ratio of throughputs over the ratio of devices."""
 
     def text(self, interval: str) -> str:
         """Return "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"; `interval` is its end."""
@@ -240,18 +238,18 @@ class Scaling:
 
     @property
     def what(self) -> str:
-        """The title of the devices: logical devices of the CPU share its cores."""
+        """Logical devices of the CPU share its cores."""
         return "GPUs" if self.kind == "gpu" else "logical CPUs"
 
 
 def scaling(lane: str, devices: tuple[int, int], kind: str, ratio: Estimate) -> Scaling:
-    """Return the scaling of a lane with the first number of devices over a lane with the second."""
+    """Return the scaling of the first number of devices over the second."""
     more, fewer = devices
     return Scaling(lane, more, fewer, kind, ratio, ratio.value * fewer / more)
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ only in the number of devices. () otherwise."""
+    """Return the scaling of lanes that differ only in the number of devices."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}

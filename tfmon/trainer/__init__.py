@@ -1,7 +1,6 @@
 """The trainer: the code of a lane's child process, and the API of scenario files.
 
-A scenario file imports from here: `from tfmon.trainer import Claim, Knob, Scenario`. This is cheap, because
-TensorFlow is imported late. The trainer needs only the standard library, NumPy and TensorFlow.
+The import is cheap, because TensorFlow is imported late.
 """
 
 from tfmon.model.knobs import Knob

@@ -1,8 +1,8 @@
 """Divides the time of this process into parts, see `model.account`. Nothing is called in every step.
 
-The time line is a list of segments. A *base* is an activity of the process, such as training steps, and a *mark*
-within it interrupts the base, such as a trace. Steps are split by the windows that are measured anyway. Outside of
-steps, stacks of the main thread give the lines, see `hooks.stacks`.
+A *base* is an activity of the process, such as training steps, and a *mark* within it interrupts the base, such as
+a
+trace. Steps are split by their windows. Outside of steps, stacks of the main thread give the lines.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tfmon.system.lane_clock import lane_clock
 Key: TypeAlias = tuple[str, str, str]
 """Group, name and place of a part."""
 Sampled: TypeAlias = tuple[int, int, Key]
-"""The time in which a line was seen, from and until."""
+"""Start and end of the time in which a line was seen, and the line."""
 EVERY_NS, EVERY_SHARE = 2_000_000_000, 0.05
-"""The account is reported again after two seconds, or after this share of the time of the process."""
+"""Minimum interval of reports, also as a share of the time."""
 SMALLER = "smaller parts"
 _SPLIT_BY_LINES = (BEFORE, OUTSIDE)
 SAMPLED_STEPS, PROFILED_STEPS = "sampled", "profile"
@@ -71,7 +71,7 @@ class Account:
         """
         self.thread = get_ident()
         self.sampled: Callable[[], Iterable[Sampled]] = tuple
-        """Returns the lines that were seen since the last call, in order."""
+        """Returns the lines seen since the last call, in order."""
         self.pause_samples: Callable[[bool], object] = lambda _pause: None
         self.trained = False
         """Whether the first step is done."""
@@ -79,9 +79,9 @@ class Account:
         self._outside: Counter[Key] = Counter()
         """Times since the last steps, which are after training if no step follows."""
         self._in_call_ns = self._freed_ns = 0
-        """Times of marks in steps since the last window, which the window counts in its call and its input."""
+        """Times of marks since the last window, which it counts in its call and its input."""
         self._in_python: Counter[Key] = Counter()
-        """Times of callbacks of batches since the last window, which it counts in the Python of the loop."""
+        """Times of callbacks of batches since the last window."""
         self._began_ns, self._suspended_ns = started_ns, lane_clock.stopped_ns
         self._base: Key = (BEFORE, NOT_SPLIT, "")
         self._marks: list[Key] = []
@@ -93,21 +93,21 @@ class Account:
         self._next_ns = 0
 
     def begin_process(self, running_ns: int) -> None:
-        """Start an account from the start of this process, if the system reports it."""
+        """Start an account from the start of this process, if known."""
         self.begin(min(_process_started_ns() or running_ns, running_ns), running_ns)
 
     @property
     def here(self) -> bool:
-        """Whether the calling thread is the one of the account."""
+        """Whether the calling thread is the account's."""
         return get_ident() == self.thread
 
     @property
     def in_steps(self) -> bool:
-        """Whether the process trains steps now."""
+        """Whether the process trains steps."""
         return self._base[0] == STEPS or self._base[1] == FIRST_RUN
 
     def switch(self, group: str, name: str = NOT_SPLIT, place: str = "", at_ns: int = 0) -> None:
-        """Change the base now, or since `at_ns`. Marks since then stay."""
+        """Change the base now, or since `at_ns`. Marks stay."""
         base, at_ns, trail = (group, name, place), at_ns or lane_clock.now_ns(), []
         ends = [start for start, _, _ in self._trail[1:]]
         for (start, key, of_base), end in zip(self._trail, [*ends, at_ns + 1], strict=True):
@@ -119,7 +119,7 @@ class Account:
         self._trail, self._base = trail, base
 
     def steps_begin(self, at_ns: int = 0) -> None:
-        """Record that steps begin now, or began at `at_ns`."""
+        """Record that steps begin."""
         self.pause_samples(True)
         if self.trained:
             self._fold()
@@ -128,7 +128,7 @@ class Account:
         self.switch(*((STEPS, NOT_SPLIT) if self.trained else (BEFORE, FIRST_RUN)), at_ns=at_ns)
 
     def steps_end(self, group: str, name: str = NOT_SPLIT, at_ns: int = 0) -> None:
-        """Record that steps ended now, or at `at_ns`, and what follows."""
+        """Record that steps ended, and what follows."""
         self.switch(group, name, at_ns=at_ns)
         self.pause_samples(False)
 
@@ -149,7 +149,7 @@ class Account:
             self._trail.append((lane_clock.now_ns(), outer, not self._marks))
 
     def freed(self, place: str, took_ns: int) -> None:
-        """Record that the process has just waited for TensorFlow to free an iterator."""
+        """Record a wait for TensorFlow to free an iterator."""
         if not self.here or self._marks:
             return
         base, now_ns = self._base, lane_clock.now_ns()
@@ -159,7 +159,7 @@ class Account:
         self.switch(*base, at_ns=now_ns)
 
     def batch_callback(self, name: str, place: str, took_ns: int) -> None:
-        """Record the time of a callback between two steps. It may be called in every step."""
+        """Record the time of a callback between two steps."""
         self._in_python[STEPS, f"callback {name}", place] += took_ns
 
     def split(self, window: Window) -> None:
@@ -197,7 +197,6 @@ class Account:
         self._times[target] += moved_ns
 
     def _fold(self) -> None:
-        """Add the segments up to now, and begin a new list."""
         now_ns, sampled = lane_clock.now_ns(), list(self.sampled())
         ends = [start for start, _, _ in self._trail[1:]]
         for (start, key, of_base), end in zip(self._trail, [*ends, now_ns], strict=True):
@@ -209,7 +208,6 @@ class Account:
                 for since, until, seen in sampled:
                     part_ns = min(until, end_ns) - max(since, start)
                     if part_ns > 0:
-                        # Saving and imports are separate groups. Other lines are in the group of the base.
                         (self._times if seen[0] else times)[seen[0] or key[0], seen[1], seen[2]] += part_ns
                         times[key] -= part_ns
             elif not of_base and key[0] == STEPS:
@@ -219,7 +217,7 @@ class Account:
         self._trail = [(now_ns, key, of_base)]
 
     def report(self, *, last: bool = False, most: int = MOST_PARTS) -> Accounted:
-        """Return the account up to now, with at most this many separate parts."""
+        """Return the account, with at most this many separate parts."""
         self._fold()
         at_ns = time.monotonic_ns()
         times = self._times.copy()
@@ -234,7 +232,7 @@ class Account:
         return Accounted(at_ns=at_ns, parts=tuple(parts), trained=self.trained, last=last)
 
     def due(self) -> bool:
-        """Return whether the account should be reported, and count from now on again."""
+        """Return whether the account should be reported, and restart the interval."""
         now_ns = lane_clock.now_ns()
         if now_ns < self._next_ns:
             return False
@@ -243,10 +241,7 @@ class Account:
 
 
 def _process_started_ns() -> int | None:
-    """Return when this process was started, on the clock of `time.monotonic_ns`. `None` if unknown.
-
-    Source: `starttime` in proc(5), in ticks of the clock that includes suspend time.
-    """
+    """Source: `starttime` in proc(5), in ticks of the clock that includes suspend time."""
     try:
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         started_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -257,4 +252,3 @@ def _process_started_ns() -> int | None:
 
 
 account = Account()
-"""The account of this process."""

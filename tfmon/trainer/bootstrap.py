@@ -1,7 +1,6 @@
 """The script that a lane's interpreter runs.
 
-It makes the package `tfmon` importable, and nothing else of the monitor's environment: the lane's interpreter
-keeps its own TensorFlow and NumPy.
+It makes only the package `tfmon` importable: the lane's interpreter keeps its own TensorFlow and NumPy.
 """
 
 import importlib.util
@@ -10,7 +9,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Import the package beside this file under its name, and run the child."""
+    """Import the package beside this file, and run the child."""
     package = Path(__file__).resolve().parent.parent
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).resolve().parent)]
     spec = importlib.util.spec_from_file_location(

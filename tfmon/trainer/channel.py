@@ -1,4 +1,4 @@
-"""The child's ends of its pipes: events out, requests in, and the end of the process when the monitor is gone."""
+"""The child's ends of its pipes: events out, requests in, and the end of the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Message = TypeVar("Message")
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """Return which file a descriptor is; None if it is closed. A script may close ours, and reuse its number."""
+    """Return which file a descriptor is. None if closed. A script may close ours, and reuse its number."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -39,21 +39,23 @@ def identity(fd: int) -> tuple[int, int] | None:
 class Reporter:
     """Sends events without blocking.
 
-    Data that the pipe does not take at once is kept and sent first the next time, so lines are never torn or out
-    of order. A window is only sent while nothing is kept; if it is refused, the caller's next window covers more.
-    So a slow monitor costs resolution, but no training time and no data.
+    Data that the pipe does not take is kept and sent first the next time, so lines are never torn or out of order.
+    A
+    window is only sent while nothing is kept; if it is refused, the caller's next window covers more. So a slow
+    monitor
+    costs resolution, but no training time and no data.
 
     Thread: any.
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
-        """Write to `fd`; `end` is called with an exit code when nobody reads it any more."""
+        """`end` is called with an exit code when nobody reads `fd` any more."""
         os.set_blocking(fd, False)
         self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
         self._waits = False
-        """Whether the unsent data goes with the next event, and was not refused by the pipe."""
+        """Whether the unsent data goes with the next event."""
         self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
@@ -63,7 +65,7 @@ class Reporter:
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events if the pipe has room, with `later` along with the next ones; return if they were sent."""
+        """Send events if the pipe has room, or `later`; return whether they were sent."""
         with self._lock:
             if not self._waits:
                 self._flush()
@@ -76,7 +78,7 @@ class Reporter:
             return True
 
     def drain(self, timeout_s: float) -> None:
-        """Wait until everything is sent, at most `timeout_s`; for the last events of a child."""
+        """Wait at most `timeout_s` until everything is sent."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
             with self._lock:
@@ -114,16 +116,16 @@ def start_inbox(
 ) -> threading.Thread | None:
     """Return the thread that delivers the requests on `fd`, and ends the process when the pipe ends.
 
-    A lane does not outlive its monitor. Unreadable lines (of a newer monitor) are skipped.
+    Unreadable lines (of a newer monitor) are skipped.
 
     Args:
-        end: Ends the process instead, and leaves the rest of its group alone.
+        end: Ends the process instead, and leaves its group alone.
     """
     file = identity(fd)
 
     def read() -> None:
         if end is None:
-            _signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see that the pipe ends.
+            _signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see the end.
         rest = b""
         while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
@@ -136,7 +138,7 @@ def start_inbox(
                 if isinstance(request, Stop) and end is None:
                     call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
         if identity(fd) != file:
-            return  # the script has closed it, and its number may be another file's
+            return  # the script has closed it
         if end is None:
             end_group()
         (end or exit_now)(0)
@@ -159,7 +161,7 @@ class Mailbox(Generic[Message]):
         self._posted.set()
 
     def take(self) -> Message | None:
-        """Return the oldest message, or None without a message."""
+        """Return the oldest message, if any."""
         self._posted.clear()
         return self._messages.popleft() if self._messages else None
 
@@ -171,9 +173,9 @@ class Mailbox(Generic[Message]):
 
 
 def exit_now(code: int) -> NoReturn:
-    """End the process at once; the interpreter's exit takes most of a second in a TensorFlow process.
+    """End the process at once; the interpreter's exit takes most of a second with TensorFlow.
 
-    Removes AutoGraph's temporary files and their bytecode, which otherwise that exit removes.
+    Removes AutoGraph's temporary files and their bytecode, which that exit would remove.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("__autograph_generated_file") and module.__file__:
@@ -204,13 +206,13 @@ def die_with_parent() -> None:
 
 
 def _signal_at_parents_death(number: signal.Signals) -> None:
-    """Make the kernel signal this process when its parent dies; for each calling thread; Linux; prctl(2)."""
+    """For each calling thread; Linux; prctl(2)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def end_group() -> None:
-    """Kill this process and all that it started, if it leads a process group, as a lane's child does."""
+    """Kill this process and all that it started, if it leads a group."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The life of a lane's child process: hello, import, build, train, and a last word about what failed."""
+"""The life of a lane's child process: hello, import, build, train, and a last word about a failure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEED = 0
 INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
-"""Names of graph nodes before a message of TensorFlow; a user does not know them."""
+"""Names of graph nodes before a message of TensorFlow."""
 
 
 class Failure(Exception):
@@ -89,7 +89,7 @@ def _exit() -> NoReturn:
 
 
 def _print_stacks_on_signal() -> bool:
-    """Have SIGUSR1 write all threads' stacks to stderr, also while C hangs; return False if impossible."""
+    """SIGUSR1 writes all threads' stacks to stderr, also while C hangs."""
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     except (AttributeError, OSError, RuntimeError, ValueError):  # no such signal, or no stderr
@@ -143,7 +143,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     account.switch(BEFORE, TRACE)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
-    # The process exits while pipelines and models are alive: destroying them takes up to a second.
+    # Destroying pipelines and models takes up to a second.
     _exit()
 
 
@@ -161,7 +161,6 @@ def _import_tensorflow() -> None:
 
 
 def _broken_tensorflow(error: Exception) -> Failure:
-    """Return the failure of an import: NumPy's own, if NumPy cannot be imported either."""
     broken = "TensorFlow"
     try:
         import numpy  # noqa: F401
@@ -213,14 +212,14 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
 
 
 def explain(error: BaseException, path: Path) -> str:
-    """Return in one line what went wrong, with the last place in the user's own file if there is one."""
+    """Return in one line what went wrong, with the last place in the user's own file."""
     if isinstance(error, ScenarioError):
         return f"{_place_of(str(error), path)}{error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.lineno and Path(frame.filename) == path]
-    # An error in a traced function has its place in its text: AutoGraph replaced the frames.
+    # AutoGraph replaced the frames, but the text has the place.
     lines += [int(line) for line in re.findall(rf'File "{re.escape(str(path))}", line (\d+)', str(error))]
     line, what = (lines[-1] if lines else None), _essence(error)
     if line is None:
@@ -237,7 +236,7 @@ def _place_of(text: str, path: Path) -> str:
 
 
 def _essence(error: BaseException) -> str:
-    """Return the line of an error's text that describes the error; TensorFlow's other lines show its position."""
+    """Return the line of an error's text that describes the error."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):

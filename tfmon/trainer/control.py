@@ -1,8 +1,4 @@
-"""The work of every lane around its steps: windows, slices, pauses, samples, knob confirmations.
-
-`trainer.loop.Loop` has a `LaneControl` and calls the steps of a scenario; `hooks.meter.Meter` has one and is
-called by a user's script before and after each step.
-"""
+"""The work of every lane around its steps: windows, slices, pauses, samples, knob confirmations."""
 
 from __future__ import annotations
 
@@ -47,17 +43,17 @@ SAMPLED = "sampled"
 
 
 class EventSink(Protocol):
-    """Where a lane sends its events; `trainer.channel.Reporter` is the usual one."""
+    """Where a lane sends its events, usually a `Reporter`."""
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if there is room, or `later` with the next ones; return whether they were taken."""
+        """Send events together if there is room, or `later`; return whether they were taken."""
 
 
 class LaneControl:
-    """Closes windows, obeys slices and pauses, and confirms knobs; its owner trains the steps or watches them.
+    """Closes windows, obeys slices and pauses, and confirms knobs; its owner trains or watches the steps.
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
 
@@ -80,31 +76,31 @@ class LaneControl:
         self.stretch_began_ns = 0
         self.step_ns = 0.0
         self.profile_request: TakeProfile | None = None
-        """Requested profile, for the next window that permits one."""
+        """Profile for the next window that permits one."""
         self.unconfirmed: list[SetKnob] = []
-        """Knob changes whose first step has not been trained yet."""
+        """Knob changes before their first step."""
         self.before_window: Callable[[], object] = tuple
-        """Called after the steps before a window that begins without a sent one."""
+        """Called before a window that follows no sent one."""
         self.new_marks: Callable[[], Iterable[str]] = tuple
-        """Returns the marks at the beginning of each window."""
+        """Returns the first marks of each window."""
         self.beside_window: Callable[[], Iterable[FromLane]] = tuple
         """Returns the events that are sent with each window."""
         self.window_sent: Callable[[], object] = tuple
-        """Called after a window was sent; its time is reporting time."""
+        """Called after a window was sent, in reporting time."""
         self.own_figures: Callable[[], dict[str, Any]] = dict
-        """Returns the owner's fields of a window; it may add marks before."""
+        """Returns the owner's fields of a window; may add marks."""
         self.reported: RunSlice | None = None
         self._sink = sink
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
-        """Steps in windows that were sent without a mark."""
+        """Steps in sent windows without a mark."""
         self._traced_windows = 0
         self._steps_when_ready = 0
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
 
     def enter(self, phase: str, *, later: bool = False) -> None:
-        """Report the phase that begins now, or `later` with the next event."""
+        """Report a phase, now or `later` with the next event."""
         event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
         if not (later and self._sink.offer(event, later=True)):
             self._sink.send(event)
@@ -115,7 +111,7 @@ class LaneControl:
         self.enter(READY)
 
     def handle(self, request: Request) -> None:
-        """Carry out the monitor's requests, between two steps; the owner knows how to set a knob."""
+        """Carry out the monitor's requests, except knobs."""
         match request:
             case Run():
                 self.slices.current = None
@@ -127,7 +123,7 @@ class LaneControl:
                 self._examples_before = self._examples_trained
                 self.slices.begin(request, now_ns, self.clock.steps, self.clock.examples)
             case Pause():
-                # A pause that arrives when the slice has just ended finds the lane paused.
+                # The slice may have just ended.
                 if self.slices.pause():
                     self.enter(PAUSED)
             case TakeProfile():
@@ -136,7 +132,7 @@ class LaneControl:
                 pass
 
     def resume(self, mark: str) -> None:
-        """Begin a window after a time without training; `mark` discards it unless it is empty."""
+        """Begin a window after a pause; `mark` discards it unless it is empty."""
         if self.slices.paused:
             self.slices.paused = False
             self.begin_window(lane_clock.now_ns())
@@ -145,13 +141,13 @@ class LaneControl:
         self.enter(RACING, later=0 < self.step_ns <= WITH_END_NS and mark == SLICE_START)
 
     def knob_changed(self, request: SetKnob) -> None:
-        """Record that the next step is the first under a requested value."""
+        """Record that the next step is the first under a new value."""
         self._traced_windows = 0
         self.unconfirmed.append(request)
         self.clock.marks.add(KNOB_CHANGE)
 
     def confirm_knobs(self, at_ns: int, gap_ns: int) -> None:
-        """Report the first step under the requested values; `gap_ns` is the time since the step before it."""
+        """Report the first step under new values; `gap_ns` is the time since the step before."""
         requests, self.unconfirmed = self.unconfirmed, []
         for request in requests:
             self._sink.send(
@@ -166,7 +162,7 @@ class LaneControl:
             )
 
     def refuse_knob(self, request: SetKnob, reason: str) -> None:
-        """Report that a knob stays as it is, and why."""
+        """Report why a knob stays as it is."""
         self._sink.send(
             KnobRefused(
                 at_ns=time.monotonic_ns(),
@@ -179,12 +175,12 @@ class LaneControl:
 
     @property
     def steady(self) -> bool:
-        """Whether a steady window begins with the next step, so that steps in no window may come before it."""
+        """Whether a steady window begins with the next step."""
         clock = self.clock
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int, reason: str = PAUSE) -> None:
-        """Begin a window; the steps of the current one count as trained, and are in no window for that reason."""
+        """Begin a window; the steps of the current one are in no window for this reason."""
         self.before_window()
         self.sampler.sums.examples += self.clock.examples
         self.clock.leave_out(at_ns, reason, self.new_marks())
@@ -218,12 +214,12 @@ class LaneControl:
         ended = self.slices.window_closed(at_ns)
         window = self.window(at_ns, loss, ended)
         self.step_ns = window.span_ns / max(1, window.steps)
-        # A window that was not sent grows, and is due again a whole window later.
+        # An unsent window grows for a whole window.
         self.stretch_began_ns = at_ns
         with_end = window.round is not None and self.slices.ends_ns - at_ns <= WITH_END_NS
         sent = self._sink.offer(window, *self.beside_window(), later=with_end)
         if ended is not None and not sent:
-            self._sink.send(window)  # a pause follows, and nothing may grow over it
+            self._sink.send(window)  # a window must not grow over the pause
         if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
@@ -237,7 +233,7 @@ class LaneControl:
         return True
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
-        """Report the end of a slice, and who used the CPU in it."""
+        """Report the end of a slice, and its CPU use."""
         self.reported = ended
         load = self._cpu.end(self._examples_trained - self._examples_before)
         self._sink.send(SliceEnded(at_ns=lane_clock.stamp(at_ns), round=ended.round, load=load))
@@ -247,7 +243,7 @@ class LaneControl:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
 
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
-        """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
+        """Return the window that ends at `at_ns`, in the ended or the present slice."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
         clock.note_suspension()
         traced = clock.traced_steps and not clock.marks & {KNOB_CHANGE, WARM_UP}
@@ -287,7 +283,7 @@ class LaneControl:
         )
 
     def report_profile(self, request: TakeProfile, take: Callable[[], Path], note: str = "") -> None:
-        """Report the profile that `take` returns, or the reason without one. `note` is added to either."""
+        """Report the profile that `take` returns, or why there is none."""
         from tfmon.profile.breakdown import read_profile
         from tfmon.profile.trace import TraceError
 
@@ -302,5 +298,5 @@ class LaneControl:
             self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
-        """Report that no profile was taken, and why."""
+        """Report why no profile was taken."""
         self._sink.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))

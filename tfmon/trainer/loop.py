@@ -1,4 +1,4 @@
-"""The training loop of a scenario's lane: it calls the steps, and takes requests between them."""
+"""The training loop of a scenario's lane."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from tfmon.trainer.traces import TraceWatch
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
 """A lane warms up for at least `WARM_UP_STEPS`, and until `WARM_UP_CALM` stretches of 50 ms in a row were not
-faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed. In the latter case it omits a step, and
-another one if a profile of two follows."""
+faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed."""
 PREPARING = "preparing pipelines"
 """Mark of windows in which background threads took time from the steps."""
 
@@ -45,7 +44,7 @@ Message: TypeAlias = Request | SetupReady
 
 
 class Loop:
-    """Trains until the monitor stops it. Thread: the main one; others reach it through the mailbox."""
+    """Trains until the monitor stops it. Thread: the main one; others use the mailbox."""
 
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter
@@ -68,7 +67,7 @@ class Loop:
         self._builder = SetupBuilder(pipelines, steps, mailbox.post, reporter.fail)
         setup = self._builder.build(self.control.settings)
         assert setup.feed is not None and setup.step is not None
-        # A step of several devices splits the batch on the host, and copies the parts itself.
+        # A step of several devices copies the parts itself.
         copied_to = assign.device if assign.devices == 1 else "cpu"
         self._stepper = Stepper(setup.feed, setup.step, self.control.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
@@ -132,7 +131,7 @@ class Loop:
         self._builder.took_time()
 
     def _train_stretch(self) -> None:
-        """Train until the window or the start of the slice should end, or until a message comes."""
+        """Train until the window or the start of the slice should end, or a message comes."""
         clock = self.control.clock
         if self.control.profile_request is not None and not clock.steps and not self.control.slices.starting:
             self._take_profile(self.control.profile_request)
@@ -156,7 +155,7 @@ class Loop:
 
     @property
     def _steps_left(self) -> int:
-        """Steps that are still to be measured, without the discarded ones."""
+        """Steps that are still to be measured."""
         if self._steps is None or self.control.slices.starting or self.control.clock.marks:
             return CAPACITY
         return self._steps - self.control.measured_steps - self.control.clock.steps
@@ -176,7 +175,7 @@ class Loop:
         self.control.profile_request = None
         steps, note = self._shares.shorten(self.control.settings, request.steps)
         self.control.report_profile(request, lambda: self._stepper.capture(Path(request.folder), steps), note)
-        # The pipeline filled its buffer while the trace was written, so the next steps wait less for input.
+        # The pipeline filled its buffer meanwhile, so the next steps wait less.
         self.control.discard_steps()
         self.control.clock.marks.add(PROFILE)
 
@@ -189,7 +188,6 @@ class Loop:
         return self._shares.needed(control.settings, self._calls_ns)
 
     def _find_computing_share(self, most: int) -> None:
-        """Profile a few steps, for the share of a call that computes under these settings."""
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-share-") as folder:
                 before = self.control.clock.done

@@ -1,7 +1,8 @@
-"""The tf.data pipelines of a scenario, one for each value of their knobs, and the check of the free memory.
+"""The tf.data pipelines of a scenario, and the check of the free memory.
 
-The first iterator over a dataset takes 10 to 40 ms for tf.data's graph rewriting, later ones about 1 ms. So
-datasets are kept.
+The first iterator over a dataset takes 10 to 40 ms for tf.data's graph rewriting, later ones about 1 ms, so
+datasets
+are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tfmon.trainer.scenario import Scenario, ScenarioError
 from tfmon.units import memory
 
 KEPT_CACHES = 2
-"""Filled caches that are kept, so that a return to the previous settings is quick."""
+"""Filled caches that are kept for a quick return to the previous settings."""
 SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
@@ -28,11 +29,11 @@ EXAMPLES = "return a pair of NumPy arrays (x, y), or a tf.data.Dataset of single
 
 @dataclass(frozen=True, slots=True)
 class BatchFeed:
-    """An open pipeline, ready to be trained from."""
+    """An open pipeline."""
 
     batches: Iterator[Any]
     batch_examples: int | None
-    """Examples in every batch; `None` if batches differ in size and are counted individually."""
+    """Examples in every batch; `None` if batches differ in size."""
 
 
 class Pipelines:
@@ -50,12 +51,12 @@ class Pipelines:
         self.knobs = tuple(knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *own) if scenario.has(knob.name))
         """Knobs that need another pipeline."""
         self.examples: int | None = None
-        """Examples in the data; `None` if tf.data does not know, or the step takes no input."""
+        """Examples in the data; `None` if unknown or without input."""
         with tf.device("CPU:0"):
             data = scenario.data()
             _check_kind(data, scenario)
             if data is not None and not isinstance(data, tf.data.Dataset):
-                # Pipelines share a tensor; each would copy an array.
+                # Pipelines share a tensor, but copy arrays.
                 arrays = tuple(data) if isinstance(data, list) else data
                 lengths = [len(array) for array in tf.nest.flatten(arrays) if getattr(array, "shape", ())]
                 if len(set(lengths)) > 1:
@@ -76,7 +77,7 @@ class Pipelines:
             raise ScenarioError("`data` returns no examples")
 
     def check(self, settings: Settings) -> None:
-        """Check that a pipeline can be made; raises KnobError for a batch that is larger than the data."""
+        """Raise KnobError for a batch that is larger than the data."""
         size, whole, most = settings.get("batch_size"), step_batch(settings, self._devices), self.examples
         if most is not None and isinstance(size, int) and whole is not None and whole > most:
             most = most * size // whole
@@ -119,7 +120,7 @@ class Pipelines:
         return tuple(settings[knob.name] for knob in self.knobs)
 
     def _keep_caches(self, settings: Settings) -> None:
-        """Drop all but the latest caches: a dataset keeps its cache, all the data, as long as it lives."""
+        """A dataset keeps its cache, all the data, as long as it lives."""
         if not settings.get("cache"):
             return
         key = self._key(settings)
@@ -136,7 +137,7 @@ class Pipelines:
         spec = self.prepare(settings).element_spec
 
         def widen(part: Any) -> Any:
-            # A part without a rank, as from a Python function, has any shape; a scalar has no batch size.
+            # A part of a Python function may have no rank; a scalar has no batch size.
             return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
@@ -158,18 +159,18 @@ class Pipelines:
 
 
 def count_examples(batch: Any) -> int:
-    """Return the number of examples in a batch, from the first of its possibly nested parts."""
+    """Return the number of examples in the first part of a batch."""
     while isinstance(batch, tuple | list | dict):
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
     return int(batch.shape[0])
 
 
 class MemoryShortageError(ScenarioError):
-    """Data that do not fit into memory; the text is one line for the user."""
+    """Data that do not fit into memory; the text is for the user."""
 
 
 def _check_kind(data: Any, scenario: Scenario) -> None:
-    """Raise ScenarioError for data without examples: none, batches, or an iterator that can be read only once."""
+    """Raise ScenarioError for missing data, batches, or an iterator."""
     if data is None:
         if type(scenario).step is Scenario.step:
             does = "is missing" if type(scenario).data is Scenario.data else "returns nothing"
@@ -185,7 +186,6 @@ def _check_kind(data: Any, scenario: Scenario) -> None:
 
 
 def _check_cache(dataset: Any, examples: int | None) -> None:
-    """Raise MemoryShortageError if the cache of all examples exceeds the free memory, if known."""
     import tensorflow as tf
 
     free = free_bytes()
@@ -201,6 +201,6 @@ def _check_cache(dataset: Any, examples: int | None) -> None:
 
 
 def free_bytes() -> int | None:
-    """Return how many bytes can be allocated without swapping, or `None` for unknown."""
+    """Return how many bytes can be allocated without swapping, or `None`."""
     result = limits.read_memory()
     return None if result is None else limits.limited_memory(*result)[1]

@@ -1,4 +1,4 @@
-"""TensorFlow in a lane's process: how it is imported, and the device that it is left with."""
+"""TensorFlow in a lane's process: its import, and the lane's devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfmon.trainer.scenario import ScenarioError
 
 
 def has_bfloat16() -> bool:
-    """Return whether this machine's CPU computes in bfloat16; others emulate it, and are slower then."""
+    """Return whether this CPU computes in bfloat16; others emulate it slowly."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         flags = next((line.split() for line in lines if line.startswith("flags")), [])
@@ -27,14 +27,14 @@ def has_bfloat16() -> bool:
 
 
 def load_everything() -> None:
-    """Import TensorFlow and Keras; no device is touched; errors of the import are passed on.
+    """Import TensorFlow and Keras without touching a device.
 
     Garbage collection is off: it would take a fifth of the time, and the new objects stay alive anyway.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
-        import tensorflow  # noqa: F401, I001 - first, so that its absence is the one that is reported
+        import tensorflow  # noqa: F401, I001 - first, so that its absence is reported
         import keras  # noqa: F401
     finally:
         gc.freeze()
@@ -49,14 +49,12 @@ class DeviceMissingError(Exception):
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
     """Restrict TensorFlow to the lane's devices, and return the GPUs' model name, or empty for the CPU.
 
-    This hides devices that the environment cannot hide. Several devices of the kind `cpu` are logical ones, which
-    share the machine's cores.
+    Several devices of the kind `cpu` are logical ones, which share the machine's cores.
 
     Args:
-        threads: Limit of CPU threads for one operation; no limit if it is not an int.
+        threads: Limit of CPU threads for one operation, if it is an int.
 
-    Raises: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs. Source:
-    `tf.config.experimental.get_device_details`.
+    Raises: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
     """
     import tensorflow as tf
 
@@ -76,7 +74,7 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
 
 
 def gpu_names(gpus: Sequence[Any]) -> str:
-    """Return the model name of physical GPUs, such as "2x NVIDIA H200" for two alike."""
+    """Return the model name of GPUs, such as "2x NVIDIA H200"."""
     import tensorflow as tf
 
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
@@ -84,7 +82,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
 
 
 def split_cpu(count: int) -> None:
-    """Make so many logical devices of the CPU; raises RuntimeError if TensorFlow has used the CPU already."""
+    """Make logical devices of the CPU; raises RuntimeError if it is in use already."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -114,7 +112,8 @@ def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
     """Return TensorFlow's allocated bytes and their peak, the sum of all its GPUs; `None` if unknown.
 
     Units: bytes of tensors, without the rest of the allocator's pool and the CUDA context. The peaks of several
-    GPUs may have been at different times. Source: `tf.config.experimental.get_memory_info`.
+    GPUs may
+    have been at different times.
     """
     if kind != "gpu":
         return None, None
@@ -144,8 +143,8 @@ RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a
 class Replicas:
     """The devices of a lane: each has a replica of the model, and takes its part of every batch.
 
-    The step splits the batch on the host, so it has the input pipeline and the knobs of one device.
-    `tf.distribute` sums the gradients, and keeps the weights of all replicas equal.
+    The step splits the batch on the host. `tf.distribute` sums the gradients, and keeps the weights of all
+    replicas equal.
 
     Thread: any.
     """
@@ -160,11 +159,11 @@ class Replicas:
             self._strategy = tf.distribute.MirroredStrategy(names)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which variables are made, one for each device; each thread enters it."""
+        """Return the context in which variables are made; each thread enters it."""
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def check(self, settings: Settings) -> None:
-        """Check that the devices can train together under these settings; raises KnobError."""
+        """Raise KnobError if the devices cannot train together."""
         reason = obstacle(settings, self.count)
         if reason:
             raise KnobError(reason)
@@ -191,7 +190,7 @@ class Replicas:
         return train
 
     def _split(self, tensor: Any) -> Any:
-        """Return the parts of a tensor, as equal as possible; a scalar belongs to each of them."""
+        """Return the parts of a tensor, as equal as possible."""
         import tensorflow as tf
 
         with tf.device("CPU:0"):
@@ -203,7 +202,7 @@ class Replicas:
 
 
 def _mean(loss: Any) -> Any:
-    """Return one number for the loss of a replica, so that no more is copied; `None` for no loss."""
+    """Return one number for the loss of a replica, so that no more is copied."""
     import tensorflow as tf
 
     if loss is None:

@@ -16,7 +16,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 def runs_in_python(step: Step) -> Step:
-    """Mark a step that is not wrapped in a `tf.function`, because it does its work in Python."""
+    """Mark a step that is not wrapped in a `tf.function`, because it works in Python."""
     step.__dict__["runs_in_python"] = True
     return step
 
@@ -42,59 +42,56 @@ class Scenario:
     """
 
     batch_size: int = 32
-    """Default of the knob `batch_size`. Each common knob gets its default from the attribute of its name."""
+    """Default of the knob `batch_size`; the other common knobs have such attributes, too."""
     prefetch: int | str = "auto"
-    """Default of the knob `prefetch`: a number of batches, `"auto"` or `"off"`."""
+    """A number of batches, `"auto"` or `"off"`."""
     knobs: tuple[Knob, ...] = ()
-    """Knobs of this scenario, besides the common ones. A live one may be read in `prepare` and `batches` only."""
+    """Knobs of this scenario. A live one may be read in `prepare` and `batches` only."""
     variants: tuple[str, ...] = ()
-    """Values of the knob `variant`, the default first; the knob exists if there are any."""
+    """Values of the knob `variant`, the default first."""
     without: tuple[str, ...] = ()
-    """Names of common knobs without a meaning for this scenario. Without `prefetch`, the lane adds none."""
+    """Common knobs without a meaning here. Without `prefetch`, the lane adds none."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
-    """Settings of the lanes that race on a machine without a GPU: `KNOB=VALUE[,…]` for each lane."""
+    """Settings of the lanes on a machine without a GPU: `KNOB=VALUE[,…]` for each."""
     source: str = ""
-    """Where the claims come from that do not say it themselves."""
+    """Default source of the claims."""
     claims: tuple[Claim, ...] = ()
-    """Statements about this scenario, as comparisons that `tfmon verify` measures."""
+    """Statements that `tfmon verify` measures."""
     examples_per_step: int = 1
-    """Examples that a step counts for if `data` returns None."""
+    """Examples of a step if `data` returns None."""
     examples: int | None = None
-    """Number of examples that `data` returns, if it is fixed: a batch that is too large is then refused early."""
+    """Number of examples, if it is fixed: a batch that is too large is then refused early."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the value of every knob; `data`, `model` and the others read them with `knob`."""
         self._settings = settings
 
     def knob(self, name: str) -> KnobValue:
-        """Return the value of a knob. Errors: KeyError for a knob that this scenario does not have."""
+        """Return the value of a knob. Raises KeyError."""
         return self._settings[name]
 
     def has(self, name: str) -> bool:
-        """Return whether this scenario has a knob of that name."""
+        """Return whether this scenario has the knob."""
         return name in self._settings
 
     def with_settings(self, settings: Settings) -> Scenario:
-        """Return this scenario with the same data and other values of its knobs."""
+        """Return this scenario with the same data and other settings."""
         other = copy.copy(self)
         other._settings = settings
         return other
 
     def data(self) -> Any:
-        """Return the examples: a pair of NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
+        """Return the examples: NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
 
         Return None, the default, if the step takes no input.
 
-        Shapes: `x` is (examples, …) and `y` (examples, …), in the order of training. A Dataset must not be
-        batched, repeated or prefetched: the knobs do that.
+        Shapes: `x` is (examples, …) and `y` (examples, …). A Dataset must not be batched, repeated or prefetched:
+        the knobs
+        do that.
         """
         return None
 
     def model(self) -> Any:
-        """Return a compiled `tf.keras.Model`; its own loss and optimizer train it.
-
-        Return None, the default, if `step` needs no Keras model.
-        """
+        """Return a compiled `tf.keras.Model`, or None if `step` needs none."""
         return None
 
     # A scenario whose input pipeline does work defines
@@ -105,7 +102,7 @@ class Scenario:
         """Return an endless `tf.data.Dataset` of full batches, made from the Dataset of single examples.
 
         The default maps `prepare` if there is one, caches if the knob is on, repeats and batches. The lane adds
-        the prefetch to what this method returns.
+        the prefetch.
         """
         prepare = getattr(self, "prepare", None)
         if prepare is not None:
@@ -115,7 +112,7 @@ class Scenario:
         return examples.repeat().batch(batch_size, drop_remainder=True)
 
     def feed(self, batches: Any) -> Iterator[Any]:
-        """Return an iterator over the finished pipeline; the loop takes its batches from it."""
+        """Return an iterator over the finished pipeline."""
         iterator: Iterator[Any] = iter(batches)
         return iterator
 
@@ -131,12 +128,14 @@ class Scenario:
         """Return the training step: a function that takes the parts of a batch and returns the loss.
 
         The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default step takes
-        batches of `(x, y)` or `(x, y, sample_weight)`: forward pass, compiled loss, gradients, optimizer.
+        batches of
+        `(x, y)` or `(x, y, sample_weight)`.
 
         On several devices each one calls it with its part of the batch, and the optimizer adds the gradients up: a
-        loss that Keras does not compute must be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
+        loss that
+        Keras does not compute must be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
 
-        Errors: TypeError without a model.
+        Raises TypeError without a model.
         """
         if model is None:
             raise TypeError(f"{type(self).__name__} needs a method `model` or a method `step`")
@@ -151,26 +150,26 @@ class Scenario:
                 loss = model.compute_loss(x=x, y=y, y_pred=prediction, sample_weight=sample_weight)
                 scaled = optimizer.scale_loss(loss)
             optimizer.apply(tape.gradient(scaled, variables), variables)
-            return loss if replicas == 1 else loss * replicas  # Keras divides it for the sum over the devices
+            return loss if replicas == 1 else loss * replicas  # Keras has divided it
 
         return train
 
 
 OF_A_ROOT = ("pyproject.toml", "setup.py", ".git")
-"""Files in the root of a project."""
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be used; the text is one line for the user."""
+    """A scenario that cannot be used; the text is for the user."""
 
 
 def load(path: Path) -> type[Scenario]:
     """Run a scenario file and return the class that it defines.
 
-    The file's folder comes first on `sys.path`, as for a script. Its project's root, and `src` there, come before
-    what is installed, so that a scenario in another checkout of a project imports that one's package.
+    The file's folder comes first on `sys.path`. Its project's root, and `src` there, come before installed
+    packages, so
+    that a scenario in another checkout of a project imports that package.
 
-    Errors: ScenarioError if the file does not define exactly one scenario. Also any error of the file.
+    Raises ScenarioError if the file does not define exactly one scenario, and any error of the file.
     """
     sys.path.insert(0, str(path.parent))
     root = next((one for one in path.parents if any((one / name).exists() for name in OF_A_ROOT)), path.parent)

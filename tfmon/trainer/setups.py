@@ -1,7 +1,7 @@
 """The step in each form, and setups built in the background.
 
-All forms of the step share the same variables, in 32 bits, so a lane changes the form and keeps its weights and
-its optimizer's state. A tf.function keeps the precision of its trace; traces are kept, so a return costs nothing.
+All forms of the step share the same variables, in 32 bits, so a lane keeps its weights and its optimizer's state.
+Traces are kept, so a return costs nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Steps:
 
     @property
     def parameters(self) -> int:
-        """Number of trainable values of the model."""
+        """Number of trainable values."""
         if self._model is None:
             return 0
         return sum(int(weight.shape.num_elements()) for weight in self._model.trainable_weights)
 
     def check(self, settings: Settings) -> None:
-        """Check that a step can be made for these settings; raises KnobError."""
+        """Raise KnobError if no step can be made for these settings."""
         if settings.get("xla") and not settings.get("graph", True):
             raise KnobError("xla=on compiles a graph; it needs graph=on")
         self._replicas.check(settings)
@@ -70,7 +70,7 @@ class Steps:
             return self._made[key]
 
     def _build(self) -> None:
-        """Create the variables of the model and of its optimizer, before a tf.function needs them."""
+        """Create all variables before a tf.function needs them."""
         model = self._model
         if getattr(model, "optimizer", None) is None:
             raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
@@ -79,7 +79,7 @@ class Steps:
         model.optimizer.build(model.trainable_variables)
 
     def _model_for(self, policy: str) -> Any:
-        """Give the model the optimizer that a precision needs: 16-bit floats underflow without loss scaling."""
+        """16-bit floats underflow without loss scaling."""
         import keras
 
         model = self._model
@@ -96,7 +96,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The parts of the loop under certain settings, or `None` for unchanged parts."""
+    """The parts of the loop under certain settings, or `None` if unchanged."""
 
     settings: dict[str, KnobValue]
     feed: BatchFeed | None
@@ -105,14 +105,14 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class SetupReady:
-    """The setup for a request, or the error that building it raised."""
+    """The setup for a request, or its error."""
 
     request: SetKnob
     result: Setup | BaseException
 
 
 class _Worker:
-    """Runs jobs in a thread, the urgent ones first, and jobs of equal urgency in their order."""
+    """Runs jobs in a thread, the urgent ones first."""
 
     def __init__(self) -> None:
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
@@ -121,22 +121,18 @@ class _Worker:
         """Odd while a job runs."""
 
     def put(self, urgency: int, job: Callable[[], None]) -> None:
-        """Add a job; a lower urgency runs first."""
         self._jobs.put((urgency, next(self._numbers), job))
 
     @property
     def idle(self) -> bool:
-        """Whether no job runs or waits."""
         return self._jobs.unfinished_tasks == 0
 
     def took_time(self) -> bool:
-        """Return whether a job ran since the last call."""
         ticks, seen = self._ticks, self._seen_ticks
         self._seen_ticks = ticks - ticks % 2
         return ticks != seen
 
     def work(self) -> None:
-        """Work until the process ends."""
         while True:
             job = self._jobs.get()[2]
             self._ticks += 1
@@ -150,7 +146,8 @@ class SetupBuilder:
     """Builds setups in the background and delivers them; destroys replaced pipelines.
 
     Pipelines for the next possible key press are prepared ahead, because that is cheap; traces are not. Pipelines
-    are destroyed in another thread: it may take as long as a batch, and a request must not wait for it.
+    are
+    destroyed in another thread: it may take as long as a batch.
     """
 
     def __init__(
@@ -178,11 +175,11 @@ class SetupBuilder:
         return all(worker.idle for worker in self._workers)
 
     def took_time(self) -> bool:
-        """Return whether a job ran since the last call: it may have taken time from the steps."""
+        """Return whether a job ran since the last call, and may have slowed steps."""
         return any([worker.took_time() for worker in self._workers])
 
     def build(self, settings: Settings) -> Setup:
-        """Return a setup, built in this thread; raises KnobError for settings that do not go together."""
+        """Return a setup, built in this thread; raises KnobError for impossible settings."""
         before = self._settings
         self._pipelines.check(settings)
         self._steps.check(settings)
@@ -196,7 +193,7 @@ class SetupBuilder:
         return Setup(dict(settings), feed, step)
 
     def request(self, request: SetKnob) -> None:
-        """Build a setup with another value, on those before that succeeded, and deliver it with the request."""
+        """Build a setup with another value, on earlier ones that succeeded, and deliver it."""
 
         def job() -> None:
             try:
@@ -217,7 +214,7 @@ class SetupBuilder:
                 self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
     def discard(self, feed: BatchFeed) -> None:
-        """Destroy an open pipeline when that delays neither a step nor a request."""
+        """Destroy an open pipeline when that delays nothing."""
         last_references = [feed]
         self._discarding.put(0, last_references.clear)
 

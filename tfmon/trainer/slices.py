@@ -13,36 +13,36 @@ from tfmon.model.requests import RunSlice
 from tfmon.system.lane_clock import lane_clock
 
 WINDOW_NS = 200_000_000
-"""Shortest length of a window; it ends with the running step, or with the slice. If less than half a window would
-remain in a slice, the window lasts until its end: every window costs time."""
+"""Minimum length of a window. If less than half a window would remain in a slice, the window lasts until its
+end: every window costs time."""
 YOUNG_NS, LONG_WINDOW_NS = 60_000_000_000, 1_000_000_000
-"""After the first minute of training, windows are longer: a long race has a small recording."""
+"""After the first minute of training, windows are longer, for a small recording."""
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
-"""The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
-stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`): at least two, until
-one is not faster than the one before by the factor `STILL_RISING`, but at most half of the slice. Compared
-stretches are discarded, so that speed does not select the measured ones."""
+"""The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured
+in stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`): at least two,
+until one is not faster than the one before by the factor `STILL_RISING`, but at most half of the slice.
+Compared stretches are discarded, so that speed does not select the measured ones."""
 LONG_STEP_NS = 20_000_000
 """On a CPU, one step of this length is the whole start: a switch costs it 3 ms, and the next one nothing."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
-"""A first step of this length is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks rise slowly, it
-must be as long as the usual slice, which a second step would double. Source: `benchmarks/slow_steps.py switch`."""
+"""A first step of this length is kept. On a GPU it must be as long as the usual slice, which a second step
+would double. Source: `benchmarks/slow_steps.py switch`."""
 WITH_END_NS = 500_000_000
-"""Windows that end in the last half second of a slice are sent with its end: the monitor wakes up once."""
+"""Windows at the end of a slice are sent with its end, so that the monitor wakes up once."""
 
 
 class Slices:
-    """Decides whether a lane may train, and when its present stretch should end. Thread: the training thread."""
+    """Decides whether a lane may train, and when its stretch should end. Thread: the training thread."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""
         self.paused = True
         self.current: RunSlice | None = None
-        """The slice that is running; `None` while the lanes train concurrently."""
+        """The running slice; `None` while the lanes train concurrently."""
         self.start_done = False
         self.ends_ns = 0
-        """Planned end of the slice, or of the last one."""
+        """Planned end of the last slice."""
         gpu = device == "gpu"
         self.stretch_ns = GPU_STRETCH_NS if gpu else STRETCH_NS
         self._long_step_ns = math.inf if gpu else LONG_STEP_NS
@@ -53,12 +53,12 @@ class Slices:
 
     @property
     def round(self) -> int | None:
-        """Round of the slice, or `None` while the lanes train concurrently."""
+        """Round of the slice, or `None`."""
         return None if self.current is None else self.current.round
 
     @property
     def starting(self) -> bool:
-        """Whether the lane is at the start of a slice, which is discarded."""
+        """Whether the lane is at the discarded start of a slice."""
         return self.current is not None and not self.start_done
 
     def begin(self, granted: RunSlice, now_ns: int, steps: int, examples: int) -> None:
@@ -92,7 +92,7 @@ class Slices:
         return long
 
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
-        """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster."""
+        """Return whether the start goes on: this stretch was the first, or faster."""
         if self.current is None or self.start_done:
             return False
         single = steps - self._steps == 1 and now_ns - since_ns >= self._long_step_ns
@@ -104,7 +104,7 @@ class Slices:
         return before is None or self._speed > before * STILL_RISING
 
     def window_closed(self, now_ns: int) -> RunSlice | None:
-        """Record that a window is closed; return the slice and pause the lane if the slice ends with it."""
+        """Record the end of a window. If the slice ends with it, pause and return the slice."""
         if self.current is None:
             return None
         if not self.start_done:
@@ -117,23 +117,24 @@ class Slices:
 
 
 TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
-"""Unit of /proc/stat; it also counts in steps of this length."""
+"""Unit of /proc/stat."""
 HAS_RUN_NS = 1_000_000
-"""A process that has used more CPU time than this since the last slice was not suspended all the time."""
+"""A process that has used more CPU time than this since the last slice was not suspended throughout."""
 
 
 class CpuMeter:
     """Reads the counters of this process and of the machine at the beginning and at the end of a slice.
 
-    Both readings are outside of windows. The threads take 0.3 ms with 40 of them. So a slice begins with the
-    readings at the end of the last one if the process was suspended in between.
+    Reading the threads takes 0.3 ms with 40 of them. So a slice begins with the readings at the end of the last
+    one if the
+    process was suspended in between.
 
     Thread: the training thread. Source: `schedstat` of each thread (time on a core, time in the run queue; the
     kernel's sched-stats.rst), the first line of /proc/stat, `time.process_time_ns`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """Read below `root`; on other systems than Linux only this process's own CPU time is known."""
+        """On other systems than Linux only this process's own CPU time is known."""
         self._tasks = f"{root}/proc/self/task"
         self._stat = f"{root}/proc/stat"
         self._at_ns = self._cpu_ns = self._ended_cpu_ns = self._stopped_ns = 0
@@ -141,7 +142,7 @@ class CpuMeter:
         self._machine: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Read the counters: a slice begins."""
+        """Read the counters at the start of a slice."""
         if self._delays is None or time.process_time_ns() - self._ended_cpu_ns > HAS_RUN_NS:
             self._delays = self._read_delays()
         self._machine = self._read_machine()
@@ -151,7 +152,7 @@ class CpuMeter:
     def end(self, examples: int) -> SliceLoad | None:
         """Return the CPU use since `begin`, in which the lane trained `examples`.
 
-        `None` without a `begin`, and if the lane was suspended since: others trained meanwhile.
+        `None` without a `begin`, and if the lane was suspended since.
         """
         if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
@@ -175,7 +176,7 @@ class CpuMeter:
         )
 
     def _read_delays(self) -> dict[str, int] | None:
-        """Return how long each thread has waited for a core since it began; `None` if not reported."""
+        """Return how long each thread has waited for a core; `None` if not reported."""
         try:
             delays = dict(self._delays_of(os.listdir(self._tasks)))  # noqa: PTH208 - quicker
         except OSError:

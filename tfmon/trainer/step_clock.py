@@ -21,17 +21,17 @@ else:
     HAS_NUMPY = True
 
 CAPACITY = 8_192
-"""Limit of step times that are kept before they are counted into the histogram."""
+"""Limit of step times that are kept before the histogram counts them."""
 LEAST_STOP_NS = 50_000_000
-"""A shorter suspension does not mark its window: a stop by another program is noticed with a delay."""
+"""A shorter suspension does not mark its window."""
 LONG_COLLECTION_NS = 5_000_000
-"""A garbage collection that takes longer marks its window."""
+"""A longer garbage collection marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
 COMPILING = "compiling"
-"""Mark of windows in which a tf.function was traced, and compiled afterwards. A long call alone has no mark:
-discarding it would select windows by their speed."""
+"""Mark of windows with a trace. A long call alone has no mark: discarding it would select windows by their
+speed."""
 MOST_OUTLIER_WINDOWS = 3
-"""Windows that are marked for a trace after a knob change; later ones are not outliers."""
+"""Windows that are marked for a trace after a knob change."""
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
 """A step is sampled at most once a second, at most 1 % of the time, and not within `LEAST_PAUSE_STEPS` of its
 length, because it is in no window."""
@@ -40,36 +40,35 @@ length, because it is in no window."""
 class StepClock:
     """Collects a window: the caller adds to the sums, and writes step times into a ring that is never reallocated.
 
-    The histogram is filled at the end of the window: code that runs between training steps finds cold CPU caches,
-    and takes several times as long.
+    The histogram is filled at the end of the window: code between training steps finds cold CPU caches.
 
     Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self) -> None:
         self.times = array("q", bytes(8 * CAPACITY))
-        """Step times that are not in the histogram yet; the caller writes new ones from `kept` on."""
+        """Step times that are not in the histogram; the caller writes new ones from `kept` on."""
         self.done = 0
-        """Steps of all windows, and steps in no window."""
+        """Steps of all windows, and in no window."""
         self.last_end_ns = 0
-        """End of the last step, or 0 before the first."""
+        """End of the last step, or 0."""
         self.called_ns = self.waited_ns = 0
-        """Total time of the steps given to `add`: in their calls, and waiting for input."""
+        """Total time in calls and waiting for input."""
         self._owed = 0
         """Examples that were added and taken back."""
         self._suspended_ns = 0
-        """Suspension time of the lane when the window began."""
+        """Suspension time when the window began."""
         self._stopped_at_end_ns: int | None = None
         self.reset(lane_clock.now_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
-        """Begin a window with these marks, at the end of the previous one."""
+        """Begin a window at the end of the previous one."""
         self._left_out_ns = Counter[str]()
         self._before_ns = lane_clock.stopped_ns
         self._begin(at_ns, marks)
 
     def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
-        """Begin a window at `until_ns`; the time of the current one, and its steps, are in none."""
+        """Begin a window at `until_ns`; the current one, and its steps, are in none."""
         if self.last_end_ns:
             self._left_out_ns[reason] += until_ns - self.began_ns
             self._begin(until_ns, marks)
@@ -78,7 +77,7 @@ class StepClock:
         self.last_end_ns = until_ns
 
     def skip(self, until_ns: int, reasons: Mapping[str, int]) -> int:
-        """Leave out the time since the last step, by its `reasons`; return how long it is."""
+        """Leave out the time since the last step, by its `reasons`; return its length."""
         by_ns = until_ns - self.last_end_ns
         self._left_out_ns.update(reasons)
         self.began_ns += by_ns
@@ -87,17 +86,17 @@ class StepClock:
         return by_ns
 
     def stop(self) -> None:
-        """Note that no step follows for a while: if the lane is stopped from now on, it is in no window."""
+        """Note that no step follows for a while: a later stop of the lane is in no window."""
         self.note_suspension()
         self._stopped_at_end_ns = lane_clock.stopped_ns
 
     @property
     def stopped_ns(self) -> int:
-        """For how long the lane was stopped by the end of the window."""
+        """How long the lane was stopped by the end of the window."""
         return lane_clock.stopped_ns if self._stopped_at_end_ns is None else self._stopped_at_end_ns
 
     def note_suspension(self) -> None:
-        """Mark the window if the lane was suspended in one of its steps, and not between them."""
+        """Mark the window if the lane was suspended in one of its steps."""
         if self._stopped_at_end_ns is None and lane_clock.suspended_ns - self._suspended_ns > LEAST_STOP_NS:
             self._suspended_ns = lane_clock.suspended_ns
             self.marks.add(IN_A_STEP)
@@ -113,7 +112,7 @@ class StepClock:
         self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         self.steps = 0
         self.kept = self.added = 0
-        """Numbers of step times that are not in the histogram yet: counted steps, and steps added since."""
+        """Step times not in the histogram: of counted steps, and of steps added since."""
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
@@ -142,7 +141,7 @@ class StepClock:
         self.last_end_ns = end_ns
 
     def count_added(self, missed: int) -> None:
-        """Count the steps that were added, and `missed` more: they took a part of their time."""
+        """Count the added steps, and `missed` more, which took a part of their time."""
         seen, self.added = self.added, 0
         self.done += missed
         if missed and seen:
@@ -153,7 +152,7 @@ class StepClock:
         self.count(seen)
 
     def count_wait(self, began_ns: int, until_ns: int) -> int:
-        """Make the steps added since `began_ns` end at `until_ns` with equal lengths, and return the length."""
+        """Make the steps added since `began_ns` end at `until_ns` with equal lengths; return the length."""
         written, each_ns = self.kept, (until_ns - began_ns) // self.added
         self.times[written : written + self.added] = array("q", [each_ns] * self.added)
         self.call_ns += until_ns - self.last_end_ns
@@ -161,12 +160,12 @@ class StepClock:
         return each_ns
 
     def take_back(self, steps: int, examples: int) -> None:
-        """Count fewer steps and examples than were added: they were parts of others."""
+        """Count fewer steps and examples: they were parts of others."""
         self.done -= steps
         self._owed += examples
 
     def count(self, steps: int) -> None:
-        """Count steps into the window. The caller has already written their times behind the kept ones."""
+        """Count steps whose times the caller has written behind the kept ones."""
         self.steps += steps
         self.kept += steps
         if self.kept >= CAPACITY // 2:
@@ -179,7 +178,7 @@ class StepClock:
 
     @property
     def histogram(self) -> dict[int, int]:
-        """How many steps of the window took how long, as in `Window`."""
+        """Steps of the window by duration, as in `Window`."""
         self._count_kept()
         return dict(self._histogram)
 
@@ -203,7 +202,7 @@ class StepClock:
 
 @dataclass(slots=True)
 class Samples:
-    """Sums over sampled steps in ns; `examples` includes steps that are in no window and were not sampled."""
+    """Sums over sampled steps in ns; `examples` includes other steps that are in no window."""
 
     steps: int = 0
     examples: int = 0
@@ -217,7 +216,7 @@ class Sampler:
     """Decides when a step runs between barriers, which separate device from host. Thread: the training thread."""
 
     def __init__(self, *, drop_first: bool = False) -> None:
-        """Start without samples; `drop_first` drops the first sample after each change of the step."""
+        """`drop_first` drops the first sample after each change of the step."""
         self.sums = Samples()
         self._due_ns = 0
         self._drop_first = self._drops = drop_first
@@ -247,7 +246,7 @@ class Sampler:
 
 
 class CollectorWatch:
-    """Detects long garbage collections by `gc.callbacks`; they are rare, because live objects are frozen."""
+    """Detects long garbage collections, which are rare, because live objects are frozen."""
 
     def __init__(self) -> None:
         self._began_ns = 0
@@ -255,7 +254,7 @@ class CollectorWatch:
         gc.callbacks.append(self._hear)
 
     def settle(self) -> None:
-        """Collect once and freeze the living objects: a full pass over TensorFlow's objects takes 0.2 s."""
+        """Collect once and freeze the living objects: a full pass over TensorFlow's takes 0.2 s."""
         gc.collect()
         gc.freeze()
         self._long = False

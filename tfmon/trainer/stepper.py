@@ -20,18 +20,17 @@ DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 class Stepper:
-    """Trains steps; feed and step are exchanged between two of them, weights stay. Thread: the training thread."""
+    """Trains steps; feed and step are exchanged between two of them. Thread: the training thread."""
 
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
     ) -> None:
-        """Train `step` on `feed`; on a `gpu` a sampled batch is copied first, so that the copy has its time."""
+        """On a `gpu` a sampled batch is copied first, so that the copy has its time."""
         self.feed = feed
         self.step = step
         self.reads_loss = False
-        """Whether the loss is read after each step, which waits for the device."""
+        """Whether each loss is read, which waits for the device."""
         self.loss: Any = None
-        """Loss of the last step, a tensor."""
         self.traces: TraceWatch | None = None
         self.copies = device == "gpu"
         self._clock = clock
@@ -85,14 +84,14 @@ class Stepper:
         return ended_ns
 
     def read_loss(self) -> float | None:
-        """Return the last step's loss; reading it waits until the device has finished the step."""
+        """Return the last loss, which waits for the device."""
         if self.loss is None:
             return None
         loss = np.asarray(self.loss)
         return float(loss if loss.ndim == 0 else loss.mean())
 
     def sample(self, sampler: Sampler, step_ns: float) -> None:
-        """Train a step between two barriers, in no window; a plain one takes `step_ns`. Errors: as of `until`."""
+        """Train a step between two barriers, in no window; a plain one takes `step_ns`."""
         clock_ns = lane_clock.now_ns
         began_ns = clock_ns()
         batch = next(self.feed.batches, None)

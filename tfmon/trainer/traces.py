@@ -1,4 +1,4 @@
-"""Counts the traces of functions, and says which argument is another one than in the trace before."""
+"""Counts the traces of functions, and finds the argument that changed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ OF_DATASET = "Dataset_"
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Tracing makes a `FuncGraph`. Graphs of loops, branches, datasets and other threads are not counted. A
-    function's `experimental_get_tracing_count` suffices for the lane's step, but not for the functions that a
-    user's step calls.
+    Tracing makes a `FuncGraph`. Graphs of loops, branches, datasets and other threads are not counted.
 
     Thread: made and read in the thread that trains.
     """
@@ -30,7 +28,7 @@ class TraceWatch:
 
         self.count = 0
         self.latest_ns = 0
-        """Beginning of the last trace, or 0 before the first."""
+        """Beginning of the last trace, or 0."""
         self._graphs: list[Any] = []
         self._thread = threading.get_ident()
         graph_type: Any = tf.__internal__.FuncGraph
@@ -49,7 +47,7 @@ class TraceWatch:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Count no trace in this context: it is no part of a step."""
+        """Count no trace in this context."""
         before = self.count, self.latest_ns, self._graphs
         try:
             yield
@@ -57,13 +55,13 @@ class TraceWatch:
             self.count, self.latest_ns, self._graphs = before
 
     def close(self) -> None:
-        """Stop counting, and leave TensorFlow as it was; what another library has put around it stays."""
+        """Stop counting. Another library's wrapper stays."""
         if self._graph_type.__init__ is self._counting:
             self._graph_type.__init__ = self._build
         self._thread, self._graphs = 0, []
 
     def cause(self) -> str:
-        """Return which function was traced last, and which argument changed since its trace before, if one did."""
+        """Return which function was traced last, and which argument changed."""
         if not self._graphs:
             return ""
         *before, last = self._graphs
@@ -96,7 +94,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
         if same_rank and all(
             size in (was, None) for was, size in zip(shapes[0] or (), shapes[1] or (), strict=True)
         ):
-            return "", "", False  # TensorFlow lets the sizes vary from now on: no other trace follows
+            return "", "", False  # no other trace follows
         (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
         smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
         return SHAPE, f"`{path}`: {written(shapes[0])} → {written(shapes[1])}", smaller
@@ -104,7 +102,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
         return DTYPE, f"`{path}`: {types[0]} → {types[1]}", False
     values = [getattr(one, "value", one) for one in (old, new)]
     if isinstance(values[1], bool) or values[1] is None:
-        return "", "", False  # a switch, such as training=False, has few values
+        return "", "", False  # such as training=False
     if isinstance(values[1], int | float | str):
         was = f"{values[0]!r}" if isinstance(values[0], int | float | str) else "a tensor"
         return VALUE, f"`{path}`: {was} → {values[1]!r}", False
@@ -114,7 +112,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
 
 
 def shape_of(kind: Any) -> list[Any] | None:
-    """Return the sizes of a shape, or `None` without a shape or with an unknown rank."""
+    """Return the sizes of a shape, or `None` without a known rank."""
     shape = getattr(kind, "shape", None)
     try:
         return None if shape is None else list(shape)
