@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.ui import Demo, crossover_demo, racing_demo
+from support.ui import Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.history import HistoryRow
@@ -103,9 +103,3 @@ def test_lanes_of_a_script_are_compared_in_the_same_phase_of_it_alone():
     assert of(demo).verdict.interval.low < 9 / 8 < of(demo).verdict.interval.high < 1.5
     trains(demo, "cpu", 7)
     assert of(demo).verdict.interval is not None, "phases that come by turns are compared as one"
-
-
-def test_a_crossover_is_listed_by_its_answer():
-    found = of(crossover_demo())
-    assert found.outcome == f"crossover: {found.curve.text}"
-    assert "gpu:0 overtakes cpu" in found.outcome

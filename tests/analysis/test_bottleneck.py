@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from support.events import gpu_sample
 from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
-from support.simulated_gpu import Gpu, busy_share, simulate
 
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.health import concerns
@@ -204,36 +203,6 @@ class TestLanes:
     def test_reading_each_loss_costs_a_cpu_nothing(self):
         state = lane(computing=0.95, call_ns=600, sync_ns=390, settings={"sync_every_step": True})
         assert kind_of(state).kind == "compute"
-
-
-HOST_US = {"input": 200, "launch": 300, "copy": 100, "device": 1_000}
-"""A lane without a bottleneck; each case changes some of its times."""
-GPUS = {
-    "the device is slow": ({"device": 5_000}, "compute"),
-    "the device is slow, and the input nearly as much": ({"device": 5_000, "input": 4_000}, "compute"),
-    "the device is slow, and the loss is read each step": ({"device": 5_000, "reads": True}, "compute"),
-    "the input is slow": ({"input": 5_000}, "input"),
-    "the input is slow, and the loss is read each step": ({"input": 5_000, "reads": True}, "input"),
-    "many small kernels": ({"device": 300, "launch": 3_000}, "dispatch"),
-    "many small kernels, one by one": ({"device": 300, "launch": 3_000, "graph": False}, "eager"),
-    "the batches are large": ({"copy": 4_000}, "transfer"),
-    "the loss is read each step": ({"input": 700, "launch": 500, "device": 1_800, "reads": True}, "sync"),
-    "Python between the steps": ({"between": 4_000}, "other"),
-    "input and copies alike": ({"input": 2_000, "copy": 2_000, "device": 500}, "mixed"),
-}
-
-
-@pytest.mark.parametrize("case", GPUS)
-def test_each_kind_of_lane_is_told_and_the_device_is_as_busy_as_it_is_said_to_be(case):
-    changed, kind = GPUS[case]
-    gpu = Gpu(**{**HOST_US, **changed})
-    state = simulate(gpu)
-    assert kind_of(state).kind == kind
-    shares = shares_of(state)
-    if isinstance(shares.device_pct, Missing):
-        assert kind in ("dispatch", "eager")
-    else:
-        assert shares.device_pct == pytest.approx(100 * busy_share(state, gpu), abs=3)
 
 
 def host(**readings) -> HostSample:

@@ -7,9 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks.coverage import SHORT, Row, simulate
 from tfmon.analysis.intervals import EFFECT_VARIANCE, NONE, always_valid, shift, spending, student
-from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +48,6 @@ def test_a_brownian_motion_leaves_the_spending_interval_in_its_share_of_cases(st
     assert 1 - inside == pytest.approx(error, rel=2e-3)
     assert spending(0.25, 1e9, error) == pytest.approx(2 * reach, rel=1e-6)
     assert spending(0.0, 10) == NONE
-
-
-RACES = 60
-
-
-@pytest.fixture(scope="module")
-def short():
-    """Races of 30 s of equal lanes, under synthetic noise of moderate strength."""
-    return {kind: one for (kind, _), one in simulate(Row("synthetic"), RACES, SHORT).items()}
-
-
-def test_a_screen_names_hardly_a_false_winner_at_any_moment(short):
-    assert short[ALWAYS_VALID].ever <= 5
-    assert short[SPENDING].ever <= 7
-    assert short[FIXED].ever >= 4, "an interval for the end, looked at all the time, would"
-
-
-def test_at_the_end_every_kind_covers_the_truth(short):
-    for outcome in short.values():
-        assert outcome.races == RACES
-        assert outcome.covered >= 0.9 * RACES
-
-
-def test_a_real_difference_is_found(short):
-    assert short[FIXED].ten >= 0.85 * RACES
-    assert short[SPENDING].ten >= 0.8 * RACES
-    assert short[ALWAYS_VALID].ten >= 0.5 * RACES
-
-
-def test_what_an_interval_must_hold_for_is_what_it_costs(short):
-    assert short[FIXED].width < short[SPENDING].width < short[ALWAYS_VALID].width < 2 * short[FIXED].width
 
 
 def normal(sd: float) -> Callable[[random.Random], float]:

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from support.verdicts import noisy
 
-from tfmon.analysis.intervals import (
-    TRIM,
-    trimmed,
-    trimmed_in_time,
-)
+from tfmon.analysis.intervals import TRIM, trimmed, trimmed_in_time
 from tfmon.analysis.statistics import (
     LogSpeeds,
     Throughput,
@@ -114,15 +110,10 @@ def test_the_throughput_of_grown_slices_is_the_same_with_what_is_known_before():
         assert Throughput.of(grown, Throughput.of(before)) == Throughput.of(grown)
 
 
-class TestDrift:
-    def test_a_clear_change_is_told(self):
-        assert drift(logs([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
-
-    def test_a_change_of_a_few_percent_is_not_worth_a_word(self):
-        assert drift(logs([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
-
-    def test_a_change_within_the_scatter_is_not_told(self):
-        assert drift(logs([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
+def test_a_drift_is_told_beyond_a_few_percent_and_beyond_the_scatter():
+    assert drift(logs([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
+    assert drift(logs([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
+    assert drift(logs([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
 
 
 def test_too_few_pairs_or_equal_ones_have_no_outliers():

@@ -136,15 +136,6 @@ class TestSeries:
         demo.session.advance_series(tuning("cpu", attempts=(attempt_of("cpu", OFF, AUTO),), over=True))
         assert plan_tuning(demo.session.snapshot(), "cpu", everything=True).first == 1
 
-    def test_undo_finds_the_last_change_that_is_in_effect(self):
-        demo = waiting_demo()
-        kept = attempt_of("cpu", {"cache": True}, {"cache": False}, outcome=KEPT)
-        demo.session.advance_series(tuning("cpu"))
-        demo.session.advance_series(tuning("cpu", attempts=(kept,), over=True))
-        changes, state = find_change(demo.session.snapshot())
-        assert changes == (KnobChange("cpu", "cache", True, False),)
-        assert [one.outcome for one in state.attempts] == [UNDONE]
-
     def test_undo_takes_back_the_changes_of_keys_one_after_the_other(self):
         demo = racing_demo()
         demo.clock.ahead(1)
@@ -158,10 +149,6 @@ class TestSeries:
         demo.ask("gpu:0", "prefetch", 2)
         with pytest.raises(ExperimentError, match="not in effect yet"):
             find_change(snapshot())
-
-    def test_without_any_there_is_nothing_to_undo(self):
-        with pytest.raises(ExperimentError, match="nothing to undo"):
-            find_change(Demo().session.snapshot())
 
     def test_several_changes_have_the_gain_that_was_measured_of_all_together(self):
         kept = tuple(
