@@ -5,9 +5,8 @@ import re
 import pytest
 from support import long_race as lone_race
 from support.recordings import RECORDED, long_race, record
-from support.ui import GPU_MACHINE, Demo, hosts_demo, racing_demo
+from support.ui import GPU_MACHINE, Demo, hosts_demo
 
-from tfmon.analysis.analysis import analyse
 from tfmon.model import windows
 from tfmon.model.events import LaneStarted
 from tfmon.model.spec import LaneSpec
@@ -40,19 +39,6 @@ def hostile_race() -> Demo:
 
 
 class TestWhatIsInIt:
-    def test_the_figures_are_those_of_the_race(self, tmp_path):
-        _, end = record(tmp_path / "race.jsonl", racing_demo)
-        page = page_of(tmp_path / "race.jsonl")
-        text, result = visible(page), data_of(page, "tfmon-result")
-        assert analyse(end).verdict.text in text
-        assert result["verdict"]["text"].startswith(analyse(end).verdict.text)
-        assert [lane["examples_per_s"] for lane in result["lanes"]] == [
-            lane.steady.examples_per_s for lane in end.lanes
-        ]
-        assert "batch_size 20" in text and "AMD EPYC 9554" in text and "TensorFlow 2.21.0" in text
-        for heading in ("Throughput over time", "Step times", "Where the time goes", "GPU load", "Settings"):
-            assert heading in text
-
     def test_no_line_is_drawn_across_a_time_in_which_nothing_trained(self, tmp_path):
         def rests() -> Demo:
             demo = Demo(mode="turns").go()
@@ -172,10 +158,6 @@ class TestFiles:
         with pytest.raises(Exception, match="extra `report`") as problem:
             html.charts_script()
         assert "pip install 'tfmon[report]'" in problem.value.hint
-
-    def test_the_last_run_is_the_default(self, run, tmp_path):
-        code, _, said = run("export", "--markdown")
-        assert code == 2 and "there is no last" in said
 
 
 def test_charts_do_not_keep_every_window_of_a_long_race(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from support.results import to_json
 from support.ui import Demo
 
-from tfmon import __version__
 from tfmon.analysis.analysis import analyse
 from tfmon.model import histogram
 from tfmon.model.events import (
@@ -17,7 +16,7 @@ from tfmon.model.events import (
     RecordingChanged,
 )
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_events import Finished, PhaseEntered, Window
+from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import Missing, TreeSample
@@ -69,18 +68,6 @@ def nulls(value: object, at: str = "") -> set[str]:
     return {at} if value is None else set()
 
 
-@pytest.fixture
-def raced() -> Raced:
-    """A CPU lane that trained and was sampled."""
-    raced = Raced("cpu")
-    raced.tell(PhaseEntered(lane="cpu", at_ns=SECOND, phase=RACING))
-    raced.window("cpu", 2, loss=2.5)
-    raced.window("cpu", 3, loss=2.0)
-    raced.tell(TreeSample(lane="cpu", at_ns=3 * SECOND, cpu_pct=150.0, private_bytes=3e8, processes=1))
-    raced.tell(Finished(lane="cpu", at_ns=3 * SECOND, steps=200))
-    return raced
-
-
 def test_a_race_that_ends_while_its_lane_starts_again_was_as_long_and_has_no_memory_of_that_process():
     raced = Raced("cpu")
     raced.tell(PhaseEntered(lane="cpu", at_ns=SECOND, phase=RACING))
@@ -108,30 +95,6 @@ def test_the_text_fits_the_terminal_and_breaks_no_word(monkeypatch, width, lanes
     assert max(map(len, text.splitlines())) <= width
     assert {*wide.split()} - {"lane", "time"} <= {*text.split()}, "but for the heads of the first columns"
     assert "A prefetch off → auto" in text
-
-
-def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
-    told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (10, __version__)
-    assert told["seconds"] == 2.0, "from the start signal to the last window"
-    assert (told["scenario"], told["mode"]) == ("net", "concurrent")
-    unknown = {
-        "quota_cores": None,
-        "nice": None,
-        **dict.fromkeys(("no_gpu", "boot", "python", "tensorflow", "driver"), ""),
-    }
-    assert told["machine"] == {
-        "hostname": "node7", "system": "Linux", "cpu_name": "AMD EPYC 9554", "cores": 16, "usable_cores": 8.0,
-        "memory_bytes": 2**37, "gpus": ["NVIDIA H200"], "power_limits_w": [], **unknown,
-    }  # fmt: skip
-    (lane,) = told["lanes"]
-    assert (lane["name"], lane["device"], lane["device_name"]) == ("cpu", "cpu", "AMD EPYC 9554")
-    assert (lane["state"], lane["error"]) == ("finished", None)
-    assert lane["knobs"] == SETTINGS
-    assert (lane["steps"], lane["examples"], lane["examples_per_s"]) == (200, 2_000, 1_000.0)
-    assert lane["step_ms"]["p50"] == pytest.approx(10.0, rel=0.0055)
-    assert lane["loss"] == {"first": 2.5, "last": 2.0}
-    assert (lane["private_bytes"], lane["cpu_pct"]) == (300_000_000, 150.0)
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])

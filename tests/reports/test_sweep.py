@@ -8,7 +8,6 @@ from pathlib import Path
 from support.sweeps import planned
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.race import Machine
 from tfmon.model.series import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
 from tfmon.recordings import sweeps
 
@@ -45,12 +44,6 @@ def swept(path: Path, over: Over = TWO, **more) -> Path:
 
 
 class TestHtml:
-    def test_it_says_on_what_it_was_measured(self, tmp_path):
-        text = visible(
-            page_of(swept(tmp_path / "night.sweep", hardware={"cpu": Machine(cpu_name="AMD EPYC", cores=8)}))
-        )
-        assert "cpu: processor AMD EPYC, 8 cores" in text and "cpu: versions TensorFlow 2.21.0" in text
-
     def test_each_kind_of_device_has_its_curve(self, tmp_path):
         page = page_of(swept(tmp_path / "three.sweep", {**TWO, "prefetch": ("off", "auto")}, kinds=("cpu", "gpu")))
         told = visible(page)

@@ -1,6 +1,6 @@
 """Each form writes each kind of block."""
 
-from tfmon.reports import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table, html, text
+from tfmon.reports import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table, html
 from tfmon.reports.secrets import HIDDEN
 
 from .pages import NO_SCRIPT, data_of, visible
@@ -35,54 +35,6 @@ REPORT = Report(
 
 def hide(told: str) -> str:
     return told.replace("secret", HIDDEN)
-
-
-def test_text_has_headings_and_all_columns():
-    assert text.write(REPORT).splitlines() == [
-        "A is faster",
-        "on secret",
-        "",
-        "Result",
-        "  of lanes",
-        "  lane  rate  more",
-        "  a_b      7  <x>",
-        "    c      8  *y*",
-        "  first",
-        "  line",
-        "  second",
-        "",
-        "Checks",
-        "  ! bad  Driver  none found",
-        "         fix: get one",
-        "  ok     Python  3.12",
-        "    a = `b`",
-        "",
-        "Long",
-        "  long story",
-        "",
-        "  Curve: what it shows",
-        "  |  A",
-        "  | A",
-        "",
-        "  knob  A",
-        "  16    9",
-        "",
-        "  time         A",
-        "  0:01  folded 5",
-    ]
-
-
-def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
-    lines = text.to_markdown(REPORT, hide).splitlines()
-    assert lines[:5] == ["**A is faster**", "", f"on {HIDDEN}", "", r"Two \<lanes\> · 2026-01-02"]
-    table = lines.index("| lane | rate | more |")
-    assert lines[table - 4 : table] == ["### Result", "", "of lanes", ""]
-    assert lines[table + 1 : table + 4] == ["| --- | ---: | --- |", r"| a_b | 7 | \<x\> |", r"| c | 8 | \*y\* |"]
-    assert "- first line" in lines and "- **! bad** Driver: none found" in lines and "  - fix: get one" in lines
-    assert "### Empty" not in lines and "folded 5" not in "\n".join(lines)
-    drawn = lines.index("|  A")
-    assert lines[drawn - 3 : drawn] == ["Curve: what it shows", "", "```"]
-    assert (lines[drawn + 2], lines[drawn + 4]) == ("```", "| knob | A |")
 
 
 def test_html_has_every_block_and_hides_in_all_of_it():
