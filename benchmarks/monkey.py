@@ -46,7 +46,7 @@ SPECIAL = {
     "equals_sign": "=", "left_square_bracket": "[", "right_square_bracket": "]",
 }  # fmt: skip
 ASKS_EVERY = 20
-SCRIPTS = ("from_scratch", "gan_in_fit", "legacy_keras")
+SCRIPTS = ("text_classification", "image_classifier", "legacy_keras")
 CHANGES = set("pbBgxmkEecutsq\r :\x10")
 """Keys that change a setting, pause, leave, or open a page that can do so."""
 KEYS_ROWS, SIZES_THAT_COUNT = 3, 3
@@ -165,8 +165,8 @@ class Watcher(Monkey):
     def __init__(self, script: str, minutes: float, *, seed: int) -> None:
         Path("guest.py").write_text(GUEST)
         self.script = script
-        guide = str(TESTS / "scripts" / "guides" / f"{script}.py")
-        command = [sys.executable, "guest.py", guide, str(minutes)]
+        path = str(TESTS / "scripts" / "shapes" / f"{script}.py")
+        command = [sys.executable, "guest.py", path, str(minutes)]
         with Path("alone.out").open("w") as printed:
             self.alone = subprocess.Popen([*command, "alone"], stdout=printed, stderr=subprocess.DEVNULL)
         super().__init__(seed=seed, words=("watch", "--", *command, "watched"))

@@ -1,4 +1,4 @@
-"""Scripts with the structure of Keras' guides: tfmon's counts equal the counts of the script."""
+"""Scripts in the manner of public ones: tfmon's counts equal the counts of the script."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 
 from tfmon.analysis.causes import causes_of
 
-from .test_keras import ALL_OF, counted, trained
+from .test_keras import ALL_OF, counted, shapes, trained
 
-GUIDES, PUBLIC = (Path(__file__).parent / name for name in ("guides", "public"))
+PUBLIC = Path(__file__).parent / "public"
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation", "iterator_freed"}
 """Causes that are true of the scripts of `public`: a last batch is smaller, a callback predicts, a busy machine
@@ -22,15 +22,9 @@ def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_t
     assert {one.id for one in causes_of(race.lane)} <= TRUE
 
 
-IN_TF_218 = pytest.mark.trainer
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("from_scratch", marks=IN_TF_218), pytest.param("legacy_keras", marks=IN_TF_218), "gan_in_fit"],
-)
-def test_each_guide_is_counted_as_it_counts_itself(watch, name):
-    race = watch(str(GUIDES / f"{name}.py"))
+@pytest.mark.trainer
+def test_legacy_keras_is_counted(watch):
+    race = watch(*shapes("legacy_keras"))
     assert trained(race) == counted(race)
     assert 0 < race.lane.totals.losses.last < 5
     assert not any(race.lane.script.not_measured.values())
