@@ -117,13 +117,6 @@ def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_d
     assert values(race, "prefetch") == ["auto", "auto"]
 
 
-def test_what_the_command_line_says_is_in_the_plan():
-    race = plan("cpu", steps=50, seconds=2.5, python=Path("/usr/bin/python3"))
-    assert (race.steps, race.seconds, race.python) == (50, 2.5, Path("/usr/bin/python3"))
-    assert (race.race.scenario, race.race.title, race.scenario) == ("net", "A net", INFO.path)
-    assert race.race.knobs == INFO.knobs
-
-
 @pytest.mark.parametrize(
     ("lane", "said"),
     [

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from support.lanes import RacingGroup
-from support.processes import gone, suspended
+from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.events import UserRequested
@@ -27,17 +27,6 @@ def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(grou
         assert lane.trouble.message == "/nowhere/python did not start: No such file or directory"
 
 
-def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    first, second = group.order_of_two()
-    group.wait_for_steps(first)
-    assert suspended(group.pid(second))
-    assert not suspended(group.pid(first))
-    assert group.lane(second).totals.steps == 0
-    os.kill(group.pid(first), signal.SIGKILL)
-    group.wait_for_steps(second)
-
-
 @BOTH_MODES
 def test_a_paused_lane_does_not_train_until_it_may_run(group, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode))
@@ -50,23 +39,6 @@ def test_a_paused_lane_does_not_train_until_it_may_run(group, mode):
     group.resume(["cpu"])
     group.wait_for_steps("cpu")
     group.wait_for(RACING, "cpu")
-
-
-def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(group):
-    group.begin(group.plan("cpu", "gpu"))
-    group.wait_for(RACING, "cpu")
-    heard = []
-    group.session.listen(heard.append)
-    pid = group.pid("cpu")
-    group.set_knob("cpu", "batch_size", 64)
-    assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobRequested") == 1
-    wait_for(
-        lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").changes.requested,
-        what="64",
-    )
-    assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
-    assert group.pid("cpu") == pid
-    assert group.lane("gpu:0").settings["batch_size"] == 32
 
 
 def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(group):

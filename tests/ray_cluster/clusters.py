@@ -88,8 +88,6 @@ class Nodes:
         while self._links:
             self._links.pop().close()
 
-    # ---------------------------------------------------------------- what dies
-
     def processes(self, address: str) -> list[psutil.Process]:
         """Return all processes of a node and their children."""
         roots = [one.process.pid for kind in self._nodes[address].all_processes.values() for one in kind]

@@ -39,15 +39,6 @@ def test_the_interval_of_a_faster_lane_includes_the_truth(header):
     assert "1.50×" in to_text(found)
 
 
-def test_concurrent_lanes_have_no_interval_and_a_note(header):
-    found = compare(side(header, raced(mode="concurrent")), side(header, raced((9_000, 2_420)), "two"))
-    change = found.lanes[0].change
-    assert (change.low, change.high) == (None, None)
-    assert change.ratio == pytest.approx(9_000 / 7_663, rel=0.02)
-    assert "one raced all lanes concurrently" in found.notes[0]
-    assert "no interval" in to_text(found)
-
-
 def test_another_winner_leaves_no_verdict_to_compare(header):
     assert compare(side(header, raced()), side(header, raced((2_000, 9_000)))).verdict is None
 

@@ -238,14 +238,6 @@ def test_the_last_window_counts_or_is_said_to_be_lost(watch, script, ending):
         assert "is not counted" in race.lane.script.not_measured["end"]
 
 
-def test_the_next_process_is_the_lane_when_the_first_has_ended(watch, script):
-    path = script(LOOP + f"train({WARM})")
-    race = watch("/bin/sh", "-c", f"{sys.executable} {path}; {sys.executable} {path}")
-    output(race)
-    assert len(race.of(Hello)) == 2
-    assert race.lane.totals.steps == 2 * WARM
-
-
 def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
     race = watch(script(FOR_EVER))
     race.until_event(PhaseEntered, lambda event: event.phase == RACING)

@@ -5,11 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.hosts import Linked, all_gone, be_patient, start_all_kinds
-from support.processes import gone
 from support.sshd import Sshd, needs_sshd
 from support.waiting import wait_for
 
@@ -33,20 +31,6 @@ def connect(sshd: Sshd, monkeypatch):
     yield begin
     for link in links:
         link.close()
-
-
-def test_lanes_run_over_it_and_nothing_is_left(connect, sshd):
-    link = connect()
-    assert abs(link.measured.offset_ns) <= link.measured.error_ns
-    many = link.start("ten_thousand_lines")
-    command = link.start(command=["sh", "-c", 'echo "$0 $1"; exit 9', "a b", "*"])
-    assert many.end.exit_code == 0 and len(many.phases) == 10_000
-    assert command.end.exit_code == 9 and command.printed == ["a b *"]
-    agent = link.agent
-    link.close()
-    folder = Path(link.greeting.folder)
-    wait_for(lambda: gone(agent.pid) and not folder.exists(), what="all is gone")
-    wait_for(lambda: not sshd.sessions(), what="the session is over")
 
 
 @pytest.mark.parametrize("dies", ["client", "session"])
