@@ -9,11 +9,11 @@ import tensorflow as tf
 keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(1)])
 optimizer = keras.optimizers.SGD(0.001)
-rows = np.random.default_rng(1).random((1_280, 64), dtype="float32")
+rows = np.random.default_rng(1).random((25_600, 64), dtype="float32")
 
 
 def decode(x):
-    return tf.reshape(tf.image.resize(tf.image.resize(tf.reshape(x, (8, 8, 1)), (24, 24)), (8, 8)), (64,))
+    return tf.reshape(tf.image.resize(tf.reshape(x, (8, 8, 1)), (1, 64)), (64,))
 
 
 def scale(x):
@@ -29,14 +29,14 @@ def step(x):
 
 
 if "mended" in sys.argv:
-    epochs = 180
+    epochs = 40
     dataset = tf.data.Dataset.from_tensor_slices(rows).map(decode).cache()
-    dataset = dataset.batch(32).map(scale, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    dataset = dataset.batch(256).map(scale, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 else:
-    epochs = 50
+    epochs = 8
     dataset = tf.data.Dataset.from_tensor_slices(rows).cache()
     dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-    dataset = dataset.map(scale).batch(32)
+    dataset = dataset.map(scale).batch(256)
 
 for _ in range(epochs):
     for batch in dataset:
