@@ -1,7 +1,6 @@
 """The whole tfmon on eight GPUs with other users: the chosen GPU, and the messages about them."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from support.eight_gpus import script
 from support.terminal import Terminal, racing
 from support.waiting import HANGS_S
 
-from tfmon.errors import EXIT_BUSY, EXIT_INTERRUPTED
+from tfmon.errors import EXIT_INTERRUPTED
 
 from .test_gpu_lane import PROGRAM, Machine
 
@@ -46,17 +45,6 @@ def look_at_the_gpus(screen: Terminal, *words: str) -> None:
     screen.wait_for(lambda shown: all(word in shown for word in words))
     screen.process.send("q")
     screen.wait_for(racing)
-
-
-def test_where_no_gpu_becomes_free_one_line_says_who_has_them_and_nothing_was_started(eight):
-    eight.driver.play(ALL_BUSY)
-    with run(eight, "--headless", "--wait-idle", "0.02") as waiting:
-        out, err = waiting.communicate(timeout=HANGS_S)
-    assert (waiting.returncode, out) == (EXIT_BUSY, "")
-    *waits, last, hint = err.splitlines()  # `waits` is empty if the first look took too long
-    said = r"tfmon: waiting for a free GPU \(0:0[01] left, Ctrl-C leaves\): the idlest of 8, gpu:1: 1 process"
-    assert all(re.match(said, line) for line in waits)
-    assert last.startswith("tfmon: no GPU was free within 0.02 min: ") and "--wait-idle" in hint
 
 
 def test_ctrl_c_leaves_while_it_waits(eight):

@@ -36,13 +36,6 @@ BARE = Surveyed(
 LOST = Surveyed(Host("gpu4"), error="gpu4 cannot be reached: \x9b2Jno route", hint="`ssh gpu4 true` tries it")
 
 
-def test_one_that_cannot_be_used_has_its_line_and_the_others_their_rows():
-    lines = hosts_to_text([LOST, USABLE], HERE).splitlines()
-    assert lines[1].startswith("gpu2 ")
-    assert lines[2:] == ["gpu4 cannot be used: gpu4 cannot be reached: no route", "  `ssh gpu4 true` tries it"]
-    assert hosts_to_text([LOST], HERE).startswith("gpu4 cannot be used")
-
-
 def test_what_is_missing_is_said_and_nothing_steers_the_terminal():
     text = hosts_to_text([BARE], HERE)
     assert "\x1b" not in text and "\x9b" not in text

@@ -47,13 +47,6 @@ def test_replicas_with_dropout_and_batch_normalisation_train_and_keep_equal_weig
     assert np.isfinite(found["noisy"]["losses"]).all()
 
 
-def test_what_several_devices_cannot_do_is_refused_in_a_line(found):
-    xla, float16, small = found["refused"]
-    assert "it needs xla=off" in xla
-    assert "mixed_precision=float16 spoils the weights" in float16
-    assert small.startswith("batch_size=2 is too small for 3 devices; it must be at least 3")
-
-
 def test_a_lane_on_two_devices_counts_exactly_and_changes_its_knobs(race):
     info = read_scenario(FOLDER / "small_dense.py", "built-in")
     lane = race(info.path, "2xcpu", batch_scope="global", **info.defaults())
