@@ -45,6 +45,6 @@ def test_the_parts_of_a_run_agree_with_the_clock_of_the_script(watch):
     # What else tfmon has seen in the steps is in them or between them by the clock of the script.
     others_s = seconds(groups.STEPS) - steps_s + seconds(groups.OWN, "measuring")
     assert steps_s == pytest.approx(own["own steps"] + own["steps of fit"], rel=0.05, abs=SLACK_S + others_s)
-    # The wait for a batch is longer than the work of the generator, which runs in another thread.
+    # The wait for a batch is longer than the work of the generator.
     assert seconds(groups.BEFORE, groups.FIRST_BATCH) >= own["first batch"] - SLACK_S
     assert seconds(groups.STEPS, groups.INPUT) >= 0.95 * own["input"] - SLACK_S
