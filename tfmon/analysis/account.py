@@ -1,4 +1,4 @@
-"""The account of a whole run. Its shares are of the wall time of the run, and add up to 100 %."""
+"""The account of a whole run. Its shares are of the run's wall time."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ OPTIMIZERS = (
 )  # fmt: skip
 AUGMENTS = re.compile(r"random_|(rand|aug|cut)_?(mix|out|ment)|mix_up|auto_contrast|equalization|solarization")
 LAUNCH_NS = 50_000_000
-"""A process that starts later than this was started by another program."""
+"""A process that starts later was started by another program."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """A part of the time of a run."""
+    """A part of a run's time."""
 
     group: str
     part: str
     place: str
-    """The user's line, such as "train.py:17 `model.fit(x, y)`", or empty."""
+    """Such as "train.py:17 `model.fit(x, y)`"."""
     seconds: float
     share: float
-    """Of the wall time, from 0 to 1."""
     source: str = ""
-    """Profile that a part comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +39,21 @@ class Account:
     """Where the time of a run went."""
 
     wall_s: float
-    """From the start of the command to its exit, or to the last report."""
+    """From the start of the command to its exit or last report."""
     over: bool
     rows: tuple[AccountRow, ...]
-    """In the order of a run; in a group, the longest first."""
+    """In the order of a run, the longest of a group first."""
 
     @property
     def groups(self) -> dict[str, float]:
-        """The seconds of each group, in the order of a run."""
+        """Seconds by group."""
         sums: dict[str, float] = {}
         for row in self.rows:
             sums[row.group] = sums.get(row.group, 0.0) + row.seconds
         return sums
 
     def parts_of(self, group: str) -> Iterator[AccountRow]:
-        """Yield the parts of a group that are worth a line."""
+        """Yield the parts of a group that are shown."""
         rows = [row for row in self.rows if row.group == group]
         for row in rows:
             named = row.place or row.part != NOT_SPLIT or len(rows) > 1
@@ -64,12 +62,12 @@ class Account:
 
 
 def account_of(lane: LaneState) -> Account | None:
-    """Return the account of a lane's run. `None` before a report."""
+    """Return the account of a lane. `None` before a report."""
     reported, end = lane.account, lane.end.event
     if reported is None or not reported.parts:
         return None
     times: Counter[tuple[str, str, str]] = Counter()
-    for part in reported.parts:  # another version of tfmon may have other groups
+    for part in reported.parts:
         times[part.group if part.group in GROUPS else UNKNOWN, part.name, part.place] += part.time_ns
     began_ns = reported.at_ns - times.total()
     started_ns = min(lane.process.started_ns, began_ns)
@@ -93,7 +91,6 @@ def account_of(lane: LaneState) -> Account | None:
 
 
 def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, str, str]]]:
-    """Return the parts of the steps' calls by the latest profile, and a text about it."""
     profile = next((one for one in reversed(lane.step.profiles) if one.parts), None)
     sums: Counter[str] = Counter()
     for part in profile.parts if profile is not None else ():
@@ -107,7 +104,7 @@ def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, 
 
 
 def kind_of_operation(name: str) -> str:
-    """Return the part of a step for an operation, by Keras 3's scopes. Its metrics have none."""
+    """Return the part of a step, by Keras 3's scopes."""
     *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
     if not scopes:
         return UNSCOPED
@@ -117,7 +114,7 @@ def kind_of_operation(name: str) -> str:
 
 
 def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the lines of a table: part, time, share, and the user's line."""
+    """Yield table rows: part, time, share, line."""
     yield "the run", *_amount(account.wall_s, 1.0), ""
     for group, seconds in account.groups.items():
         if seconds >= LEAST_SHARE * account.wall_s:

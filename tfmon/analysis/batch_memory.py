@@ -1,8 +1,6 @@
 """Predicts which batch sizes fit in a GPU's memory, from the peaks at two sizes or more.
 
-A larger batch needs at least the extrapolation of the measured sizes, and at most memory in proportion to its
-size.
-Neither includes kernels with more workspace, XLA and a fragmented pool.
+A larger batch needs at least the extrapolation of the measured sizes, and at most memory in proportion.
 """
 
 from __future__ import annotations
@@ -24,18 +22,18 @@ NOT_FREE = Missing("the driver does not say how much GPU memory is free")
 
 @dataclass(frozen=True, slots=True)
 class BatchMemory:
-    """The memory for batch sizes, in bytes of tensors, and the available memory."""
+    """The memory for batch sizes, and the available memory."""
 
     measured: tuple[tuple[int, int], ...]
-    """Sizes and peaks of the allocator, the smallest first."""
+    """Sizes and peaks, the smallest first."""
     sure_bytes: float
-    """Least available memory: its peak, and all unused memory."""
+    """Available: its peak, and all unused memory."""
     most_bytes: float | None
-    """Largest available memory: all that it uses, and all unused memory."""
+    """Available at most: all that it uses, and all unused memory."""
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:
-        """Return bounds of the memory for a size."""
+        """Return bounds for a size."""
         largest, peak = self.measured[-1]
         more = max(0, size - largest)
         pairs = itertools.pairwise(self.measured)
@@ -43,7 +41,7 @@ class BatchMemory:
         return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
 
     def fits(self, size: int) -> bool | None:
-        """Return whether a size fits. `None` if uncertain."""
+        """Return whether a size fits, if certain."""
         least, most = self.needs(size)
         if most <= self.sure_bytes:
             return True
@@ -51,7 +49,7 @@ class BatchMemory:
 
     @property
     def sizes(self) -> tuple[int, int | None]:
-        """The largest fitting size, by doubling, and the next, if any."""
+        """The largest fitting size, by doubling, and the next."""
         size = self.measured[-1][0]
         for _ in range(MOST_DOUBLINGS):
             if self.most_examples is not None and 2 * size > self.most_examples:
@@ -62,14 +60,14 @@ class BatchMemory:
         return size, None
 
     def amount(self, size: int) -> str:
-        """Return the memory for a size, such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
+        """Return such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
         least, most = map(units.memory, self.needs(size))
         has = units.memory(self.sure_bytes if self.most_bytes is None else self.most_bytes)
         return f"about {least if least == most else f'{least} to {most}'} of {has}"
 
     @property
     def text(self) -> str:
-        """A sentence about fitting and unfitting sizes."""
+        """Fitting and unfitting sizes."""
         fits, beyond = self.sizes
         by = " and ".join(str(size) for size, _ in self.measured[-LEAST_SIZES:])
         text = f"batch {fits} fits ({self.amount(fits)})"
@@ -95,7 +93,7 @@ class BatchMemory:
 
 
 def batch_memory(lane: LaneState) -> BatchMemory | Missing:
-    """Return the memory of batch sizes in a lane, or why it is unknown."""
+    """Return the memory of batch sizes, or why it is unknown."""
     if lane.spec.kind != "gpu" or lane.spec.devices > 1:
         return NOT_ONE_GPU
     use = lane.gpu_use
@@ -113,7 +111,7 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
 
 
 def warning_of(lane: LaneState, size: object) -> str:
-    """Return a warning about a batch size, or ""."""
+    """Return a warning about a batch size."""
     memory = batch_memory(lane)
     if isinstance(memory, Missing) or not isinstance(size, int) or memory.fits(size):
         return ""

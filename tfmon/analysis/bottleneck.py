@@ -1,4 +1,4 @@
-"""The bottleneck from the shares of a step's time, and other causes of slowness."""
+"""The bottleneck of a lane, and other causes of slowness."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
 FURTHER_PCT = 10.0
-"""Minimum share that is worth an experiment once nothing helps against the bottleneck."""
+"""Minimum share that is worth an experiment."""
 SPLIT_ERROR = 0.4
-"""Uncertainty of the difference between dispatch and compute, as a share of the step, on a CPU.
-
-Source: standard deviation of 0.1 in nine profiles of 20 steps on a busy machine.
-"""
+"""Of dispatch less compute, on a CPU. Source: nine profiles on a busy machine."""
 BUSY_OTHERS_PCT = 50.0
 
 _PHRASES: Mapping[BottleneckKind, str] = {
@@ -45,7 +42,7 @@ _PHRASES: Mapping[BottleneckKind, str] = {
     "dispatch": "starting the step",
 }
 LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
-"""A training is not healthy from this share of its time on: of a cause or a pause, and of a part of step time."""
+"""Unhealthy shares: of a cause or a pause, and of a part of step time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +53,19 @@ class Bottleneck:
     text: str
     shares: Shares
     causes: tuple[Cause, ...] = ()
-    """Observed causes, the costliest first, then suggestions, the likeliest first."""
+    """Observed causes, the costliest first, then suggestions."""
     also: tuple[str, ...] = ()
-    """Other reasons for slowness or disturbed figures."""
+    """Other reasons for slowness."""
     size_pct: float = 100.0
 
     @property
     def line(self) -> str:
-        """The sentence with the costliest observed cause."""
+        """The sentence with the first cause."""
         return "; ".join(filter(None, (self.text, self.cause)))
 
     @property
     def cause(self) -> str:
-        """The costliest observed cause in a few words, or ""."""
+        """The first cause in a few words."""
         return next((one.brief for one in self.causes[:1]), "")
 
     @property
@@ -81,17 +78,14 @@ class Bottleneck:
 
     @property
     def supposed(self) -> Cause | None:
-        """The likeliest remedy, unless observed causes explain most of the bottleneck."""
+        """The likeliest remedy, unless observed causes suffice."""
         if any(one.count for one in self.causes) and explains(self.causes, self.size_pct):
             return None
         return next((one for one in self.causes if not one.count), None)
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane under the settings in effect. `None` before enough is measured.
-
-    With `everything`, include advice for the other parts of step time.
-    """
+    """Return the bottleneck, if enough is measured; with `everything`, other advice, too."""
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
         return None
@@ -137,7 +131,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
-    """Return the largest avoidable loss of a lane's time besides traces, or ""."""
+    """Return the largest avoidable loss besides traces, or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
     losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
     whole, account = whole_of(lane), account_of(lane)
@@ -185,9 +179,9 @@ def _shared(lane: LaneState) -> str:
 
 
 def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
-    """Return the shares of a lane's step time for the rules."""
+    """Return the shares of step time."""
     steady = lane.steady
-    # A single read at the end of a window waits for queued work: no stall.
+    # A single read waits for queued work: no stall.
     reads = shares.asynchronous and lane.settings.get("sync_every_step", False)
     goes_on = steady.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT
     return Evidence(

@@ -1,4 +1,4 @@
-"""The table of causes and remedies, from which `docs/causes.md` is made."""
+"""The table of causes and remedies; `docs/causes.md` is made from it."""
 
 from __future__ import annotations
 
@@ -36,59 +36,54 @@ from tfmon.model.script_events import (
 )
 
 RUNS, EPOCHS, OBSERVED = "runs", "epochs", "observed"
-"""The lane trains; the script has several epochs; the cause was observed."""
 NOT = "not "
-"""Before a trait that a script must not have."""
+"""Before a forbidden trait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that is advised to a script with these traits only."""
+    """A change for scripts with these traits."""
 
     needs: tuple[str, ...]
-    """Traits of the script, and figures or the subject of the observation."""
+    """Traits of script or observation."""
     mends: str = ""
     code: tuple[str, ...] = ()
 
     def fits(self, traits: Collection[str]) -> bool:
-        """Return whether the change fits a script with these traits."""
+        """Return whether it fits these traits."""
         return all((one.removeprefix(NOT) in traits) != one.startswith(NOT) for one in self.needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseKind:
-    """A cause: observed in a script's process, or supposed by the bottleneck (`SUPPOSED`)."""
+    """A cause: observed in a script, or supposed (`SUPPOSED`)."""
 
     title: str = ""
-    """A few words about {subject}. Empty if it is never observed."""
+    """Text about {subject}. Empty if never observed."""
     mends: str = ""
-    """The general remedy."""
     code: tuple[str, ...] = ()
     """The code; {value} is the knob's value."""
     remedies: tuple[Remedy, ...] = ()
-    """Other remedies; the code of applicable ones comes first."""
+    """The code of applicable ones comes first."""
     needs: tuple[tuple[str, ...], ...] = ((),)
-    """It is supposed of a script with all traits of one of these."""
+    """Supposed with all traits of one of these."""
     knob: str = ""
-    """A knob to try while the lane trains."""
     values: tuple[KnobValue, ...] = ()
     least_share: float = 0.03
-    """Minimum reported share of the time."""
     least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
-    """Whether its cost is a part of the input wait."""
     of_step: bool = False
-    """Whether its cost is a part of the step. Other changes of the step are then not advised."""
+    """Whether it is a part of the step, so that `OF_STEP` is not advised."""
     gain: float | None = None
-    """Share of the cost that the code gives back, unless the observation has a figure `gain`."""
+    """Returned share of the cost, unless observed."""
 
     def supposed_with(self, traits: Collection[str]) -> bool:
-        """Return whether the cause is supposed with these traits."""
+        """Return whether it is supposed with these traits."""
         return any(Remedy(needs).fits(traits) for needs in self.needs)
 
     def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
-        """Return the remedy for these traits, and its code."""
+        """Return the remedy and its code."""
         remedies = [one for one in self.remedies if one.fits(traits)]
         mends = [self.mends, *(one.mends for one in remedies)]
         return "; ".join(filter(None, mends)), (*(line for one in remedies for line in one.code), *self.code)
@@ -106,7 +101,7 @@ _ONE_ITERATOR = (
     "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
 )
 INPUT_SYMPTOMS = ("epoch_first", "epoch_batch", "epoch_later")
-"""Waits for input that causes with `of_input` explain."""
+"""Explained by causes with `of_input`."""
 _CACHE = ("dataset = dataset.map(prepare).cache()  # after what takes long, before shuffle, repeat and batch",)
 
 KINDS: Mapping[str, CauseKind] = {
@@ -557,9 +552,9 @@ KINDS: Mapping[str, CauseKind] = {
         knob=VARIANT.name,
     ),
 }
-"""Every cause by its permanent id, in the order of the manual."""
+"""By permanent ids, in the order of the manual."""
 OF_STEP = ("step_eager", "step_not_fused", "step_float32", "batch_small", "steps_small")
-"""Supposed changes of the step that do not help if a cause within it was observed."""
+"""Useless if a cause within the step was observed."""
 _STEP = ("step_not_fused", "step_float32", "batch_small")
 SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "input": ("input_sequential_map", "input_no_prefetch", "input_no_cache", "variant"),
@@ -573,4 +568,4 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "retracing": ("variant", "retrace_value", "retrace_shape"),
     "other": ("steps_small", "variant"),
 }
-"""Supposed causes of each bottleneck, the likeliest first."""
+"""By bottleneck, the likeliest first."""

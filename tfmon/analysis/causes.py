@@ -1,4 +1,4 @@
-"""Why a lane is slow: observed causes worth a change, or untried changes that often help."""
+"""Why a lane is slow: observed causes, or untried changes that often help."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.spec import obstacle
 
 SMALL_BATCH = 32
-"""Below this a larger batch is supposed first: other changes need enough work in a step."""
+"""Below this a larger batch is supposed first."""
 BATCH_FACTOR = 4
-"""A factor of two gains too little for an experiment."""
 EXPLAINED = 0.5
-"""Share of a pipeline's work from which causes of slow input explain other observations."""
+"""Share of a pipeline's work that explains its waits."""
 SHORT_EPOCH_S = 10.0
-"""A cache helps from the second epoch on, so for short epochs it is suggested first."""
+"""For shorter epochs, a cache is suggested first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +47,42 @@ class Cause:
     """A knob to try while it trains."""
     value: KnobValue | None = None
     by_hand: bool = False
-    """Whether the lane lacks the knob, so that only the code helps."""
+    """Whether only the code helps."""
     effect: str | None = None
     text: str = ""
-    """The observation with its figures, or a suggestion."""
     brief: str = ""
-    """A few words with the file and the line."""
+    """A few words with the line."""
     place: str = ""
-    """The user's instruction: file, line and text."""
+    """File, line and text."""
     count: int = 0
     cost_s: float | None = None
     share_pct: float | None = None
-    """Share of the whole run."""
     gain_s: float | None = None
-    """Estimated time of this run that the change gives back."""
+    """Time of this run that the change gives back."""
     gain_pct: float | None = None
-    """Share of the whole run that the change gives back."""
     wasted_pct: float | None = None
-    """Share of the work whose results are not used, or are made again."""
+    """Share of work that is unused or repeated."""
 
     @property
     def can_try(self) -> bool:
-        """Whether it can be tried while the lane trains, and was not."""
+        """Whether it can be tried while the lane trains."""
         return self.knob is not None and not self.by_hand and self.effect is None
 
     @property
     def remedy(self) -> str:
-        """The remedy, such as "prefetch auto (make batches while the step runs)"."""
+        """Such as "prefetch auto (make batches while the step runs)"."""
         if self.knob is None or (self.by_hand and not any(one.name == self.knob for one in LEVERS)):
             return self.advice
         return f"{setting_text(self.knob, self.value)} ({self.advice})"
 
 
 def setting_text(knob: str, value: object) -> str:
-    """Return a value of a knob, such as "prefetch auto"."""
+    """Return such as "prefetch auto"."""
     return f"{short_name(knob)} {show(value)}"
 
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
-    """Return observed causes, the costliest first, then supposed ones."""
+    """Return observed causes, then supposed ones."""
     whole = whole_of(lane)
     seen = [
         one for one in _without_symptoms(lane.script.causes) if one.cause in KINDS and _matters(one, lane, whole)
@@ -112,7 +108,6 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
 
 
 def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
-    """Yield observed causes without the waits for input that causes with a line explain."""
     of_input = min(1.0, sum(one.figures.get("of_input", 0.0) for one in causes if one.cost_ns))
     for one in causes:
         if one.cause in INPUT_SYMPTOMS and of_input >= EXPLAINED:
@@ -122,7 +117,7 @@ def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
-    """Return whether observed causes, besides pauses of TensorFlow, take at least half of this share."""
+    """Return whether observed causes take half of this share."""
     return sum(one.share_pct or 0.0 for one in causes if one.count and one.id != "iterator_freed") >= pct / 2
 
 
@@ -148,7 +143,7 @@ def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
         return False  # it is mended
     if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
         return False
-    # The start takes most of a short run, so a share of the training counts.
+    # In a short run, the start takes most of the time.
     share = seen.cost_ns / seen.of_ns if seen.of_ns else whole.share(seen)
     costs = seen.cost_ns >= 1e9 * kind.least_s and share >= kind.least_share
     return costs and seen.count >= kind.least_count
@@ -258,10 +253,7 @@ def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
 
 
 def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:
-    """Return the TensorFlow code that corresponds to a knob.
-
-    For a script without TensorFlow, and for a script's own knob, it is the line that offers the knob.
-    """
+    """Return the code that sets a knob. For a script's own knob, it offers the knob."""
     script = lane is not None and bool(lane.script.command)
     kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind())
     begin, end = "options = tf.data.Options()", "dataset = dataset.with_options(options)"

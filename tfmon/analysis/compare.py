@@ -1,4 +1,4 @@
-"""Compares two races: the lanes' speeds, and the differences of their conditions."""
+"""Compares two races, and their conditions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
 
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
-"""Facts of a machine that older recordings lack."""
+"""Missing in older recordings."""
 
 
 LEAST_RACES = 3
-"""Minimum races with a known throughput of a side with several."""
+"""Minimum races of a side with several."""
 BETWEEN_RACES_SD = 0.01
-"""Assumed standard deviation of the log ratio of two equal successive races. Three races on an idle machine
-differed by 0.005, on virtual machines with busy neighbours by 0.03 to 0.08."""
+"""Assumed standard deviation of the log ratio of equal successive races. Measured: 0.005 on an idle machine,
+0.03 to 0.08 on virtual machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure of the second race divided by the first race's."""
+    """The second race's figure over the first's."""
 
     ratio: float
     low: float | None
@@ -38,11 +38,11 @@ def change_of(
     prior: BetweenProcesses | None = None,
     looks: Looks = AT_THE_END,
 ) -> Change | None:
-    """Return the throughput after over before, with its interval. `None` from too few slices or races."""
+    """Return the change of the throughput, if known."""
     first = [one for before, _ in races if (one := before.log_examples_per_s) is not None]
     second = [one for _, after in races if (one := after.log_examples_per_s) is not None]
     if len(races) == 1 and first and second:
-        # Slices of two races are not paired, so the interval includes all three variances.
+        # The slices are not paired.
         processes = statistics.between_processes((), (), prior)
         machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
         reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
@@ -71,7 +71,7 @@ class LanePair:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something besides the figures that was not the same."""
+    """A different condition."""
 
     about: str
     what: str
@@ -88,7 +88,6 @@ class Comparison:
     lanes: tuple[LanePair, ...]
     unpaired: tuple[str, ...]
     verdict: Change | None
-    """Of the ratio between the lanes; `None` without equal winners."""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -109,7 +108,7 @@ def compare(first: RaceResult, second: RaceResult) -> Comparison:
 
 
 def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> list[Comparison]:
-    """Compare races pair by pair; raises UsageError for different numbers."""
+    """Compare races pair by pair; raises UsageError."""
     if len(first) != len(second):
         raise UsageError(
             f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
@@ -140,7 +139,7 @@ def _verdict(first: VerdictResult, second: VerdictResult) -> Change | None:
 def _paired(
     first: Sequence[LaneResult], second: Sequence[LaneResult]
 ) -> tuple[list[tuple[LaneResult, LaneResult]], list[str]]:
-    """Pair lanes by id and kind of device, then by place, then by device."""
+    """By id and kind of device, then by place, then by device."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneResult, LaneResult]] = []
     keys: tuple[Callable[[LaneResult], object], ...] = (
@@ -193,7 +192,7 @@ def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[ob
     for part, value in asdict(one).items():
         values = value, getattr(other, part)
         late = part in _LATE and getattr(unknown, part) in values
-        # An empty reason for no GPU lane means that none was requested.
+        # Empty: no GPU was requested.
         if part != "boot" and not late and (part != "no_gpu" or all(values)):
             yield part, values
 

@@ -1,8 +1,8 @@
 """The crossover: the value of a knob at which one lane overtakes the other.
 
-Two interleaved lanes race at powers of two of a knob. Values next to a change of the lead get more pairs, until
-both
-sides are certain. In between, the log of the ratio, and of its interval's ends, is linear in the log of the knob.
+Two lanes race at powers of two of a knob. Values next to a change of the lead get more pairs. In between, the log
+of the
+ratio is linear in the log of the knob.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from tfmon.model.spec import LaneSpec, title
 
 FIRST_PAIRS = LEAST_PAIRS + 1
 SURE_PAIRS = 12
-"""Pairs next to a change of the lead, even if the faster lane is certain."""
+"""Minimum pairs next to a change of the lead."""
 MOST_PAIRS = 24
-"""Maximum pairs next to a change of the lead."""
 LONG_PAIR_S = 20.0
-"""After longer pairs, higher values are not measured."""
 HIGHEST = 4_096
 
 
@@ -39,15 +37,15 @@ class CurvePoint:
 
     value: KnobValue
     first: Estimate | None
-    """Examples/s. `None` from too few slices."""
+    """Examples/s."""
     second: Estimate | None
     ratio: Estimate | None
-    """The first lane's throughput over the second's, pair by pair."""
+    """First over second, pair by pair."""
     pairs: int = 0
     refused: str = ""
-    """Why nothing can be measured here, or ""."""
+    """Why nothing can be measured here."""
     missing: str = ""
-    """Why the ratio is missing, or ""."""
+    """Why the ratio is missing."""
     pair_s: float | None = None
     """Mean time of a pair."""
 
@@ -59,24 +57,23 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A change of the lead, between two neighbouring values."""
+    """A change of the lead."""
 
     about: float
     low: float
     high: float
-    """Certain values around it, or the ends of the measured range."""
+    """With `low`: certain values around it, or the measured range."""
     ahead: str
-    """Title of the lane that is faster above it."""
+    """The lane that is faster above it."""
     behind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The curve so far, by ascending values, and the answer."""
+    """The curve so far, and the answer."""
 
     knob: str
     titles: tuple[str, str]
-    """Distinguishing settings of the lanes besides the knob."""
     left_s: tuple[float, float] | None
     """Bounds of the remaining time."""
     places: tuple[CurvePoint, ...]
@@ -85,7 +82,7 @@ class Curve:
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
-    """Return the powers of two in a knob's range and the bounds; raises KnobError for fewer than two."""
+    """Return the powers of two in a range; raises KnobError for fewer than two."""
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
     least = max(bound for bound in (low, knob.low, 1) if bound is not None)
@@ -103,10 +100,7 @@ def plan_crossover(
     bounds: tuple[float | None, float | None] = (None, None),
     examples: int | None = None,
 ) -> SeriesState:
-    """Return the plan of a crossover of the first two lanes; a batch is never larger than the data.
-
-    Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, not a number, or that differs.
-    """
+    """Return the plan of a crossover of the first two lanes; raises ExperimentError."""
     if len(lanes) < 2:
         raise ExperimentError("a crossover compares two lanes that train; this race has fewer")
     low, high = bounds
@@ -125,7 +119,7 @@ def plan_crossover(
 
 
 def crossover_of(knob: str, lanes: tuple[str, str], values: Sequence[KnobValue]) -> SeriesState:
-    """Return a crossover of two lanes before its start."""
+    """Return a crossover before its start."""
     plan = SeriesPlan(CROSSOVER, {knob: tuple(values)}, lanes)
     return SeriesState(plan, tuple(Attempt(number, "", {knob: value}) for number, value in enumerate(values)))
 
@@ -137,7 +131,7 @@ def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
-    """Return a proposed range: from an eighth of the lanes' values to sixteen times them."""
+    """Return a proposed range."""
     possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
     known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
     within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]
@@ -145,12 +139,12 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
 
 
 def expected_pairs(values: int) -> tuple[int, int]:
-    """Return bounds of the number of pairs."""
+    """Return bounds of the pairs."""
     return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
 def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
-    """Return the curve from the pairs at each value."""
+    """Return the curve so far."""
     lanes = [snapshot.lane(name) for name in state.plan.lanes]
     first, second = state.under or tuple(lane.settings for lane in lanes)
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
@@ -164,7 +158,7 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
 
 
 def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
-    """Return the next value to measure and its required pairs, if any."""
+    """Return the next value and its required pairs."""
     open_places = [place for place in places if not place.refused]
     for place in open_places:
         if place.pairs < FIRST_PAIRS:
@@ -177,7 +171,7 @@ def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
 
 
 def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
-    """Return bounds of the remaining pairs, if all sure leads stay sure."""
+    """Return bounds of the remaining pairs."""
     open_places = [place for place in places if not place.refused]
     near = _near_crossings(open_places)
     least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
@@ -191,12 +185,12 @@ def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
 
 
 def ended_text(state: SeriesState) -> str:
-    """Return whether a finished crossover has measured everything."""
+    """Return whether everything was measured."""
     return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Return the leader and its lead: B 1.31× (1.27 to 1.35, 6 pairs); the ratio A/B if uncertain."""
+    """Return such as B 1.31× (1.27 to 1.35, 6 pairs)."""
     ratio, who = point.ratio, ids[0] if point.sure else "/".join(ids)
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
@@ -225,7 +219,7 @@ def _speed(center: Center | None) -> Estimate | None:
 
 
 def _too_slow(points: Sequence[CurvePoint]) -> Iterator[CurvePoint]:
-    """Refuse values above one whose pairs take long, because they would take longer."""
+    """Refuse values above one with long pairs."""
     slow: CurvePoint | None = None
     for point in points:
         if slow is not None and not point.pairs and not point.refused:
@@ -245,7 +239,6 @@ def _left_s(state: SeriesState, places: Sequence[CurvePoint]) -> tuple[float, fl
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return uncertain values near a change of the lead, and their neighbours."""
     known = [place for place in places if place.ratio is not None]
     near = []
     for at, place in enumerate(known):
@@ -277,7 +270,7 @@ def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[C
 
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
-    """Return where the ratio and the ends of its interval pass 1, ordered."""
+    """Return where the ratio and its interval's ends pass 1."""
     logs = [math.log2(float(place.value)) for place in stretch]
     rises = _lead(stretch[-1])
     passes = []

@@ -1,4 +1,4 @@
-"""The end of a script's race: remaining time, time to finish, and whether all lanes trained the same."""
+"""The end of a script's race."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tfmon.model.session import Snapshot
 
 LEAST_LOSSES = 8
 TOO_FAR = 3.0
-"""Maximum difference of losses at the same step, in units of their scatter within a lane."""
+"""Maximum difference of losses, in units of their scatter."""
 ALIKE = 1.1
-"""Lanes below this ratio did the same work: the last batch of an epoch differs."""
+"""Below this ratio, lanes did the same work: the last batch of an epoch differs."""
 NORMAL = 1.4826
-"""Standard deviation over the median absolute deviation of a normal distribution."""
+"""Standard deviation over the median absolute deviation."""
 Lead: TypeAlias = tuple[str, str, Estimate]
-"""Names of the winner and the slowest lane, and the ratio of their throughputs."""
+"""Winner, slowest lane, and their ratio."""
 
 
 def ending_line(snapshot: Snapshot) -> str:
-    """Return which commands received a Ctrl+C, with their remaining grace, or ""."""
+    """Return which commands received a Ctrl+C, with the remaining grace."""
     ending = [(lane.title, end) for lane in snapshot.lanes if (end := lane.end.requested) and not lane.over]
     if not ending:
         return ""
@@ -39,7 +39,7 @@ def ending_line(snapshot: Snapshot) -> str:
 
 
 def seconds_left(lane: LaneState) -> float | None:
-    """Return the remaining time of a script's `fit`, with validation and callbacks as in earlier epochs."""
+    """Return the remaining time of a script's `fit`."""
     progress, pace = lane.script.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
     if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
         return None
@@ -50,7 +50,7 @@ def seconds_left(lane: LaneState) -> float | None:
 
 
 def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str:
-    """Return which lane did the same work sooner, or why that is unknown, or ""."""
+    """Return which lane did the same work sooner, if known."""
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     series = [period.experiment for period in snapshot.periods]
@@ -65,7 +65,7 @@ def _ended(snapshot: Snapshot) -> bool:
 
 
 def ended_itself(lanes: Sequence[LaneState]) -> bool:
-    """Return whether a script's lanes ended on their own, so that more time would not help."""
+    """Return whether a script's lanes ended on their own."""
     return all(lane.script.command and lane.end.requested is None for lane in lanes)
 
 
@@ -105,7 +105,7 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
 
 
 def loss_warnings(snapshot: Snapshot) -> list[str]:
-    """Return a warning for each pair of lanes whose losses differ by more than their scatter."""
+    """Return a warning for each pair of lanes with different losses."""
     result: list[str] = []
     lanes = snapshot.lanes if _ended(snapshot) else ()
     finite = {lane.title: math.isfinite(loss) for lane in lanes if (loss := lane.totals.losses.last) is not None}
@@ -125,10 +125,7 @@ def loss_warnings(snapshot: Snapshot) -> list[str]:
 
 
 def _comparable(one: LaneState, other: LaneState) -> bool:
-    """Return whether two equal lanes have about the same loss at each step.
-
-    Without a common seed, only losses that never overlap are a sign.
-    """
+    """Without a common seed, only losses that never overlap are a sign."""
     if one.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(one) != went_on(other):
         return False
     seeds = {lane.script.resolved.get("seed", "none") for lane in (one, other)}
@@ -139,7 +136,7 @@ def _comparable(one: LaneState, other: LaneState) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
-    """Return the standard deviation of losses around their course, from successive differences."""
+    """Return the standard deviation of losses around their course."""
     steps = [after - before for (_, before), (_, after) in itertools.pairwise(_finite(points))]
     if not steps:
         return 0.0
@@ -148,7 +145,6 @@ def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
 
 
 def _loss_difference(one: LaneState, other: LaneState) -> float | None:
-    """Return the median difference of two lanes' losses at the same steps."""
     first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None

@@ -1,4 +1,4 @@
-"""The gate of `tfmon diff`: whether lanes became slower, or take more memory, than in a baseline."""
+"""The gate of `tfmon diff`: whether lanes became slower, or take more memory."""
 
 from __future__ import annotations
 
@@ -22,38 +22,37 @@ MORE_MEMORY: GateKind = "more memory"
 NOT_MORE_MEMORY: GateKind = "not more memory"
 CANNOT_TELL: GateKind = "cannot tell"
 PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
-"""The two questions of a gate, and the answer if the lane passes."""
+"""The two questions, and the answer if the lane passes."""
 Pair: TypeAlias = tuple[Comparison, LanePair]
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
-"""Largest share that a thread loses to another on its core: the scheduler alternates them."""
+"""Maximum share that a thread loses to another on its core."""
 LEAST_EXPLAINED = 1.01
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
     f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
 )
-"""Reasons for a missing interval: of one race on each side, and of several."""
 FEW_PROCESSES = f"how much equal processes differ is not known: give {LEAST_RACES} races or more on each side"
 
 
 @dataclass(frozen=True, slots=True)
 class LaneGate:
-    """The result of the gate for one lane."""
+    """The result for one lane."""
 
     lane: str
     kind: GateKind
     reason: str
     ratio: float | None = None
-    """Throughput or peak memory of the run divided by the baseline's."""
+    """Of the run over the baseline."""
     low: float | None = None
     high: float | None = None
     needed: float | None = None
-    """The smallest limit that races with this noise can decide."""
+    """The smallest limit that such races can decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The result of the gate for a race: the worst of its lanes."""
+    """The result for a race: the worst of its lanes."""
 
     watched: GateKind
     limit: float
@@ -61,7 +60,7 @@ class Gate:
 
     @property
     def kind(self) -> GateKind:
-        """Return `watched` or `cannot tell` if a lane has it, in this order, else the opposite."""
+        """Return the worst answer of the lanes."""
         kinds = [lane.kind for lane in self.lanes]
         return next((kind for kind in (self.watched, CANNOT_TELL) if kind in kinds), PASSED[self.watched])
 
@@ -72,7 +71,7 @@ class Gate:
 
     @property
     def text(self) -> str:
-        """Return the answer in a line, and a line for each lane."""
+        """Return the answer, and a line for each lane."""
         limit, memory = f"{100 * self.limit:g} %", self.watched == MORE_MEMORY
         answer = {
             SLOWER: f"slower by more than {limit}",
@@ -88,7 +87,7 @@ class Gate:
 
 
 def exit_code(gates: Sequence[Gate]) -> int:
-    """Return the worst exit code of some gates."""
+    """Return the worst exit code."""
     codes = [gate.exit_code for gate in gates]
     return next((code for code in (EXIT_WORSE, EXIT_CANNOT_TELL) if code in codes), EXIT_FINE)
 
@@ -101,8 +100,8 @@ def judge(
     Args:
         races: Comparisons of a run with the baseline that was raced beside it.
         limit: The share.
-        watched: `slower` compares examples/s; `more memory` the peaks of private memory and allocated GPU memory.
-        kind: `ALWAYS_VALID` for a race that is judged again and again.
+        watched: `slower` or `more memory`.
+        kind: `ALWAYS_VALID` for a race that is judged repeatedly.
     """
     for one in races:
         before, after = one.first.scenario, one.second.scenario
@@ -170,7 +169,7 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The loss of speed, or the growth of memory, as shares of the baseline."""
+    """As shares of the baseline."""
 
     middle: float
     width: float
@@ -188,14 +187,7 @@ def _decide(
     beyond: bool,
     explained: bool = False,
 ) -> LaneGate:
-    """Return the result for a lane.
-
-    Args:
-        said: The change in words.
-        loss: The same change as a loss.
-        beyond: Whether the whole interval is past the limit, despite the load of other programs.
-        explained: Whether it is past the limit, but other programs may explain it.
-    """
+    """`beyond`: past the limit despite other programs. `explained`: other programs may explain it."""
     figures = change.ratio, change.low, change.high
     if beyond:
         return LaneGate(lane, watched, said, *figures)
@@ -216,11 +208,11 @@ def _said(change: Change, less: str, more: str) -> str:
 
 
 def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: int, name: str) -> tuple[float, str]:
-    """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation or "".
+    """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation.
 
-    A thread loses at most the share `BESIDE` to one other program, and never more than that program used; all
-    threads
-    together lose at most the use of the others on all cores. While a core is stolen, it stands still.
+    A thread loses at most the share `BESIDE` to one other program, and all threads together at most the use of the
+    others on
+    all cores. While a core is stolen, it stands still.
     """
     others = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
     stolen = _increase([lane.stolen_pct for lane in less], [lane.stolen_pct for lane in more])
@@ -236,14 +228,13 @@ def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: in
 
 
 def _increase(before: Sequence[float | None], after: Sequence[float | None]) -> float:
-    """Return by how many cores the mean of known percentages grew."""
     known = [[percent for percent in side if percent is not None] for side in (before, after)]
     means = [fmean(percents) / 100 if percents else 0.0 for percents in known]
     return max(0.0, means[1] - means[0])
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    """Return why a difference does not concern the program, or ""."""
+    """Return why a difference does not concern the program."""
     obstacles = [] if len(pairs) == count else ["not every race has it"]
     for one, pair in pairs:
         obstacles += _obstacles(one.first, one.second, pair, contended)

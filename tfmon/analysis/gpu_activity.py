@@ -1,12 +1,8 @@
 """The activity of a busy GPU: the limit that it is near, if any.
 
-The shares are means over the time in which kernels ran. Source: a peak is a limit from 60 % on, as in Nsight
-Compute;
-the manual of DCGM calls less than half of the multiprocessors an ineffective use. On an H100 (driver 580), a
-product of
-large matrices in bfloat16 read tensor cores 93 %, a product in float32 its units 77 %, a copy within the GPU its
-memory
-89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
+The shares are of the time in which kernels ran. Source: a peak is a limit from 60 % on, as in Nsight Compute; the
+manual
+of DCGM calls less than half of the multiprocessors an ineffective use.
 """
 
 from __future__ import annotations
@@ -18,9 +14,8 @@ from tfmon.model.windows import Mean
 
 LIMIT_PCT = 60.0
 SMALL_PCT, IDLE_PCT = 50.0, 50.0
-"""Maximum use of the multiprocessors by small kernels; a GPU waits if kernels run less often."""
+"""Below this use of the multiprocessors, kernels are small; below this time of kernels, a GPU waits."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
-"""Minimum samples, share of kernels, and load for a sentence about copies."""
 NO_TENSOR_PCT = 1.0
 
 LARGER = "a larger batch, or fused operations, give each more to do"
@@ -29,7 +24,6 @@ FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
-    """Return the mean shares while kernels ran, in percent (`kernels_pct`: of all time)."""
     means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
     kernels = means.get("kernels_pct")
     if kernels is None or kernels < LEAST_KERNELS_PCT:
@@ -39,10 +33,7 @@ def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
 
 
 def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
-    """Return the activity of the lane's busy GPUs as text, or "".
-
-    With `all_the_time` the lane trains without breaks, so an idle GPU waits for it.
-    """
+    """Return the activity as text. With `all_the_time`, an idle GPU waits for its lane."""
     busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
     if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
         return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"

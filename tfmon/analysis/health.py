@@ -26,34 +26,29 @@ from tfmon.model.session import Snapshot
 from tfmon.model.speed import LEAST_BLOCKS
 
 TIMES_MEDIAN = 10
-"""A step waits if it took longer than this multiple of the median."""
+"""Longer steps are waits."""
 LEAST_SHARE = 0.05
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
-"""Waits with a period: minimum number, maximum ratio of times between two, and their age."""
 FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
 LEAST_TRACES = 3
-"""From this number on, tracing goes on: TensorFlow lets sizes vary after the second trace."""
+"""TensorFlow lets sizes vary after the second trace."""
 LOWER_RATE = "a lower learning rate may help"
 CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
-"""Losses whose median is compared; minimum losses of a diverging and of a flat course."""
 FAR, BACK = 8.0, 0.5
-"""A loss diverges if it is this multiple of its scatter above its best, and has lost this share of its gain."""
+"""A loss diverges at this multiple of its scatter above its best, and this share of its gain lost."""
 LAST_EPOCHS, RISEN, SCATTERS = 3, 0.25, 2
-"""A loss of validation rises if these last epochs are above its best by a share of it and times its scatter."""
+"""A loss of validation rises by a share of its best and a multiple of its scatter."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
-"""Compared means of memory, their samples, and the minimum share of growth."""
 FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
-"""Minimum growth in a shorter time: a framework allocates for a while."""
+"""In a shorter time, memory must grow more: a framework allocates for a while."""
 WIDEST_RATIO = 10
-"""Maximum ratio of the ends of the interval of reported growth."""
 MANY_TRACES = 20
-"""From this number of graphs on, they are reported as the growing memory."""
 SOON_S = 86_400.0
 
 LESSER = ("waits", "loss_flat")
-"""Concerns after a large loss of time, which can explain them."""
+"""A large loss of time can explain them."""
 FACTS = ("loss_flat",)
 
 
@@ -74,19 +69,18 @@ class Concern:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The steps in steady state that took far longer than the others."""
+    """Steps that took far longer than the others."""
 
     steps: int
-    """Steps of more than `TIMES_MEDIAN` times the median."""
+    """Longer than `TIMES_MEDIAN` times the median."""
     share: float
     longest_s: float
-    """The longest step, to within 0.55 %."""
     every_s: float | None = None
-    """Period of waits in the last five minutes. `None` if they are short, uneven, or in slices."""
+    """Their period in the last five minutes, if even."""
 
 
 def waits_of(lane: LaneState) -> Waits | None:
-    """Return the waits since the last knob change. `None` before the first step, or if unknown."""
+    """Return the waits since the last knob change."""
     bins = {} if "steps" in lane.script.not_measured else lane.steady.histogram
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
@@ -113,10 +107,7 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
 
 
 def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
-    """Return the number of repeated traces of a lane and their share of the whole.
-
-    A script's process observes each trace; for other lanes the steady windows count the steps with traces.
-    """
+    """Return the number of repeated traces of a lane and their share of the whole."""
     seen = [one for one in lane.script.causes if one.cause.startswith("retrace_") and one.of_ns]
     if seen:
         return sum(one.count for one in seen), min(1.0, sum(map(whole.share, seen)))
@@ -125,7 +116,7 @@ def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
 
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
-    """Return the concerns of a lane, the worst first, then facts that need no action."""
+    """Return the concerns of a lane, the worst first, then facts."""
     result = {one.id: one for one in _find(snapshot, lane)}
     return tuple(result[one] for one in get_args(ConcernId) if one in result)
 
@@ -198,7 +189,7 @@ _WAITS_FOR = {
 
 
 def _place(lane: LaneState) -> str:
-    """Return the script's line in which its main thread last stood, or ""."""
+    """Return the script's line in which its main thread last stood."""
     if lane.process.stack is None or not lane.points:
         return ""
     if lane.process.stack.at_ns < lane.points[-1].at_ns and lane.end.stood_still_s is None:
@@ -251,7 +242,7 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
 
 @functools.lru_cache(maxsize=64)
 def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | None, int]:
-    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course; or -1."""
+    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course, or -1."""
     points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
         return 0.0, None, -1
@@ -265,7 +256,7 @@ def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | No
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
-    """Return the step from which a loss has no trend, if that is at least half of its course."""
+    """Return the step from which half of a loss's course has no trend."""
     for place in (0, len(points) // 4, len(points) // 2):
         tail = [loss for _, loss in points[place:]]
         if len(tail) < FLAT_LOSSES:
@@ -278,11 +269,9 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 
 @functools.lru_cache(maxsize=64)
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
-    """Return the growth of samples, in their unit a second. `None` if they do not grow steadily.
+    """Return the growth of samples a second. `None` if they do not grow steadily.
 
-    The first quarter does not count. The slope is the mean between `GROUPS` successive means, so that single steps
-    and
-    oscillations have a wide interval.
+    The first quarter does not count. The slope is the mean between `GROUPS` successive means.
     """
     if len(points) < LEAST_SAMPLES:
         return None
@@ -345,9 +334,7 @@ def _what_grew(lane: LaneState) -> str:
 
 
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
-    """Return the verdict on a single lane: healthy, or its faults, the worst first, with its throughput.
-
-    For a failed lane it is the error, and earlier faults.
+    """Return the verdict on a single lane, with its throughput, or its error.
 
     Args:
         loss: The largest avoidable loss of its time, if it is large.

@@ -1,4 +1,4 @@
-"""The history of a race: each change, its effect on the lane, and the verdict from then on."""
+"""The history of a race: each change, its effect, and the verdict from then on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tfmon.model.session import Snapshot
 from tfmon.model.windows import concurrent_slices
 
 TOO_WIDE = 4.0
-"""Unclear effects with a larger ratio of the interval's ends are omitted."""
+"""Unclear effects with a wider interval are omitted."""
 LARGE = 2.0
-"""From this factor on, an effect has an interval from two slices, with a common scatter."""
+"""From this factor on, two slices suffice."""
 LOOKS = Looks(ALWAYS_VALID)
 
 
@@ -45,19 +45,17 @@ class HistoryRow:
     at_s: float
     what: str
     lane: str = ""
-    """Id of the changed lane. Empty if several or none."""
     before: float | None = None
-    """Throughput in examples/s. `None` if too little was measured."""
     after: float | None = None
     effect: Estimate | None = None
     verdict: Verdict | None = None
-    """The verdict under these settings. `None` if the next row has it."""
+    """`None` if the next row has it."""
     early: bool = False
     """Whether the effect will become clearer."""
 
     @property
     def effect_text(self) -> str:
-        """The effect with its interval, or why it is missing."""
+        """The effect, or why it is missing."""
         effect = self.effect
         if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
             return gain_text(effect)
@@ -71,7 +69,7 @@ class HistoryRow:
 def measure(
     snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod] = ()
 ) -> tuple[MeasuredPeriod, ...]:
-    """Return the outcome of each period, the present one last; `before` has outcomes to reuse."""
+    """Return the outcome of each period; `before` has outcomes to reuse."""
     known = {id(one.period): one for one in before if one.period is not None}
     result = []
     for period in snapshot.periods:
@@ -83,7 +81,7 @@ def measure(
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
-    """Return the mean logarithm of examples/s, by slices or seconds, since the last change."""
+    """Return the mean logarithm of examples/s since the last change."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
     return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 
@@ -93,7 +91,7 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
 
 
 def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
-    """Return the rows of a race, oldest first. Empty if nothing changed."""
+    """Return the changes of a race, oldest first."""
     changes = list(_changes_of_speed(snapshot, measured))
     rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[: 1 if changes else -1][:1]]
     for one, then in itertools.pairwise(measured):
@@ -143,7 +141,7 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
 
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
-    """Return the ratio of two throughputs; for another process with between-process variance."""
+    """For another process with between-process variance."""
     if before is None or after is None:
         return None
     value, reach = after.value - before.value, math.hypot(before.reach(LOOKS), after.reach(LOOKS))
@@ -169,7 +167,7 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 
 
 def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
-    """Return a text about the user's last change; "" after a later change of another kind."""
+    """Return a text about the user's last change, if it is the latest."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
     rows = [row for row in rows if not row.what.startswith("became ")]
     last = rows[len(rows) - count :]
@@ -178,7 +176,7 @@ def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
-    """Return the last verdict and its end, if the present settings have none, or ""."""
+    """Return the last verdict, if the present settings have none."""
     for one in reversed(measured):
         if one.verdict.kind in (FASTER, SAME):
             if (period := one.period) is None:

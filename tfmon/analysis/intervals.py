@@ -3,14 +3,11 @@
 An interval for one look is wrong far more often than in 5 % of cases if it is looked at all the time. So there are
 three kinds:
 
-- **always valid**: holds at all looks together, whenever the race ends. It inverts a test that weighs "no
-difference"
-  against a difference of `EFFECT_VARIANCE` in units of the scatter of the pairs. Early on, Student's t is used: it
-  has
-  a twentieth of the error more, and spends half of the rest at each look.
+- **always valid**: holds at all looks together. It inverts a test that weighs "no difference" against a difference
+of
+  `EFFECT_VARIANCE`. Early on, Student's t is used, with a twentieth of the error.
 - **spending**: holds at all looks within a known length. Most of the error is kept for the end (O'Brien and
-Fleming),
-  a part of it is spent by an always valid interval, so that a large difference shows early.
+Fleming).
 - **fixed**: holds at one look, at the end of a known length.
 
 Sources: Wang, Ramdas (2023), arXiv 2310.03722; O'Brien, Fleming (1979), Biometrics 35; Lan, DeMets (1983),
@@ -31,15 +28,14 @@ from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, Interv
 ERROR = 0.05
 """Probability that an interval misses the truth."""
 EFFECT_VARIANCE = 0.2
-"""Variance of the differences that always valid intervals are tuned for, in units of the pairs' scatter."""
+"""Expected differences, in units of the pairs' scatter."""
 EARLY_ERROR = 0.2
-"""Share of the error that `spending` gives to an always valid interval."""
+"""Share of the error of `spending` for an always valid interval."""
 FEW, MANY, FEW_ERROR = 3, 16, 0.05
 """Range of pairs of early intervals, and their share of the error."""
 NONE = math.inf
 """Number of standard errors without an interval."""
 _FARTHEST = 37.0
-"""Beyond this number of standard errors, the normal tail is below the smallest float."""
 _USELESS = 1e9
 
 
@@ -49,9 +45,9 @@ class Looks:
 
     kind: IntervalKind = FIXED
     share: float = 1.0
-    """Elapsed share of the known length; only for `spending`."""
+    """Elapsed share of the length, for `spending`."""
     choices: int = 1
-    """Comparisons behind one answer; each has a smaller error (Bonferroni)."""
+    """Comparisons behind one answer (Bonferroni)."""
 
     @property
     def error(self) -> float:
@@ -59,7 +55,7 @@ class Looks:
         return ERROR / self.choices
 
     def errors(self, pairs: int, degrees: float) -> float:
-        """Return the number of standard errors to either side; `NONE` from too few pairs."""
+        """Return the standard errors to either side; `NONE` from too few pairs."""
         if self.kind == FIXED:
             return student(self.error, degrees)
         if pairs < FEW:
@@ -73,10 +69,9 @@ class Looks:
 
 
 def always_valid(pairs: int, error: float = ERROR) -> float:
-    """Return the factor of the standard error that is valid at every number of pairs; `NONE` from too few.
+    """Return the factor of the standard error that is valid at every number of pairs.
 
-    At this factor the Bayes factor of a normal prior of the effect reaches 1/error; as a martingale it does so
-    with at most that probability.
+    At this factor the Bayes factor of a normal prior of the effect reaches 1/error.
     """
     if pairs < 2:
         return NONE
@@ -88,10 +83,7 @@ def always_valid(pairs: int, error: float = ERROR) -> float:
 
 
 def spending(share: float, degrees: float, error: float = ERROR) -> float:
-    """Return the factor of the standard error after a share of the length: O'Brien and Fleming's boundary.
-
-    A Brownian motion leaves it with probability `error`. Student's t accounts for the estimated scatter.
-    """
+    """Return O'Brien and Fleming's boundary in standard errors, with Student's t."""
     reach = NormalDist().inv_cdf(1 - error / 4) / math.sqrt(share) if share > 0 else NONE
     return student(math.erfc(reach / math.sqrt(2)), degrees) if reach < _FARTHEST else NONE
 
@@ -100,9 +92,7 @@ def spending(share: float, degrees: float, error: float = ERROR) -> float:
 def student(error: float, degrees: float) -> float:
     """Return the two-sided quantile of Student's t distribution.
 
-    Newton's method for the logarithm of the tail over the tail of t, which is concave: the first step passes the
-    root, all
-    others descend to it. Accurate to 11 digits.
+    Newton's method for the logarithm of the tail over the tail of t, which is concave. Accurate to 11 digits.
     """
     density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     goal, z = math.log(error), NormalDist().inv_cdf(1 - error / 2) if error > 1e-12 else 7.0
@@ -120,10 +110,7 @@ def student(error: float, degrees: float) -> float:
 
 
 def _tail(t: float, degrees: float) -> float:
-    """Return the two-sided tail probability of Student's t.
-
-    Source: Abramowitz, Stegun (1964), 26.5.8 and 26.7.1; Lentz's method for the continued fraction.
-    """
+    """Source: Abramowitz, Stegun (1964), 26.5.8 and 26.7.1; Lentz's method for the continued fraction."""
     x = degrees / (degrees + t * t)
     a, b = degrees / 2, 0.5
     if x > (a + 1) / (a + b + 2):
@@ -150,20 +137,20 @@ def _beta(x: float, a: float, b: float) -> float:
 
 
 TRIM = 0.2
-"""Share of the values cut off at each end."""
+"""Share cut off at each end."""
 LEAST_PAIRS = 5
 """Minimum number of pairs for an interval."""
 FEWEST, UNTRIMMED = 2, 8
-"""Pairs of two lanes from which on there is an interval, and from which on values are trimmed."""
+"""Minimum pairs of two lanes, and of trimming."""
 STRETCHES = 5
-"""Stretches of a race whose scatter shows slow changes: batch means, with Student's t."""
+"""Their scatter shows slow changes: batch means."""
 WIDEST = math.log(1_000)
 AT_THE_END = Looks()
 
 
 @dataclass(frozen=True, slots=True)
 class Center:
-    """A trimmed mean. Source: Tukey, McLaughlin (1963), Sankhyā A 25, with winsorised variance."""
+    """A trimmed mean. Source: Tukey, McLaughlin (1963), Sankhyā A 25."""
 
     value: float
     error: float
@@ -177,7 +164,7 @@ class Center:
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval, if any."""
+        """Return the mean with its interval."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
@@ -185,7 +172,7 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
     """Return the trimmed mean of values. `None` for fewer than `LEAST_PAIRS`.
 
     Args:
-        estimated: How many figures besides the mean were estimated from them, and removed.
+        estimated: How many other figures were estimated from them.
         few: Whether `FEWEST` values suffice; fewer than `UNTRIMMED` are not trimmed.
     """
     count = len(values)
@@ -206,9 +193,9 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
 
 
 def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | None:
-    """Return the trimmed mean of values in their order, with the wider of two intervals.
+    """Return the trimmed mean of successive values, with the wider of two intervals.
 
-    Successive slices are alike on shared hardware, so the scatter of a few long stretches includes slow changes.
+    Successive slices are alike on shared hardware, so a few long stretches have more scatter.
     """
     center = trimmed(values, few=few)
     if center is None or len(values) < 2 * STRETCHES:
@@ -220,12 +207,12 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation, faster than the exact `statistics.stdev`."""
+    """Return the standard deviation, faster than `statistics.stdev`."""
     return math.dist(values, [fmean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
-    """Return a value with its interval. `None` if that is uselessly wide."""
+    """Return a value with its interval, unless that is too wide."""
     return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 
@@ -236,22 +223,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TAILS = 2.0
-"""Degrees of freedom of the races: a smaller number reduces the weight of outliers."""
+"""Degrees of freedom of the races: fewer reduce the weight of outliers."""
 SCALE = 0.01
-"""Median of the prior of the scale: the difference of equal races on an idle machine."""
+"""Median of the prior: the difference of equal races on an idle machine."""
 SCALES = (0.0005, 1.0, 30)
-"""Smallest and largest scale, and the number of steps, in equal ratios."""
+"""Smallest, largest and number of steps, in equal ratios."""
 CENTERS = 1_000
 CAUTION = 0.6
-"""Share of the error that the interval is allowed: races of thinner tails than supposed are missed more often.
-
-With it, 95 % intervals of 3 and 5 races on each side held the truth in 93 to 99 % of simulated groups.
-"""
+"""Races may have thinner tails. Intervals of 3 and 5 races a side then held the truth in 93 to 99 % of
+simulations."""
 LEAST_SPREAD = 0.02
 
 
 class Shift(NamedTuple):
-    """How much the second group lies above the first."""
+    """The second group less the first."""
 
     value: float
     low: float
@@ -259,13 +244,12 @@ class Shift(NamedTuple):
 
 
 def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
-    """Return the difference of two groups of logarithms of speeds, at least two each, with its interval.
+    """Return the difference of two groups of logarithms of speeds, with its interval.
 
-    Now and then one of equal races is 10 to 50 % slower, so both groups are supposed to follow Student's t with
-    few degrees
-    of freedom: a center for each group, and one scale for both. Sources: Lange, Little, Taylor (1989), JASA 84;
-    Gelman
-    (2006), Bayesian Analysis 1, for the half-Cauchy prior of the scale.
+    Now and then an equal race is 10 to 50 % slower, so both groups follow Student's t with few degrees of freedom.
+    Sources:
+    Lange, Little, Taylor (1989), JASA 84; Gelman (2006), Bayesian Analysis 1, for the half-Cauchy prior of the
+    scale.
     """
     import numpy as np
 

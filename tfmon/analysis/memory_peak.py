@@ -1,4 +1,4 @@
-"""The peak of memory in a profile, by layers and in words."""
+"""The peak of memory in a profile, by layers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ MOST_NAMED, LEAST_SHARE = 3, 0.05
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A part of the memory at the peak."""
+    """A part of the peak."""
 
     name: str
-    """A layer with its gradients, or other memory."""
     allocated_bytes: int
     share: float
     largest: str = ""
-    """The operation with the largest part, and the shape of its largest block."""
+    """The largest operation, and its largest shape."""
 
 
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
-    """Return a peak by layers, the largest first."""
+    """Return a peak by layers, largest first."""
     layers: dict[str, list[Allocated]] = {}
     for one in peak.operations:
         layers.setdefault(layer(one.name), []).append(one)
@@ -43,7 +42,7 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
 
 
 def memory_sentence(peak: MemoryPeak) -> str:
-    """Return the largest parts of the peak: "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    """Return such as "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
     rows = memory_rows(peak)
     named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
     parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]
@@ -54,12 +53,12 @@ def memory_sentence(peak: MemoryPeak) -> str:
 
 
 def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missing:
-    """Return the peaks of the latest profile, the computing device's first."""
+    """Return the latest peaks, the computing device's first."""
     return profiles[-1].memory or NO_MEMORY
 
 
 def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
-    """Return the parts of a side's peaks, or why they are unknown."""
+    """Return the peaks, or why they are unknown."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
         return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []
@@ -73,7 +72,7 @@ def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
 
 
 def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None, ...]]:
-    """Return the parts of the first peak of each side, the largest first."""
+    """Return each side's first peak by parts."""
     peaks = [latest_peaks(side.profiles) for side in sides]
     parts = [{} if isinstance(one, Missing) else {row.name: row for row in memory_rows(one[0])} for one in peaks]
     beside = [

@@ -1,8 +1,6 @@
-"""Use of the CPU by other programs and the hypervisor, and of the GPUs by other processes.
+"""Use of the CPU and the GPUs by others. It is reported, never corrected.
 
-It is reported, never corrected. The CPU time per example hardly changes, so if both lanes are CPU-bound, its ratio
-is
-shown beside the ratio of wall times.
+The CPU time per example hardly changes, so it is shown if both lanes are CPU-bound.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from tfmon.model.windows import SliceSpeed
 
 @dataclass(frozen=True, slots=True)
 class GpuOthers:
-    """Use of one lane's GPU by others in steady state."""
+    """Use of one lane's GPU by others."""
 
     place: str
     share_pct: float
-    """Mean share of other processes while it was notable."""
+    """Mean share while it was notable."""
     time_share: float
-    """Share of the time in which it was notable."""
+    """Share of the notable time."""
     processes: int
     first: ProcessName | None
 
@@ -54,7 +52,7 @@ class GpuOthers:
 
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
-    """Return the use of a lane's GPU by others. Of several GPUs, the most used: the lane waits for it."""
+    """Return the use by others of a lane's most used GPU: the lane waits for it."""
     result = [
         _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
     ]
@@ -62,7 +60,7 @@ def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
 
 
 def windows_with_others(lane: LaneState, index: int) -> int:
-    """Return how many recent windows overlap a use by others."""
+    """Return how many recent windows others disturbed."""
     taken = [one for one in lane.gpu_use.taken.get(index, ()) if one.counts]
     until_ns = [one.until_ns for one in taken]
     after = (bisect_right(until_ns, one.since_ns) for one in lane.points)
@@ -88,7 +86,7 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 
 def others_notes(snapshot: Snapshot) -> list[str]:
-    """Return a line for each of the lanes' GPUs that others used."""
+    """Return a line for each GPU that others used."""
     result: dict[str, GpuOthers] = {}
     for lane in snapshot.lanes:
         one = gpu_others(lane)
@@ -104,15 +102,14 @@ def _span_ns(one: Taken) -> int:
 
 IDLE_PCT = 10.0
 LOAD_STEP_PCT = 5.0
-"""Smaller differences of load are ignored; then memory decides."""
 CROWDED = 0.1
-"""A GPU with a smaller share of free memory comes last."""
+"""A GPU with less free memory comes last."""
 UNTOLD_BYTES = 2**30
-"""More used memory belongs to a process, even an unlisted one."""
+"""More used memory belongs to an unlisted process."""
 
 
 def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
-    """Return GPUs by idleness: readable, memory left, no processes, then load and free memory."""
+    """Return GPUs by idleness."""
     return sorted(samples, key=_rank)
 
 
@@ -125,7 +122,7 @@ def _rank(sample: GpuSample) -> tuple[float, ...]:
 
 
 def is_free(sample: GpuSample) -> bool:
-    """Return whether a GPU is unused: no process, no load, no memory."""
+    """Return whether a GPU is unused."""
     busy, memory = known(sample.load.busy_pct), sample.memory
     used, total = known(memory.used_bytes), known(memory.total_bytes)
     if busy is None and used is None:
@@ -136,7 +133,7 @@ def is_free(sample: GpuSample) -> bool:
 
 
 def why(chosen: Sequence[GpuSample], of: int) -> str:
-    """Return why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    """Return such as "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
     if len(chosen) == 1:
         return f"the idlest of {of} GPUs: {state(chosen[0])}"
     said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
@@ -144,7 +141,7 @@ def why(chosen: Sequence[GpuSample], of: int) -> str:
 
 
 def state(sample: GpuSample, *, named: bool = False) -> str:
-    """Return a GPU's processes (with `named` their names), load and free memory."""
+    """Return a GPU's processes, load and free memory."""
     busy, free = known(sample.load.busy_pct), sample.memory.free_bytes
     if busy is None and free is None:
         return units.reading(sample.load.busy_pct, units.percent)
@@ -168,28 +165,28 @@ def _who(on_it: GpuProcesses, *, named: bool) -> str:
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice was measured")
 TOLD = 0.05
-"""From this share of contended slices or stolen time on, the verdict reports it."""
+"""From this share on, the verdict reports it."""
 BUSY_CORES = 0.8
-"""A lane with this number of busy or awaited cores is CPU-bound."""
+"""Such a lane is CPU-bound."""
 ALIKE_CORES = 1.5
-"""Lanes with a larger ratio of busy cores are not compared by CPU time."""
+"""Maximum ratio of busy cores for CPU times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Use of CPU time by others while lanes took turns."""
+    """Use of CPU time by others."""
 
     slices_share: Reading
-    """Share of contended slices, see `SliceLoad.contended`."""
+    """See `SliceLoad.contended`."""
     stolen_share: Reading
-    """Share of one core's time that the hypervisor gave to other machines."""
+    """Of one core, for other machines."""
     cpu_ratio: float | None = None
-    """CPU time per example of the second lane over the first's, if comparable."""
+    """Second lane's CPU time per example over the first's."""
     others_cores: Reading = NO_SLICES
-    """Mean cores that other programs used in the slices, including tfmon."""
+    """Mean cores of other programs."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
-        """Return one line, or "" while others take too little."""
+        """Return one line, or "" for little use."""
         notes = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             notes.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
@@ -204,7 +201,7 @@ class Contention:
 
 
 def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
-    """Return the contention of lanes for CPU time; the ratio is of the first lane's speed over the last one's."""
+    """Return the contention of lanes for CPU time."""
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
     stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
@@ -218,10 +215,7 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
-    """Return the second lane's CPU time per example over the first's, from common rounds.
-
-    `None` from too few rounds, or unless both lanes are CPU-bound with similar numbers of cores.
-    """
+    """Return the ratio of CPU times per example, if both lanes are CPU-bound with similar cores."""
     loads = [{one.round: one.load for one in lane if one.load is not None} for lane in (first, second)]
     cores = sorted(_busy_cores(list(one.values())) for one in loads)
     if cores[0] < BUSY_CORES or cores[1] > ALIKE_CORES * cores[0]:
@@ -244,7 +238,6 @@ def _busy_cores(loads: Sequence[SliceLoad]) -> float:
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
-    """Return a time of the slices over their duration, if known."""
     known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
     if known:
         return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))

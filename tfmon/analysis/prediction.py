@@ -1,8 +1,6 @@
 """How a race's intervals are looked at, and the time until there is an answer.
 
-The prediction continues the present scatter and ratio. Between-process variance does not shrink with more pairs,
-so
-there may be no end.
+Between-process variance does not shrink with more pairs, so there may be no end.
 """
 
 from __future__ import annotations
@@ -24,25 +22,23 @@ from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 
 SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
-"""Supposed scatter of a pair beside the scatter of few pairs, which may be small by chance."""
+"""Few pairs may have a small scatter by chance."""
 MOST_SLICES = 0.5
-"""Share of contended slices from which on a machine is busy.
+"""Share of contended slices of a busy machine.
 
-Of 40 races of equal lanes of a few seconds, on 2 cores with a load of 8 to 20, 5 had a winner by 3 to 7 pairs at
-one
-look; with an always valid interval none.
+There, 5 of 40 races of equal lanes had a winner by 3 to 7 pairs at one look; with an always valid interval none.
 """
 MOST_PAIRS = 20_000
-"""About five hours: longer times are not predicted."""
+"""About five hours."""
 Slices = Sequence[Sequence[SliceSpeed]]
 
 
 def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
-    """Return how the intervals of a race are looked at; each pair of lanes is one comparison.
+    """Return how the intervals of a race are looked at.
 
-    An interval for the end of a race is valid only there, so otherwise, and for a few pairs of a busy machine, an
-    always
-    valid one replaces it. A known length counts from the last restart of the measurement.
+    An interval for the end is valid only there, so otherwise, and for a few pairs of a busy machine, an always
+    valid one
+    replaces it.
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
@@ -66,7 +62,7 @@ def least_rounds(race: Race, *, over: bool = False) -> int:
 
 
 def round_s(slices: Slices) -> float | None:
-    """Return the mean duration of a round. `None` before a lane has trained in two."""
+    """Return the mean duration of a round, if known."""
     paces = [
         (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
         for lane in slices
@@ -76,7 +72,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return the time until an answer, or until `until_ci` ends the race. `None` if it never comes."""
+    """Return the time until an answer, if it comes."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -101,7 +97,7 @@ def _more_pairs(
 
     if not known(MOST_PAIRS):
         return None
-    low, high = count, MOST_PAIRS  # It is not known after the lower one.
+    low, high = count, MOST_PAIRS
     while high - low > max(1, low // 50):
         middle = round(math.sqrt(low * high)) if high > 2 * low else (low + high) // 2
         low, high = (low, middle) if known(middle) else (middle, high)
@@ -127,12 +123,11 @@ def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> fl
 
 LEAST = 1.5
 LONG_ROUND_S = 5.0
-"""For longer rounds, the remaining time is also stated in rounds."""
 LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return by how much one of two lanes is faster, from running steps, or "", and the least ratio."""
+    """Return the ratio from running steps as text, and its lower bound."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
@@ -157,7 +152,6 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
 
 
 def _batch(lane: LaneState) -> float | None:
-    """Return the examples of a lane's step, if known."""
     if lane.totals.examples and lane.totals.steps:
         return lane.totals.examples / lane.totals.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
@@ -167,7 +161,7 @@ def _batch(lane: LaneState) -> float | None:
 def falling(
     left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], answer_ns: int | None
 ) -> tuple[float, int]:
-    """Return the remaining time, at most until the predicted time, and its end."""
+    """Return the remaining time, which does not rise, and its end."""
     measured_ns = max(lane[-1].at_ns for lane in slices)
     now_ns, then_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
     if answer_ns is not None and answer_ns > now_ns:
@@ -178,7 +172,7 @@ def falling(
 def longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:
-    """Return the remaining time, or that no length is enough, as text."""
+    """Return the remaining time as text."""
     if left_s is not None and not (over and ended_itself(snapshot.lanes)):
         about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
@@ -194,7 +188,7 @@ def longer_text(
 
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
-    """Return how much longer `missing` more rounds take, or ""."""
+    """Return the time of `missing` more rounds as text."""
     ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     if not ends or missing < 1:
         return ""

@@ -1,7 +1,4 @@
-"""Compares two profiles: the operations and waits that explain a longer step.
-
-Each profile splits the step into parts that do not overlap. Several profiles of each side give intervals.
-"""
+"""Compares two profiles by the parts of a step, which do not overlap."""
 
 from __future__ import annotations
 
@@ -21,20 +18,19 @@ Grouping: TypeAlias = Literal["operation", "kind", "layer"]
 GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
 DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
-"""Maximum parts in the sentence, and the share of the difference at which it stops."""
+"""Limits of the sentence: parts, and share of the difference."""
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
-"""A function called by another function, in the same step."""
 _JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose|jvp|vmap)\(([^()]*)\)")
-"""Name parts from JAX: compiled functions, and transforms (`transpose(jvp(x))` is a gradient)."""
+"""Of JAX: compiled functions, and transforms (`transpose(jvp(x))` is a gradient)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeDifference:
-    """The time of the second side less the time of the first, in ns."""
+    """Second side less first, in ns."""
 
     value_ns: float
     ci95_ns: tuple[float, float] | None
-    """95 % interval. `None` if a side has a single profile."""
+    """`None` if a side has a single profile."""
 
     @property
     def certain(self) -> bool:
@@ -45,14 +41,14 @@ class TimeDifference:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The difference, and half its interval: +1.20 ms, ±0.10 ms."""
+        """Such as +1.20 ms, ±0.10 ms."""
         reach = "" if self.ci95_ns is None else f"±{time_text(self.ci95_ns[1] - self.value_ns)}"
         return signed(self.value_ns), reach
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a part: means over its profiles, per step."""
+    """One side of a part: means per step."""
 
     step_ns: float
     self_ns: float
@@ -63,7 +59,7 @@ class Side:
 
     @classmethod
     def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
-        """Return the mean over profiles of these numbers of steps. `None` if no profile has the part."""
+        """Return the mean over profiles, if one has the part."""
         every = [part for one in parts for part in one]
         if not every:
             return None
@@ -80,24 +76,23 @@ class DiffRow:
 
     name: str
     kind: str
-    """The type of the operation. Empty for other time and for mixed groups."""
+    """The type of the operation."""
     first: Side | None
     second: Side | None
     difference: TimeDifference
     share: float | None
-    """Of the difference of the step time, if that is certain."""
 
     def label(self, width: int) -> str:
         """Return its name, cut in the middle."""
         name = self.name.lstrip("_")
         if self.kind and self.name != self.kind:
-            scope, _, last = name.rpartition("/")  # the last part is only the type and a number
+            scope, _, last = name.rpartition("/")  # a type and a number
             name = f"{self.kind.lstrip('_')} {name if last[-1:].isdigit() else scope or name}"
         tail = (width - 1) // 2
         return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
     def cells(self, width: int) -> list[str]:
-        """Return a row of a table: see `heads`; equal values are written once."""
+        """Return a table row, see `heads`."""
         sides = (self.first, self.second)
         runs = [DASH if side is None else f"{side.runs:.3g}" if side.runs else "" for side in sides]
         devices = [DASH if side is None else "+".join(side.devices) for side in sides]
@@ -111,13 +106,13 @@ class DiffRow:
 
 
 def heads(by: Grouping, first: str, second: str) -> list[str]:
-    """Return the headers of a table's columns."""
+    """Return the headers of the table."""
     return [by, first, second, "difference", "±", "share", "runs a step", "device"]
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """How much of the difference the largest parts explain."""
+    """The explanation by the largest parts."""
 
     names: tuple[str, ...]
     share: float
@@ -132,28 +127,27 @@ class ProfileDiff:
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]
-    """Largest contribution first. Their sum is the difference of the step time."""
+    """Largest contribution first."""
     explained: Explained | None
     """`None` unless the step times certainly differ."""
     incomplete: tuple[bool, ...]
-    """Whether a side's smaller operations are grouped, and may include missing ones."""
+    """Whether a side's smaller operations are grouped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSide:
-    """A compared lane, or profiles of a folder."""
+    """A compared lane, or folder."""
 
     id: str
     title: str
     profiles: tuple[Profile, ...]
-    """Only profiles with all parts of a step."""
     step_ns: float | None = None
     """Step time without the profiler."""
     examples: float | None = None
 
 
 def side_of(lane: LaneState) -> ProfiledSide:
-    """Return a lane with its profiles under the settings in effect."""
+    """Return a lane with its profiles."""
     steady = lane.steady
     step_ns = steady.span_ns / steady.steps if steady.steps else None
     examples = steady.examples / steady.steps if steady.steps and steady.examples else None
@@ -162,13 +156,13 @@ def side_of(lane: LaneState) -> ProfiledSide:
 
 
 def profiled_pair(lanes: Sequence[LaneState]) -> tuple[ProfiledSide, ProfiledSide] | None:
-    """Return the first two lanes with profiles, if any."""
+    """Return the first two lanes with profiles."""
     sides = [side for side in map(side_of, lanes) if side.profiles]
     return (sides[0], sides[1]) if len(sides) > 1 else None
 
 
 def compare(first: Sequence[Profile], second: Sequence[Profile], by: Grouping = "operation") -> ProfileDiff:
-    """Compare the profiles of two sides, at least one of each, all with their parts."""
+    """Compare the profiles of two sides."""
     groups = [_grouped(profiles, _KEYS[by]) for profiles in (first, second)]
     steps = [[profile.step_ns for profile in profiles] for profiles in (first, second)]
     numbers = [[profile.steps for profile in profiles] for profiles in (first, second)]
@@ -198,7 +192,7 @@ _Key: TypeAlias = Callable[[Part], tuple[str, str]]
 
 
 def layer(name: str) -> str:
-    """Return the layer of an operation or its gradient: the surrounding name scope.
+    """Return the layer of an operation or its gradient.
 
     `gradient_tape/sequential/dense_1/MatMul/MatMul_1` is of `sequential/dense_1`, and
     `jit(train)/transpose(jvp(Net))/Conv_0/conv` of `Net/Conv_0`.
@@ -231,7 +225,7 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> TimeDifferen
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return half the 95 % interval of the difference of two means, by Welch. `None` from a single value."""
+    """By Welch. `None` from a single value."""
     if min(len(first), len(second)) < 2:
         return None
     parts = [variance(values) / len(values) for values in (first, second)]
@@ -249,7 +243,6 @@ def _explained(
     steps: Sequence[Sequence[float]],
     whole: float,
 ) -> Explained:
-    """Return the share of the difference that the largest parts of the same sign explain."""
     named: list[DiffRow] = []
     share = 0.0
     for row in rows:
@@ -271,7 +264,7 @@ def _explained(
 
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
-    """Return how much longer a step takes, and the explanation."""
+    """Return the difference and its explanation."""
     value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
     sides = f"{first} takes {time_text(diff.first_ns)} a step, {second} {time_text(diff.second_ns)}"
     if one is None:

@@ -1,4 +1,4 @@
-"""The comparison of two profiles as JSON values, and notes on its figures."""
+"""The comparison of two profiles as JSON values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfmon.model.readings import Missing
 
 
 def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
-    """Return the comparison as JSON values; times are means a step, differences the second less the first."""
+    """Return JSON values; times are means a step, differences the second less the first."""
     diffs = {by: compare(first.profiles, second.profiles, by) for by in GROUPINGS}
     diff = diffs["operation"]
     sides = [
@@ -77,7 +77,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
 
 
 def counted(profile: Profile) -> Iterator[str]:
-    """Yield the processor's counts, or why they are missing."""
+    """Yield the processor's counts."""
     counters = profile.counters
     if isinstance(counters, CpuCounters):
         yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"

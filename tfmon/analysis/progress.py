@@ -1,4 +1,4 @@
-"""The progress of a race in a line."""
+"""The progress of a race."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfmon.model.session import Snapshot
 
 
 def outlook(analysis: Analysis) -> str:
-    """Return the remaining time of the race and until an answer, if known."""
+    """Return the remaining time."""
     race, parts = analysis.snapshot.race, []
     if race.seconds is not None and race.started_ns is not None:
         left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9
@@ -23,7 +23,7 @@ def outlook(analysis: Analysis) -> str:
 
 
 def speeds(snapshot: Snapshot) -> str:
-    """Return the speed or activity of each lane."""
+    """Return each lane's speed."""
     parts = []
     for lane in snapshot.lanes:
         speed = lane.recent().examples_per_s

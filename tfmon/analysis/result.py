@@ -1,8 +1,6 @@
-"""The result of a race and of each lane, computed once from an analysis.
+"""The result of a race, computed once from an analysis.
 
-All formats and Python have its fields, and `tfmon diff` reads them. An unknown figure is `None`, and `missing` has
-the
-reason.
+All formats have its fields. An unknown figure is `None`, and `missing` has the reason.
 """
 
 from __future__ import annotations
@@ -39,13 +37,12 @@ if TYPE_CHECKING:
 Interval: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["finished", "failed", "absent"]
 HERE = "here"
-"""Host of the lanes on the machine of the monitor."""
 HISTORY_HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostResult:
-    """Another machine of the race, and the connection to it at the end."""
+    """Another machine of the race."""
 
     machine: Machine
     lost: str | None
@@ -59,7 +56,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuResult:
-    """A GPU at its last sample, and the lane's use of it."""
+    """A GPU at its last sample."""
 
     index: int
     uuid: str
@@ -72,12 +69,12 @@ class GpuResult:
     total_bytes: float | None
     power_w: float | None
     activity: dict[str, float | None] | None
-    """Mean use of its units during the race, in percent."""
+    """Mean use of its units in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """Progress of the last Keras `fit` of a script."""
+    """Progress of the last Keras `fit`."""
 
     epoch: int | None
     epochs: int | None
@@ -95,9 +92,9 @@ class LaneResult:
     id: str
     """One letter, which never changes."""
     name: str
-    """Its device, and every setting in which the lanes differed at the end."""
+    """Its device, and the settings in which the lanes differed."""
     label: str
-    """Its name in tables, in a larger race after its id."""
+    """Its name in tables."""
     host: str
     device: str
     """Such as `cpu` or `2xcpu`."""
@@ -109,21 +106,21 @@ class LaneResult:
     hint: str
     """What to do about the error."""
     output: tuple[str, ...]
-    """The last lines that a failed lane printed."""
+    """The last lines of a failed lane."""
     ended_early: str
-    """When a lane without an error ended before its first step."""
+    """When it ended, if before its first step."""
     command: str
     """The command of a script."""
     step: str | None
-    """What counts as a step of a script, by file and line."""
+    """What counts as a step of a script."""
     fit: FitResult | None
     knobs: dict[str, KnobValue]
-    """Every knob with its value at the end."""
+    """Every knob at the end."""
     defaults: dict[str, str]
-    """Values that a script did not set, such as its seed."""
+    """Values that a script did not set."""
     versions: dict[str, str | None]
     disturbed_by: tuple[str, ...]
-    """Differences between its environment and a local lane's."""
+    """Differences of its environment."""
     source: str | None
     """Digest of the scenario's file."""
     steps: int | None
@@ -132,7 +129,7 @@ class LaneResult:
     examples_per_s: float | None
     examples_per_s_ci95: Interval | None
     log_examples_per_s: Center | None
-    """Mean logarithm of examples/s, with its standard error; for comparisons."""
+    """Mean logarithm of examples/s, for comparisons."""
     steps_per_s: float | None
     step_ms: dict[str, float | None]
     """Time of a step: `p50`, `p95`, `p99`."""
@@ -146,30 +143,31 @@ class LaneResult:
     gpu_memory_used_bytes: int | None
     gpu_memory_allocated_bytes: int | None
     gpu_memory_peak_bytes: int | None
-    """Peak of the framework's allocator, or else the memory in use at the end."""
+    """Peak of the framework's allocator, if known."""
     gpu_memory_source: str | None
     batch_memory: dict[str, Any] | None
-    """Which batch sizes fit into the GPU's memory."""
+    """Which batch sizes fit."""
     gpus: tuple[GpuResult, ...]
     bottleneck: str | None
     """Such as `input-bound`."""
     bottleneck_text: str | None
     bottleneck_notes: tuple[str, ...]
-    """Other reasons for slowness, and changes that may help."""
+    """Other reasons for slowness."""
     waits: Waits | None
     concerns: tuple[Concern, ...]
     """Problems of its training, the worst first."""
     causes: tuple[Cause, ...]
-    """Why it is slow, with line and code; the costliest first."""
+    """With line and code, the costliest first."""
     time_pct: dict[str, float | None]
-    """Shares of the time of a step. `step` is `dispatch` and `device` together."""
+    """Shares of a step. `step` is `dispatch` and `device`."""
     account: Account | None
     """Where the time of the run went."""
     windows: int
+    """All windows that it reported."""
     measured_s: float
-    """Time in steady state since the last change of a knob or of the mode."""
+    """Time in steady state since the last change."""
     ran_s: float
-    """Time from the first step to the last, without suspensions and pauses."""
+    """From first to last step, without pauses."""
     discarded: dict[str, int]
     """Discarded windows by reason."""
     discarded_pct: dict[str, float]
@@ -178,15 +176,15 @@ class LaneResult:
     """Number of successive processes."""
     contended_slices_pct: float | None
     stolen_pct: float | None
-    """Share of one core that the hypervisor gave to other machines."""
+    """Share of one core for other machines."""
     gpu_others: GpuOthers | None
     """Use of its GPU by other processes."""
     others_cpu_pct: float | None
-    """CPU that other programs used; 100 is one core."""
+    """100 is one core."""
     not_measured: dict[str, str]
-    """Values that a script does not report, with the reason."""
+    """Unreported values, with the reason."""
     missing: dict[str, str]
-    """Why figures are unknown, by field, such as `step_ms.p50`."""
+    """Why figures are unknown, such as `step_ms.p50`."""
 
     @property
     def last_loss(self) -> float | None:
@@ -195,7 +193,7 @@ class LaneResult:
 
     @property
     def place(self) -> str:
-        """Its host and device in the notation of `--lane`."""
+        """Host and device as in `--lane`."""
         return LaneSpec(self.device, host=self.host).place
 
     @property
@@ -210,7 +208,7 @@ class LaneResult:
 
     @property
     def measured_text(self) -> str:
-        """The measured time, and the discarded shares with their reasons."""
+        """The measured time, and the discarded shares."""
         shares = {reason: percent / 100 for reason, percent in self.discarded_pct.items()}
         return f"{units.measured(self.measured_s, self.ran_s, shares)}; {units.discarded(shares)}"
 
@@ -224,7 +222,7 @@ class LaneResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """The throughput of a lane divided by the slowest lane's."""
+    """A lane's throughput over the slowest lane's."""
 
     id: str
     lane: str
@@ -236,40 +234,34 @@ class VerdictResult:
     """Which lane is faster, or why that is unknown."""
 
     kind: str | None
-    """`faster`, `same`, `not known yet` or `too close to call`. `None` if nothing was compared."""
+    """`faster`, `same`, `not known yet`, `too close to call` or `None`."""
     winner_id: str | None
     winner: str | None
     ratio: float | None
-    """Throughput of the fastest lane over the slowest lane's."""
+    """Fastest lane over slowest."""
     ratio_ci95: Interval | None
     pairs: int | None
     interval_kind: IntervalKind | None
     text: str
     """The answer with what limits it."""
     answer: str
-    """The result of a crossover or tuning, or which lane is faster."""
+    """The answer without its limits."""
     note: str
-    """What limits the answer."""
     ranked: tuple[str, ...]
-    """Of more than two lanes, each over the slowest, and each two that differ in one knob."""
     ranking: tuple[Ranked, ...]
-    """Every lane but the slowest, the fastest first."""
     also_differs: tuple[str, ...]
-    """Other knobs in which the lanes differ."""
     machines_differ: tuple[MachineDifference, ...]
     scaling: tuple[Scaling, ...]
-    """Growth of the throughput with the number of devices."""
     margin: float
     """Smaller differences count as none."""
     left_s: float | None
     """Estimated time until there is an answer."""
     at_least: float | None
-    """Lower bound of the ratio, from a step that did not end."""
+    """Lower bound of the ratio, from a running step."""
     cpu_time_ratio: float | None
     contention: str
-    """What took CPU time from the lanes."""
     earlier: str | None
-    """The last verdict, if the settings at the end have none."""
+    """The last verdict, if the final settings have none."""
     finish: tuple[str, ...]
     """Lines about the end of a script's race."""
 
@@ -279,7 +271,7 @@ class VerdictResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """A change during the race, its effect, and the verdict from then on."""
+    """A change during the race, its effect, and the verdict."""
 
     at_s: float
     lane_id: str | None
@@ -289,12 +281,11 @@ class ChangeResult:
     effect: Estimate | None
     effect_text: str
     verdict: str | None
-    """The kind of the verdict from then on. `None` if a later change has it."""
     winner_id: str | None
     ratio: Estimate | None
 
     def cells(self, lanes: int) -> tuple[str, ...]:
-        """Return a row of the table with `HISTORY_HEADS`."""
+        """Return a table row, see `HISTORY_HEADS`."""
         speeds = [
             "–" if speed is None else units.rate(speed)
             for speed in (self.examples_per_s_before, self.examples_per_s_after)
@@ -333,7 +324,7 @@ class RaceResult:
     """How long the lanes raced."""
     interrupted: str | None
     is_series: bool
-    """Whether the race existed only for its crossover or tuning."""
+    """Whether the race existed only for a series."""
     fresh: bool
     """Whether the lanes were started several times."""
     rounds: int
@@ -343,7 +334,7 @@ class RaceResult:
     differs: tuple[str, ...]
     """Known differences between the lanes' machines."""
     environment: dict[str, str] | None
-    """Environment variables that change the speed of TensorFlow."""
+    """Variables that change TensorFlow's speed."""
     defaults: dict[str, KnobValue]
     """Every knob with its default."""
     differing: tuple[str, ...]
@@ -353,7 +344,7 @@ class RaceResult:
     hosts: dict[str, HostResult]
     between_processes: BetweenProcesses | None
     views: dict[str, View]
-    """The lanes' views of the working folder, by host."""
+    """By host."""
     collisions: tuple[Collision, ...]
     lanes: tuple[LaneResult, ...]
     verdict: VerdictResult
@@ -379,7 +370,7 @@ class RaceResult:
 
     @property
     def ratio(self) -> float | None:
-        """Throughput of the fastest lane over the slowest lane's."""
+        """Fastest lane over slowest."""
         return self.verdict.ratio
 
     @property
@@ -389,7 +380,7 @@ class RaceResult:
 
     @property
     def machines(self) -> dict[str, Machine]:
-        """The machines of the race, by host. The key of tfmon's is empty."""
+        """By host; the key of tfmon's is empty."""
         return {"": self.machine, **{host: one.machine for host, one in self.hosts.items()}}
 
     def machine_of(self, lane: LaneResult) -> Machine:
@@ -397,7 +388,7 @@ class RaceResult:
         return self.machines.get(lane.host, self.machine)
 
     def lane(self, word: str) -> LaneResult:
-        """Return the lane with this id, name or device; raises TfmonError unless exactly one lane has it."""
+        """Return the lane with this id, name or device; raises TfmonError."""
         for part in ("id", "name", "device"):
             lanes = [lane for lane in self.lanes if getattr(lane, part) == word]
             if len(lanes) == 1:
@@ -406,7 +397,7 @@ class RaceResult:
         raise TfmonError(f"{word!r} is not one lane of this race", f"its lanes are {known}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that the command prints."""
+        """Return the command's JSON object."""
         return dict(codec.to_json(self))
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:

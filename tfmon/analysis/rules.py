@@ -1,15 +1,12 @@
 """The rules that identify a bottleneck, for a lane's windows and for profiles.
 
-The trainer's process imports this file, so it imports nothing of the model.
+The trainer's process imports this file, so it imports nothing of the model. The first rule that applies wins: an
+earlier
+one explains a later one away. A part that is larger or hardly smaller is reported with it, as `mixed`.
 
-The first rule that applies wins: an earlier one explains a later one away. A part of step time that is larger or
-hardly
-smaller is reported with it, as `mixed`. How a step splits into dispatch and compute is less certain than its other
-parts.
-
-Source: lanes with known bottlenecks, on which `benchmarks/attribution.py` checks order and thresholds. The
-threshold
-for input is TensorFlow's for "highly input-bound".
+Source: `benchmarks/attribution.py` checks order and thresholds on lanes with known bottlenecks. The threshold for
+input
+is TensorFlow's for "highly input-bound".
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from tfmon.model.profile import BottleneckKind
 RETRACED_STEPS_PCT = 2.0
 """Percent of the steps that trace."""
 SATURATED_PCT = 80.0
-"""From here on, hiding everything else would gain at most a quarter."""
+"""Hiding everything else would gain at most a quarter."""
 INPUT_PCT = 40.0
 SYNC_PCT = 30.0
 COPY_PCT = 25.0
@@ -31,39 +28,39 @@ ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
 DISPATCH_OF_STEP = 0.35
 MIXED_POINTS = 10.0
-"""A part is reported too if it is smaller by less than this."""
+"""Maximum distance of a part that is reported, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The parts of a step in percent of its time, except `retraced_steps`; only `reading` overlaps."""
+    """The parts of a step in percent; only `reading` overlaps."""
 
     retraced_steps: float
     """Units: percent of the steps."""
     eager: bool
     input: float
-    """Waiting for the next batch with an idle device."""
+    """With an idle device."""
     transfer: float
-    """Copying between host and device while nothing else runs."""
+    """While nothing else runs."""
     dispatch: float | None
-    """Starting the step while nothing computes. `None` if not separable from compute."""
+    """While nothing computes. `None` if not separable."""
     compute: float | None
-    """`None` if not separable from dispatch. If `dispatch` is known, the device computes behind the launches."""
+    """Behind the launches, if `dispatch` is known. `None` if not separable."""
     step: float
     reading: float
-    """Waiting in each step for a result."""
+    """Waiting for a result in each step."""
     sync: float
     """Part of `reading` without computation."""
     other: float
     """Python between the steps."""
     retracing: float
     all_reduce: float = 0.0
-    """Summing values over the devices while nothing computes, with the wait for the slowest."""
+    """While nothing computes, with the wait for the slowest device."""
     split_error: float = 0.0
-    """Uncertainty of the difference of `dispatch` and `compute`. Units: percentage points."""
+    """Of `dispatch` less `compute`, in percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
-        """Return the share behind a bottleneck. 0 if unknown."""
+        """Return the share behind a bottleneck, or 0."""
         match kind:
             case "eager" | "dispatch":
                 return self.dispatch or 0.0
@@ -75,7 +72,7 @@ class Evidence:
                 return getattr(self, kind.replace("-", "_")) or 0.0
 
     def of_time(self, steps_share: float) -> Evidence:
-        """Return the same parts in percent of all time, of which the steps take `steps_share`."""
+        """Return the same parts in percent of all time."""
         parts: dict[str, Any] = {
             name: None if part is None else part * steps_share
             for name, part in asdict(self).items()
@@ -84,7 +81,7 @@ class Evidence:
         return replace(self, **parts)
 
     def largest(self, part: float) -> bool:
-        """Return whether a part is the largest; an unsplit step counts as two halves."""
+        """Return whether a part is the largest; an unsplit step counts as two."""
         parts = [self.input, self.transfer, self.sync, self.other, self.dispatch or 0.0, self.compute or 0.0]
         parts += [self.all_reduce, self.step / 2]
         parts.remove(part)
@@ -98,7 +95,7 @@ class Rule:
     kind: BottleneckKind
     applies: Callable[[Evidence], bool]
     decides: bool = False
-    """Whether no other part is reported with it."""
+    """Whether it is never mixed."""
 
 
 def _dispatch_limits(evidence: Evidence) -> bool:
@@ -126,7 +123,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
-    """Return the kind of bottleneck, or two kinds, first the kind of the rule."""
+    """Return one or two kinds, first the rule's."""
     rule = next(rule for rule in RULES if rule.applies(evidence))
     if rule.decides:
         return (rule.kind,)
@@ -158,7 +155,7 @@ def sentence(
     phrases: Mapping[BottleneckKind, str],
     whole: str = "the time",
 ) -> str:
-    """Return a sentence: "input-bound: waiting for batches takes 62 % of the time"."""
+    """Return such as "input-bound: waiting for batches takes 62 % of the time"."""
     first, *others = kinds
     names, takes = (
         [_NAMES.get(kind, kind) for kind in kinds],

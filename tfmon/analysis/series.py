@@ -1,4 +1,4 @@
-"""The table of a crossover, tuning or sweep, and its curves as characters. Both axes are logarithmic."""
+"""The table of a crossover, tuning or sweep, and its curves as characters."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class SeriesColumn:
 
     name: str
     right: int = 0
-    """Width of a right-aligned column of numbers on a screen. 0 for words."""
+    """Width of right-aligned numbers. 0 for words."""
     most: int = 40
     optional: bool = False
-    """Whether a narrow screen can omit the column; the rightmost first."""
+    """Omitted on a narrow screen, the rightmost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,12 @@ class SeriesRow:
 
     id: Hashable
     cells: tuple[Cell, ...]
-    """One per column; the last one is the outcome."""
     level: Level = ""
     outcome: Level = ""
     mark: str = " "
     whole: str = ""
     source: object = None
-    """The source object, the same as long as nothing has changed."""
+    """Unchanged as long as nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class CurveLine:
 
 @dataclass(frozen=True, slots=True)
 class SeriesCurve:
-    """Throughput, or a ratio, over the values of a knob."""
+    """Throughput, or a ratio, over a knob."""
 
     knob: str
     title: str
@@ -70,7 +69,7 @@ class SeriesCurve:
     ratios: bool = False
 
     def texts(self, point: Estimate) -> tuple[str, str]:
-        """Return a point and its interval as text."""
+        """Return a point and its interval."""
         if self.ratios:
             return units.ratio_in(point.value, point.low, point.high)
         return units.rate(point.value), units.rates(point.low, point.high)
@@ -90,24 +89,23 @@ class SeriesTable:
 
 
 def settings_text(settings: Settings) -> str:
-    """Return settings in the notation of the command line."""
+    """Return settings as on the command line."""
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
 LABEL_CELLS = 8
 """Cells of the scale and its axis."""
 _BOTH = "*"
-"""Character if both lanes are at the same height."""
 _Grid = list[list[tuple[str, int | None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """The chart of a curve, from top to bottom."""
+    """The chart, from top to bottom."""
 
     labels: tuple[str, ...]
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Rows of characters, each with the index of its series."""
+    """Characters, each with its series."""
     foot: tuple[str, str]
 
     @property
@@ -121,7 +119,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve. `None` without room or points."""
+    """Return the chart, if there is room."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])
@@ -199,7 +197,7 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
-    """Return the values below the axis. Without room for all, return every second one, and so on."""
+    """Without room for all values, every second one, and so on."""
     labels = [show(value) for value in values]
     every = 1
     while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:

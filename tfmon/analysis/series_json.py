@@ -12,10 +12,7 @@ from tfmon.model.series import CROSSOVER
 
 
 def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the curve of a race's crossover, if it is the last series.
-
-    Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
-    """
+    """Return the curve of the last crossover. Units: examples/s."""
     snapshot, state, curve = analysis.snapshot, analysis.snapshot.experiment, analysis.curve
     if curve is None or state is None or state.policy != CROSSOVER:
         return None
@@ -50,7 +47,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the attempts of the tuning of a race, if any. Gains are of throughput."""
+    """Return the attempts of the tuning, if any."""
     state, best = analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -92,12 +89,12 @@ def interval(estimate: Estimate | None) -> list[float] | None:
 
 
 def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return an estimate and its 95 % interval, under its name and the name with `_ci95`."""
+    """Return an estimate, and its interval with `_ci95`."""
     return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
 
 
 def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the same with the use of its interval."""
+    """Return the same with the interval's use."""
     return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
 
 

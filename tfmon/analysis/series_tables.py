@@ -1,4 +1,4 @@
-"""The tables of crossover, tuning and sweep, their answers in words, and curves over numeric knobs."""
+"""The tables of crossover, tuning and sweep, and their answers in words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tfmon.model.spec import KINDS, counted
 
 
 def answer(ranking: Ranking) -> list[str]:
-    """Return the best combination on each kind of device."""
+    """Return the best combination by device."""
     lines = [_answer_on(ranking, kind) for kind in ranking.state.plan.kinds]
     for one in scaling_of(ranking):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
@@ -85,7 +85,7 @@ def baseline_text(ranking: Ranking) -> str:
 
 
 def scaling_of(ranking: Ranking) -> list[Scaling]:
-    """Return how throughput grows with the devices, if only that is swept."""
+    """Return the scaling, if only devices are swept."""
     over = ranking.state.plan.over
     name = counted(over)
     if not name or len(over) > 1:
@@ -99,7 +99,7 @@ def scaling_of(ranking: Ranking) -> list[Scaling]:
 
 
 def troubles(ranking: Ranking) -> list[str]:
-    """Return the lost places, and why the sweep ended early."""
+    """Return lost places, and an early end."""
     state = ranking.state
     lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
     return [*lost, f"ended early: {state.ended}"] if state.ended else lost
@@ -129,7 +129,7 @@ IDS = "ABCDEFGH"
 
 
 def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:
-    """Return the table of a sweep, the best combination first; `before` has rows to reuse."""
+    """Return a sweep, the best first; `before` has rows to reuse."""
     plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
@@ -178,12 +178,11 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
 
 
 def _rank(value: KnobValue) -> tuple[int, float, str]:
-    """Return the sort key of a value: numbers before text."""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 
 def ratio_texts(row: SweepRow) -> tuple[str, str]:
-    """Return the ratio and its interval; the ratio of different training has a mark."""
+    """Return ratio and interval; different training has a mark."""
     if row.ratio is None:
         return DASH, DASH
     if row.outcome == BASELINE:
@@ -222,7 +221,7 @@ def _about(row: SweepRow) -> str:
 
 
 def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
-    """Return curves of the ratio over each numeric knob, by device and other settings, the best first."""
+    """Return curves over each numeric knob, the best first."""
     plan, curves = ranking.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [
@@ -248,7 +247,7 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
 
 
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the table of the last crossover: a row for each value of the knob; or `None`."""
+    """Return the last crossover by value."""
     snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
     if curve is None or state is None or state.policy != CROSSOVER:
         return None
@@ -284,7 +283,7 @@ def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
 
 
 def tuning_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the table of the tuning of a race: a row for each change; or `None`."""
+    """Return the tuning by change."""
     snapshot, state, best = analysis.snapshot, analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -324,7 +323,7 @@ def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> S
 
 
 def doing_text(snapshot: Snapshot) -> str:
-    """Return the running series on the lanes with its progress, or ""."""
+    """Return the running series with its progress."""
     state = snapshot.experiment
     if state is None or state.over:
         return ""
@@ -342,7 +341,7 @@ def doing_text(snapshot: Snapshot) -> str:
 
 
 def lane_series_progress(snapshot: Snapshot) -> str:
-    """Return the progress of a series on the lanes of a race."""
+    """Return the progress of a series."""
     if not all(lane.points for lane in snapshot.lanes):
         return "the lanes get ready"
     return news(snapshot) or doing_text(snapshot)

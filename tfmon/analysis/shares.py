@@ -1,8 +1,6 @@
 """The parts of a step's time.
 
-On an asynchronous device the step call returns early, so sampled steps between barriers give the time of the
-device,
-and the rest of the step is divided by the host's activity.
+An asynchronous device's call returns early, so sampled steps between barriers give the device's time.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.windows import WindowSums
 
 ASYNCHRONOUS = 0.25
-"""From this share of the call on, remaining work after the call means an asynchronous device."""
+"""Minimum share of the call that an asynchronous device works after it."""
 
 PAUSES = ("between epochs", "validation", "evaluate", "predict", "outside the steps")
-"""Reasons of discarded time between the steps of a script."""
 
 NO_COPY = Missing("the batch is in the host's memory already")
 COPY_IN_STEP = Missing("the step splits the batch over the devices and copies the parts itself")
@@ -33,37 +30,34 @@ NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of step time in percent; known shares add up to 100."""
+    """Shares of step time in percent, adding up to 100."""
 
     input_pct: Reading
-    """Waiting for the next batch with an idle device; part of the step if unknown."""
+    """With an idle device; part of the step if unknown."""
     copy_pct: Reading
     """Upper bound of copying the batch."""
     dispatch_pct: Reading
-    """Starting the step's operations; on the CPU the part of a call without operations."""
+    """On the CPU the part of a call without operations."""
     device_pct: Reading
     step_pct: float
-    """Dispatch and compute without tracing; in a script's own loop with Python, before a profile."""
+    """Dispatch and compute; in a script's own loop with Python, before a profile."""
     sync_pct: float
-    """Reading the loss while the device does not compute."""
+    """Reading the loss while nothing computes."""
     report_pct: float
     other_pct: float
     """Python between the steps."""
     reading_pct: float = 0.0
-    """Reading the loss, also while the device computes: overlaps with `device_pct`."""
+    """Reading the loss: overlaps with `device_pct`."""
     retrace_pct: float = 0.0
     """Calls with a trace, without known computing."""
     asynchronous: bool = False
-    """Whether the device works while the host continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The time of which sentences about a lane give shares: all have this denominator.
+    """The common denominator of shares in sentences about a lane.
 
-    It is the run of a script without suspensions. Of a lane without an account, it is the time from its first step
-    to its
-    last.
+    A script's run without suspensions, or the time from the first step to the last.
     """
 
     ns: int
@@ -80,7 +74,7 @@ class Whole:
 
 
 def whole_of(lane: LaneState) -> Whole:
-    """Return the denominator of the shares in sentences about a lane."""
+    """Return the denominator of shares in sentences."""
     account = account_of(lane) if lane.script.command else None
     if account is None:
         own = (
@@ -93,7 +87,7 @@ def whole_of(lane: LaneState) -> Whole:
 
 
 def shares_of(lane: LaneState) -> Shares | None:
-    """Return the parts of a lane's step time since its last knob change. `None` before the first step."""
+    """Return the shares since the last knob change."""
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None
@@ -122,7 +116,6 @@ def _runs_behind(tally: WindowSums) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
-    """Return the shares for synchronous calls; a short profile splits the call."""
     span = tally.span_ns
     step = 100 * tally.call_ns / span
     traced = min(100 * tally.traced_ns / span, step)
@@ -166,7 +159,7 @@ def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Sha
     if tally.sampled and tally.sampled_copy_ns is not None:
         copy = min(1.0, tally.sampled_copy_ns / tally.sampled / period)
     busy = min(1.0 - report, device) if device is not None and behind else 0.0
-    # While the host reads the loss, the device works as long as it has work.
+    # The device works while the host reads the loss.
     sync = max(0.0, host["sync"] - busy)
     left = max(0.0, 1 - busy - report - sync)
     total = host["input"] + host["call"] + host["other"] or 1.0

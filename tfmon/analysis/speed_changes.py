@@ -1,4 +1,4 @@
-"""Measures and explains the spontaneous changes of a lane's speed that `model.speed` finds."""
+"""Measures and explains the changes of speed that `model.speed` finds."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from tfmon.model.speed import Level, StepBlock
 
 NEAR_NS = 3_000_000_000
 MOST_OF = 0.5
-"""A part with this share of a change is its cause."""
+"""Minimum share of a cause."""
 CORES, CLOCK = 0.25, 0.93
-"""Cores of others, and the share of its clock that a GPU keeps, that are reported."""
+"""Reported cores of others, and share of a GPU's clock."""
 LEAST_RATIO = 1.04
 LOOKS = Looks(ALWAYS_VALID)
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedChange:
-    """A change of a lane's step time that no request made."""
+    """A change of step time that no request made."""
 
     at_ns: int
     step: int
-    """The first step at the new speed, to within half a second."""
+    """The first at the new speed, to within half a second."""
     ratio: Estimate
-    """The new step time over the old one."""
+    """New step time over old."""
     cause: str
-    """`input`, `step`, `cores` (used by others) or `waits`. Empty if unknown."""
+    """`input`, `step`, `cores` (used by others) or `waits`."""
     beside: tuple[str, ...]
     machine_known: bool
-    """Whether the machine was read before and after."""
 
     @property
     def brief(self) -> str:
@@ -51,7 +50,6 @@ class SpeedChange:
 
     @property
     def _factor(self) -> tuple[str, str]:
-        """The ratio as a number above 1, and its interval."""
         value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
         if low <= 0:
             return f"{max(value, 1 / value):.2g}", ""
@@ -81,13 +79,13 @@ def _levels_of(lane: LaneState) -> tuple[Level, ...]:
 
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
-    """Return the changes of a lane's speed since its settings last changed, oldest first."""
+    """Return the changes since the settings last changed."""
     pairs = itertools.pairwise(_levels_of(lane))
     return tuple(_change(lane, before, after, after) for before, after in pairs)
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
-    """Return a lane's slowdown from its fastest speed, and its start, if any."""
+    """Return a lane's slowdown from its fastest speed."""
     levels = _levels_of(lane)
     if len(levels) < 2:
         return None

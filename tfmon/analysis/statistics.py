@@ -1,12 +1,10 @@
-"""Throughput of lanes and their ratios from slices, each with a 95 % interval that holds on a noisy machine.
+"""Throughput of lanes and their ratios from slices, with a 95 % interval that holds on a noisy machine.
 
-Slices of one round give one ratio, a pair, which slow changes (heat, other load) hardly touch. The effect of
-coming
-first in a round is estimated and removed. Two equal processes differ in speed as long as they live, by how their
-memory
-is laid out, so every interval includes between-process variance, from the race and from earlier races.
-
-All functions take logarithms by round, see `log_speeds`, which are computed once.
+Slices of one round give one ratio, a pair, which slow changes hardly touch. The effect of coming first in a round
+is
+removed. Two equal processes differ in speed as long as they live, by how their memory is laid out, so every
+interval
+includes between-process variance.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from tfmon.model.windows import SliceSpeed
 
 
 class LogSpeed(NamedTuple):
-    """The speed of a lane in one slice."""
+    """A lane's speed in one slice."""
 
     log: float
     at_ns: int
@@ -42,28 +40,24 @@ class LogSpeed(NamedTuple):
 
 
 LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
-"""The speed of a lane in each slice, by round."""
 
 BETWEEN_PROCESSES_SD = 0.008
-"""Supposed between-process standard deviation of the log ratio of two equal processes.
+"""Supposed standard deviation of the log ratio of equal processes.
 
-It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
-Source: `benchmarks/fairness.py`.
+It was 0.006 in 20 races on 2 cores, and up to 0.014 in one. Source: `benchmarks/fairness.py`.
 """
 BETWEEN_MACHINES_SD = 0.008
-"""The same for lanes on two machines: at least as on one. Not measured on two machines of one model.
+"""The same for lanes on two machines: at least as on one.
 
-Source: `benchmarks/hosts.py fair` and `between`, 2 cores of an AMD EPYC, 2026-11-22: 36 pairs of processes, one
-through
-an agent on the same machine, differed by 0.016, as their noise explains.
+Source: `benchmarks/hosts.py fair` and `between`: 36 pairs differed by 0.016, as their noise explains.
 """
 SUPPOSED_DEGREES = 4
 MOST_DEGREES = 10
-"""Limit for earlier races: a machine can change."""
+"""Of earlier races: a machine can change."""
 DRIFT = 0.05
-"""From here on, drift within a race or an outlying pair is reported."""
+"""Reported drift, and distance of an outlier."""
 FAR = 3.5 / 0.6745
-"""Median absolute deviations from which on a value is an outlier: a modified z-score over 3.5.
+"""Outliers, in median absolute deviations.
 
 Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 """
@@ -71,7 +65,7 @@ Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The throughput of one lane, computed once for all its figures."""
+    """The throughput of one lane."""
 
     slices: tuple[SliceSpeed, ...]
     logs: LogSpeeds
@@ -79,12 +73,12 @@ class Throughput:
     drift: float | None
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the throughput in examples/s. `None` from too few slices."""
+        """Return the throughput in examples/s, if known."""
         return None if self.center is None else exponential(self.center.estimate(looks))
 
     @classmethod
     def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
-        """Return the throughput of these slices; `before` is the throughput a few slices ago."""
+        """Return the throughput of these slices; `before` has figures to reuse."""
         done = len(before.slices) - 1 if before is not None else 0  # the last one may have grown since
         if before is not None and done > 0 and before.slices[:done] == slices[:done]:
             logs = {**before.logs}
@@ -100,21 +94,21 @@ class Between:
     """Between-process variance of the log ratio."""
 
     sd: float
-    """Standard deviation of the log ratio of one process of each lane."""
+    """For one process of each lane."""
     degrees: float
     processes: float = 1.0
-    """Effective number of processes of each lane; fewer if their times differ."""
+    """Effective number of processes."""
     learnt: BetweenProcesses | None = None
-    """From this race alone; `None` with one process of each lane."""
+    """From this race alone."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return the part of half the interval that more pairs of the same processes do not reduce."""
+        """Return the part of half the interval that more pairs do not reduce."""
         return student(looks.error, self.degrees) * self.sd / math.sqrt(self.processes)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRatio:
-    """The log ratio of two speeds, from pairs of slices."""
+    """The log ratio of two speeds."""
 
     center: Center
     between: Between | None
@@ -126,12 +120,12 @@ class LogRatio:
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the ratio with its interval, if any."""
+        """Return the ratio with its interval."""
         return exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
 def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
-    """Return the logarithms of the speeds of non-empty slices."""
+    """Return the speeds of non-empty slices by round."""
     log = math.log
     return {
         one.round: LogSpeed(log(one.examples / one.span_ns * 1e9), one.at_ns, one.process)
@@ -151,8 +145,8 @@ def compare(
     """Compare two lanes by common rounds. `None` from too few.
 
     Args:
-        in_turns: Whether the lanes trained in turns in each round, if they trained on one machine.
-        apart: Whether they trained on two machines, at the same time.
+        in_turns: Whether the lanes trained in turns.
+        apart: Whether they trained on two machines.
     """
     pairs = [(one, second[number]) for number, one in first.items() if number in second]
     logs = [one.log - other.log for one, other in pairs]
@@ -164,7 +158,7 @@ def compare(
 def compare_pairs(
     pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, apart: bool = False
 ) -> LogRatio | None:
-    """Compare two lanes by the pairs of a series. `apart` as in `compare`."""
+    """Compare two lanes by the pairs of a series."""
     leads = [] if apart else [pair.leads for pair in pairs]
     processes = [(pair.visit, pair.visit) for pair in pairs]
     supposed_sd = BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD
@@ -179,16 +173,13 @@ def ratio(
     *,
     apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from common rounds. `None` from too few."""
+    """Return the first lane's throughput over the second's."""
     result = compare(first, second, prior, apart=apart)
     return None if result is None else result.estimate(looks)
 
 
 def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool = True) -> Estimate | None:
-    """Return a lane's throughput under new settings over the old ones. `None` from too few pairs.
-
-    Without `one_process` the interval includes between-process variance.
-    """
+    """Return the gain of new settings. Without `one_process` with between-process variance."""
     logs = [pair.log for pair in pairs]
     if one_process:
         center = trimmed(logs)
@@ -198,7 +189,7 @@ def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool 
 
 
 def drift(lane: LogSpeeds) -> float | None:
-    """Return the throughput of the last third of the slices over the first, if it is off by `DRIFT`."""
+    """Return last third over first, if it is off by `DRIFT`."""
     values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
@@ -210,7 +201,7 @@ def drift(lane: LogSpeeds) -> float | None:
 
 
 def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
-    """Return the outlying pairs (see `FAR`) that are off by more than `DRIFT`."""
+    """Return which pairs are outliers."""
     logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
         return []
@@ -225,11 +216,11 @@ def between_processes(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> Between:
-    """Return the between-process variance, from the pairs of each process and the prior.
+    """Return the between-process variance.
 
     The squared distances of the processes from their mean, less the scatter of the pairs, are added to the squares
-    of the prior
-    and of the supposed standard deviation.
+    of the
+    prior and of the supposed deviation.
     """
     groups: dict[int, list[float]] = {}
     for value, process in zip(logs, processes, strict=True):
@@ -247,7 +238,7 @@ def between_processes(
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
-    """Return the estimate from the processes of one race. `None` for fewer than two with enough pairs."""
+    """`None` for fewer than two processes with enough pairs."""
     centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
     if len(centers) < 2:
         return None
@@ -258,7 +249,7 @@ def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
     if within is None:
         return None
     squares = sum(len(group) / each * (center.value - mean) ** 2 for group, center in centers)
-    scatter = within.error**2 * count / each  # The variance of the mean of one process, by its pairs alone.
+    scatter = within.error**2 * count / each  # of one process, by its pairs
     degrees = len(centers) - 1
     return BetweenProcesses(squares - degrees * scatter, degrees, 1)
 
@@ -270,7 +261,7 @@ def _compare(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
-    effect = None  # half of the log ratio's increase if the first lane's slice came first
+    effect = None  # of coming first, halved
     if first_leads:
         leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
         following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
@@ -283,14 +274,14 @@ def _compare(
     center = trimmed(logs, estimated=0 if effect is None else 1, few=True)
     if center is None:
         return None
-    # If one lane was restarted more often, each process of the other makes one group.
+    # Group by the lane with fewer restarts.
     firsts, seconds = zip(*processes, strict=True)
     groups = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
     return LogRatio(center, between_processes(logs, groups, prior, supposed_sd))
 
 
 def exponential(logs: Estimate | None) -> Estimate | None:
-    """Return the estimate of a value from the estimate of its logarithm."""
+    """Return the estimate from the estimate of its logarithm."""
     if logs is None:
         return None
     return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.pairs, logs.kind)

@@ -1,4 +1,4 @@
-"""Computes the result of a race from its analysis."""
+"""Computes the result of a race."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_UPDATE = "no update of an own loop of TensorFlow was seen"
 NO_SCRIPT = "the lane trains a scenario"
 FEW_SLICES = "too few slices were measured in turns"
 UNREPORTED = {"processes": "other_processes", "threads": "other_threads", "stdin": "stdin", "end": "end"}
-"""Facts about a script without a field in its result, with their names in `missing`."""
+"""Facts without a field, with their names in `missing`."""
 OUTPUT_LINES = 12
 _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(hooks|trainer|lanes|hosts)/\w+\.py", line ')
 Value = TypeVar("Value")
@@ -58,7 +58,7 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
     """Return the result of a race at a snapshot.
 
     Args:
-        header: The conditions of the race. Without it their fields are `None`.
+        header: The conditions of the race, if known.
         id: The name of the race in a comparison.
     """
     snapshot, race = analysis.snapshot, analysis.snapshot.race
@@ -101,7 +101,7 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
 
 
 def change_result(row: HistoryRow, snapshot: Snapshot) -> ChangeResult:
-    """Return the result of one change of a race."""
+    """Return the result of one change."""
     verdict = row.verdict
     winner = snapshot.lane(verdict.winner).spec.id if verdict is not None and verdict.winner is not None else None
     return ChangeResult(
@@ -169,7 +169,7 @@ def _interval(estimate: Estimate | None) -> Interval | None:
 
 
 class _Known:
-    """Converts readings to figures, and collects the reasons for unknown ones."""
+    """Converts readings, and collects the reasons for unknown ones."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}

@@ -1,10 +1,10 @@
-"""The result of each combination of a sweep, the candidates, and the next measurement.
+"""The result of each combination of a sweep, and the next measurement.
 
-Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes of
-both. All candidates get one visit before any gets another, so that losers are stopped early. A figure is looked at
-after
-every round and the best of all combinations is chosen, so every interval is always valid, and wider for that
-choice.
+Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes.
+All
+candidates get one visit before any gets another. The best of all combinations is chosen at any time, so every
+interval
+is always valid, and wider for that choice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tfmon.model.series import Attempt, Figures, SeriesPlan, SeriesState, learns
 from tfmon.model.spec import DEVICE_KNOBS, counted
 
 PAIRS_OF_A_VISIT = 16
-"""Maximum rounds of a visit: further rounds of the same two processes add little."""
+"""More rounds of the same two processes add little."""
 
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
 OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
-"""`measured`: to the requested interval; `stopped early`: it cannot win."""
+"""`stopped early`: it cannot win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class SweepRow:
     outcome: str = OPEN
     """One of `OUTCOMES`."""
     ratio: Estimate | None = None
-    """Its throughput over the baseline's. `None` from too few pairs."""
+    """Its throughput over the baseline's."""
     learnt: BetweenProcesses | None = None
     place: str = ""
     learns: tuple[str, ...] = ()
-    """Knobs by which it learns something else than the baseline."""
+    """Knobs that change its training."""
     over: bool = False
 
     @property
@@ -65,7 +65,7 @@ class SweepRow:
 
     @property
     def span(self) -> tuple[float, float, float]:
-        """Its ratio with the ends of the interval; any ratio is possible without one."""
+        """Its ratio with the interval's ends."""
         return (
             (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
         )
@@ -95,19 +95,19 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The state of a sweep; figures only for a table are computed when needed."""
+    """The state of a sweep."""
 
     state: SeriesState
     rows: tuple[SweepRow, ...]
     """By the number of the combination."""
     floors: Mapping[str, float]
-    """By kind of device, the least ratio of the best one: a certainly lower one cannot win."""
+    """By device, the least ratio of the best: a certainly lower one cannot win."""
     choices: Mapping[str, int]
-    """By kind of device, from how many combinations the best is chosen."""
+    """By device, the number of combinations."""
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
-        """The best first, then the settled ones by ratio, then the others."""
+        """The best first, then settled ones."""
         bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
 
         def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
@@ -122,7 +122,7 @@ class Ranking:
 
     @property
     def baseline(self) -> dict[str, KnobValue]:
-        """The known baseline values of the swept knobs."""
+        """Its values of the swept knobs."""
         plan, figures = self.state.plan, [row.attempt.figures for row in self.rows]
         measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
         known = {**measured, **plan.baseline}
@@ -139,7 +139,7 @@ class Ranking:
         return self.state.over or self.settled == len(self.rows)
 
     def best(self, kind: str) -> SweepRow | None:
-        """Return the best combination on a kind of device, or the leading one. `None` before any has a ratio.
+        """Return the best combination on a kind of device, or the leading one.
 
         An unsettled one is the best only if it is certainly faster than all settled ones.
         """
@@ -155,11 +155,11 @@ class Ranking:
 
     @property
     def answered(self) -> bool:
-        """Whether any combination has a ratio to the baseline."""
+        """Whether any combination has a ratio."""
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
-        """Return the others with an interval that overlaps the best one's."""
+        """Return others that may equal the best."""
         kind = [row for row in self.rows if row is not best and row.attempt.kind == best.attempt.kind]
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
@@ -196,7 +196,7 @@ def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
 
 
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
-    """Return the results of a sweep. Compute only the figures that changed since `before`."""
+    """Return the results. Compute only changes since `before`."""
     plan, attempts = state.plan, state.attempts
     choices: Mapping[str, int]
     if before is None:
@@ -234,7 +234,6 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
 
 
 def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
-    """Return the row of the baseline with its throughput beside the others."""
     alike = (row.attempt for row in rows if row.attempt.kind == baseline.attempt.kind and not row.attempt.baseline)
     beside = [one.figures for one in alike if one.figures is not None and one.figures.baseline_examples_per_s]
     speeds = [figures.baseline_examples_per_s or 0.0 for figures in beside]
@@ -252,7 +251,6 @@ def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
 
 
 def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> BetweenProcesses | None:
-    """Return the scatter of the others, without a combination's own part."""
     if pooled is None or own is None:
         return pooled
     degrees = pooled.degrees - own.degrees
@@ -260,14 +258,13 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the open combination with the fewest visits on a kind of device, if any."""
+    """Return the open combination with the fewest visits."""
     combinations = (row.attempt for row in rows if row.outcome == OPEN)
     due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
     return min(due)[1] if due else None
 
 
 def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
-    """Return the time until each open combination is at its limit."""
     visited = [one for one in state.attempts if one.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
@@ -283,10 +280,7 @@ MOST_COMBINATIONS = 2_000
 
 
 def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
-    """Parse `--over`: `batch_size=32,128`, or `batch_size=16..4096` for powers of two; raises KnobError.
-
-    `knobs` is `None` for a script, whose knobs are not known before it runs.
-    """
+    """Parse `--over`, such as `batch_size=16..4096` for powers of two; raises KnobError."""
     over: dict[str, tuple[KnobValue, ...]] = {}
     for word in assignments:
         name, equals, text = (part.strip() for part in word.partition("="))
@@ -328,10 +322,7 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 def combine(
     plan: SeriesPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
 ) -> tuple[Attempt, ...]:
-    """Return all combinations of a plan, in the order of their first visits. Raises KnobError for too many.
-
-    `check` returns why settings are impossible on a kind of device, or "".
-    """
+    """Return all combinations in the order of their first visits. Raises KnobError for too many."""
     count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
     if count > MOST_COMBINATIONS:
         raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")

@@ -1,8 +1,8 @@
 """Tuning of a running lane: the next trial, its gain, and whether to keep it.
 
-The lane trains under the old and the new settings in turn, so that drift affects both. The gain is tested a few
-times,
-and its interval spends its error over the largest number of pairs, and a part of it on each possible change.
+The lane trains under the old and the new settings in turn. The interval of the gain spends its error over the
+largest
+number of pairs, and a part of it on each possible change.
 """
 
 from __future__ import annotations
@@ -39,20 +39,19 @@ from tfmon.model.series import (
 from tfmon.model.session import Snapshot
 
 LOOKS = (6, 12, 18)
-"""Pairs after which the gain is tested; the last test decides."""
+"""Pairs after which the gain is tested."""
 LOOKS_RESTARTING = (6, 12)
-"""The same if every change needs a new process."""
+"""If every change needs a new process."""
 CLEAR = 0.05
-"""Gain or loss that decides before the last test, if its interval excludes 0."""
+"""Gain or loss that decides before the last test."""
 WORTH = 0.01
 
 
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane, without suggestions tried since the last kept change.
+    """Return the bottleneck, without suggestions tried since the last kept change.
 
-    Observed causes stay, with the results of trials. After a kept change, earlier failures are tried again, but
-    not in the
-    same series if they clearly cost throughput.
+    After a kept change, earlier failures are tried again, but not in the same series if they clearly cost
+    throughput.
     """
     result = find_bottleneck(snapshot, lane, everything=everything)
     state = snapshot.tuned
@@ -80,10 +79,7 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesState:
-    """Return a series of attempts on a lane, before its start.
-
-    Raises: ExperimentError for a lane that has ended, or that no knob of the scenario can help.
-    """
+    """Return a tuning of a lane. Raises ExperimentError if it has ended, or no knob can help."""
     lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
     if lane is None:
         raise ExperimentError(f"there is no lane {name} in this race")
@@ -101,10 +97,9 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesSta
 
 
 def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState | None]:
-    """Return the last change by the user or by tuning that is in effect; for tuning also the state without it.
+    """Return the last change in effect; for tuning also the state without it.
 
-    Undone changes are removed from the list, so that repeated undo works. Raises ExperimentError without a change,
-    or before a change is in effect.
+    Undone changes are removed, so that repeated undo works. Raises ExperimentError.
     """
     if any(lane.changes.requested for lane in snapshot.lanes):
         raise ExperimentError("a change is not in effect yet: undo it then")
@@ -128,7 +123,7 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
 
 
 def undoes_last(snapshot: Snapshot) -> bool:
-    """Return whether the change that can be undone is the last one."""
+    """Return whether the last change can be undone."""
     running = snapshot.experiment is not None and not snapshot.experiment.over
     made = _changes_in(snapshot.periods[-1]) if snapshot.periods and not running else []
     with contextlib.suppress(ExperimentError):
@@ -144,7 +139,6 @@ def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
 
 
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
-    """Return the changes at the end of a period, in order."""
     state = period.experiment
     attempts = state.present if state is not None and state.policy == TUNING else ()
     tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
@@ -152,7 +146,7 @@ def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
 
 
 def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool = False) -> SeriesState:
-    """Return a tuning of a lane before its start, with the attempts of earlier ones."""
+    """Return a tuning before its start, with earlier attempts."""
     plan = SeriesPlan(TUNING, lanes=(lane,), everything=everything)
     return SeriesState(plan, tuple(attempts), first=len(attempts))
 
@@ -160,7 +154,7 @@ def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool =
 def plan_attempt(
     snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1, number: int = 0
 ) -> Attempt:
-    """Return the attempt with a cause's remedy on a lane with its present settings."""
+    """Return the attempt with a cause's remedy."""
     lane = snapshot.lane(name)
     assert cause.knob is not None and cause.value is not None
     change = Change(
@@ -177,7 +171,7 @@ def plan_attempt(
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
-    """Return how a knob changes the work of a script besides its speed, or ""."""
+    """Return how a knob changes the work besides its speed."""
     if not lane.script.command:
         return ""
     if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
@@ -188,7 +182,7 @@ def changed_work(lane: LaneState, knob: str) -> str:
 
 
 def gain_of(attempt: Attempt) -> Estimate | None:
-    """Return the gain of an attempt so far, 1.38 for 38 %. `None` from too few pairs."""
+    """Return the gain so far, 1.38 for 38 %."""
     share = min(1.0, len(attempt.pairs) / _looks_at(attempt)[-1])
     looks = Looks(SPENDING, share, attempt.of_lane.choices)
     return gain(attempt.pairs, looks, one_process=not attempt.of_lane.restarts)
@@ -199,7 +193,7 @@ def _looks_at(attempt: Attempt) -> tuple[int, ...]:
 
 
 def decide(attempt: Attempt) -> str:
-    """Return `kept` or `reverted`, or "" if more pairs are needed."""
+    """Return `kept` or `reverted`, or "" to go on."""
     looks = _looks_at(attempt)
     pairs, result = len(attempt.pairs), gain_of(attempt)
     last = pairs >= looks[-1]
@@ -222,7 +216,7 @@ class Best:
     settings: dict[str, KnobValue]
     code: tuple[str, ...]
     speed_up: Estimate | None
-    """Throughput over the initial one, if measured directly."""
+    """If measured directly."""
 
 
 def best_of(state: SeriesState) -> Best:
@@ -237,12 +231,11 @@ def best_of(state: SeriesState) -> Best:
 
 
 WIDE = 2.0
-"""A gain is reported once the ratio of its interval's ends is below this."""
 ALL_TRIED = "no{} knob is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
-    """Return the present trial, or the result of the last change in effect, or ""."""
+    """Return the present trial, or the last change's result."""
     state = snapshot.tuned
     if state is None or snapshot.experiment is not state:
         return ""
@@ -268,7 +261,7 @@ def change_text(attempt: Attempt) -> str:
 
 
 def gain_text(estimate: Estimate) -> str:
-    """Return such as "+38 % (CI 31 to 44)", and from a factor of 2 on "5.1× (CI 4.9 to 5.3)"."""
+    """Return such as "+38 % (CI 31 to 44)" or "5.1× (CI 4.9 to 5.3)"."""
     if estimate.value >= 2 or 0 < estimate.value < 0.5:
         ends, slower = (estimate.value, estimate.low, estimate.high), ""
         if estimate.value < 1:
@@ -281,7 +274,7 @@ def gain_text(estimate: Estimate) -> str:
 
 
 def outcome_text(attempt: Attempt) -> str:
-    """Return the outcome of an attempt, with the reason of a refusal."""
+    """Return the outcome, with the reason of a refusal."""
     if attempt.outcome == REFUSED:
         return f"not possible: {attempt.refused}"
     return _not_kept(attempt) or attempt.outcome or "in progress"
@@ -293,7 +286,7 @@ def _not_kept(attempt: Attempt) -> str:
 
 
 def attempt_text(attempt: Attempt) -> str:
-    """Return a trial or its result in one sentence."""
+    """Return a trial or its result."""
     change = change_text(attempt)
     if attempt.outcome == "":
         return f"trying {change}: {_measured_text(attempt)}"
@@ -325,7 +318,7 @@ def _measured_text(attempt: Attempt) -> str:
 
 
 def answer_text(state: SeriesState) -> str:
-    """Return the final settings of a series and their gain, or its progress."""
+    """Return the final settings and their gain."""
     best, yet = best_of(state), "" if state.over else " yet"
     undone = [f"{change_text(one)} was undone" for one in state.present if one.outcome == UNDONE]
     others = [
@@ -349,5 +342,5 @@ def answer_text(state: SeriesState) -> str:
 
 
 def measured(state: SeriesState) -> bool:
-    """Return whether any change was measured to a decision."""
+    """Return whether any change was decided."""
     return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.present)

@@ -56,7 +56,6 @@ SAME: VerdictKind = "same"
 """It includes 1, and lies within the margin."""
 NOT_YET: VerdictKind = "not known yet"
 TOO_CLOSE: VerdictKind = "too close to call"
-"""The same at the end of the race."""
 KIND_TEXTS: dict[IntervalKind, str] = {
     ALWAYS_VALID: "always valid",
     SPENDING: "valid for this length",
@@ -66,7 +65,7 @@ KIND_TEXTS: dict[IntervalKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The throughput of one lane divided by the slowest lane's."""
+    """A lane's throughput over the slowest lane's."""
 
     lane: str
     ratio: Estimate
@@ -78,34 +77,29 @@ class Verdict:
 
     text: str
     short: str = ""
-    """The same with the lanes' ids, or of one lane its worst fault alone."""
+    """With the lanes' ids, or of one lane its worst fault."""
     winner: str | None = None
-    """The fastest lane, if the interval of its lead is above 1."""
+    """If the interval of its lead is above 1."""
     slowest: str | None = None
     ratio: float | None = None
-    """Throughput of the fastest lane over the slowest lane's."""
+    """Fastest lane over slowest."""
     interval: Estimate | None = None
-    """The same with its 95 % interval."""
     at_least: float | None = None
-    """A lower bound of that ratio, from a step that did not end."""
+    """Lower bound of the ratio, from a running step."""
     ranking: tuple[Rank, ...] = ()
-    """Every lane but the slowest, the fastest first. Empty in a concurrent race."""
+    """Without the slowest, the fastest first. Empty in a concurrent race."""
     ranked: tuple[str, ...] = ()
-    """Of more than two lanes, each over the slowest, and each two that differ in one knob."""
     note: str = ""
     looks: Looks = AT_THE_END
-    """How its intervals are looked at."""
     kind: VerdictKind = ""
     left_s: float | None = None
-    """Time until there is an answer, or until the width that ends the race."""
+    """Time until there is an answer."""
     answer_ns: int | None = None
-    """When that will be, on the clock of the race."""
     also: tuple[str, ...] = ()
     """Other knobs in which the lanes differ."""
     machines: tuple[MachineDifference, ...] = ()
-    """Other differences between the machines of the lanes."""
     scaling: tuple[Scaling, ...] = ()
-    """How the throughput grows with the devices, if the lanes differ only in their number."""
+    """If the lanes differ only in the number of devices."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -116,11 +110,9 @@ class Verdict:
 def find_verdict(
     snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None, before: Verdict | None = None
 ) -> Verdict:
-    """Compare the lanes that trained, by examples/s in steady state since their last knob changes.
+    """Compare the lanes by examples/s in steady state since their last knob changes.
 
-    `throughputs` has known throughputs by lane. With `before`, an earlier verdict, the remaining time does not
-    rise until
-    the earlier one has passed. Ratios are of slices of the same round, or in a concurrent race of the same second.
+    `throughputs` has known throughputs by lane. With `before`, the remaining time does not rise.
     """
     result = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
@@ -200,12 +192,12 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 
 
 def _settled(lanes: Sequence[LaneState]) -> bool:
-    """Return whether the lanes have trained together for the last time, unless one is restarted."""
+    """Return whether the lanes have trained together for the last time."""
     return sum(not lane.over for lane in lanes) < 2
 
 
 def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
-    """Compare the lanes by the stretches in which all trained: a lane alone is faster."""
+    """Compare the stretches in which all trained: a lane alone is faster."""
     length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     result = _judged(snapshot, compared, before, together=True)
@@ -271,7 +263,7 @@ def _judged(
     ranking = tuple(Rank(one.spec.name, over) for (one, _), over in zip(lanes, estimates, strict=False) if over)
     if lead is None or shown is None or len(ranking) < len(result):
         return None
-    # The widest interval decides how long `until_ci` takes.
+    # `until_ci` waits for the widest interval.
     awaited = lead
     if race.until_ci is not None:
         awaited = max((one for one in result if one is not None), key=lambda one: one.reach(looks))
@@ -319,12 +311,12 @@ def _judged(
 
 
 def ahead(who: str, ratio: Estimate) -> str:
-    """Return a ratio with its interval: `B 14× (13 to 15)`."""
+    """Return such as `B 14× (13 to 15)`."""
     return "{} {} ({})".format(who, *units.ratio_in(ratio.value, ratio.low, ratio.high))
 
 
 def _ranked(lanes: Sequence[LaneState], ranking: Sequence[Rank], ratio: Ratio) -> tuple[str, ...]:
-    """Return each lane over the slowest, then each pair that differs in one knob; the fastest first."""
+    """Return each lane over the slowest, then pairs that differ in one knob."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
     parts = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"]
     for one, other in itertools.combinations(lanes, 2):

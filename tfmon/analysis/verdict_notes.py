@@ -1,4 +1,4 @@
-"""Notes beside a verdict: limits of the figure, and other explanations of it."""
+"""Notes beside a verdict: limits of the figure, and other explanations."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
 
 FALLEN = 0.75
-"""A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
+"""Below this share of its highest, a GPU clock has fallen between slices."""
 MANY_OUTLIERS = 0.1
 LATELY = 3
-"""This number of outlying last pairs is another phase of a script and no disturbance."""
+"""This many outlying last pairs are another phase of a script."""
 _CONSTANT = {
     SWAPPING: ("this machine swaps", "{} swaps"),
     THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
     GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
 }
-"""Constant disturbances, on the monitor's own machine and on a host."""
+"""On the monitor's own machine, and on a host."""
 
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
@@ -44,14 +44,14 @@ def hangs(lane: LaneState, now_ns: int) -> str:
 
 
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the concerns of each of several lanes that is not stalled, except a few long waits."""
+    """Yield the concerns of each of several lanes."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
         result = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
         yield from (f"{lane.title}: {one.text}" for one in result if one.id not in ("waits", "loss_flat"))
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
-    """Return the phases of a script's lanes, if one is in an earlier phase of another, or ""."""
+    """Return the phases of a script's lanes, if they differ."""
     now = {lane.script.places[-1] for lane in lanes if lane.script.places}
     before = {place for lane in lanes for place in lane.script.places[:-1]}
     if len(now) < 2 or not now & before:
@@ -61,7 +61,7 @@ def unlike_phases(lanes: Sequence[LaneState]) -> str:
 
 
 def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
-    """Return all limits of the figure; the use by other programs comes first."""
+    """Return all limits of the figure."""
     own = not any(lane.spec.host for lane, _ in lanes)
     took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
     return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
@@ -95,11 +95,10 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
-    """Return the GPUs whose clocks fall between slices."""
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
         history = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        # Before its first slice the GPU has rested.
+        # Before, the GPU has rested.
         samples = [one for one in history if lane.slices and one.at_ns >= lane.slices[0].at_ns]
         clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
@@ -122,15 +121,15 @@ EQUAL = {
     "op determinism": ("it also turns XLA off", "the same call in both"),
     "TF_ENABLE_ONEDNN_OPTS": ("other kernels compute on the CPU", "the same value in both"),
 }
-"""The values that libraries resolve, why they differ between lanes, and how to make them equal."""
+"""Resolved values: why they differ, and how to make them equal."""
 
 
 _LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_threads"}
-"""Resolved settings, and the levers that make lanes differ in them."""
+"""Levers that change resolved values."""
 
 
 def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Yield defaults that were resolved differently between lanes, without a differing setting."""
+    """Yield defaults that were resolved differently between lanes."""
     offered = {knob.name for knob in snapshot.race.knobs}
     settings = [name for name in also_differing(snapshot.lanes) if name in EQUAL and name not in offered]
     values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
@@ -164,11 +163,11 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True)
 class MachineDifference:
-    """A fact that is not the same on all machines of a race."""
+    """A fact that differs between machines."""
 
     what: str
     values: tuple[tuple[str, str], ...]
-    """Each host, "" for the monitor's own, and the value there."""
+    """By host, "" for the monitor's own."""
 
     @property
     def text(self) -> str:
@@ -178,7 +177,7 @@ class MachineDifference:
 
 
 def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple[MachineDifference, ...]:
-    """Return the known differences between the machines of lanes."""
+    """Return the known differences between the lanes' machines."""
     if len({snapshot.machine_key(lane) for lane in lanes}) < 2:
         return ()
     on_gpus = [lane for lane in lanes if lane.spec.kind == "gpu"]
@@ -219,7 +218,7 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The throughput of a lane over the throughput with the fewest devices."""
+    """A lane's throughput over the lane with the fewest devices."""
 
     lane: str
     devices: int
@@ -227,10 +226,10 @@ class Scaling:
     kind: str
     ratio: Estimate
     of_linear: float
-    """The ratio of throughputs over the ratio of devices."""
+    """Over the ratio of devices."""
 
     def text(self, interval: str) -> str:
-        """Return "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"; `interval` is its end."""
+        """Return such as "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"."""
         factor, _ = units.ratio_in(self.ratio.value, self.ratio.low, self.ratio.high)
         fewer = _COUNTS[self.over] if self.over < len(_COUNTS) else str(self.over)
         linear = units.percent(100 * self.of_linear)
@@ -238,18 +237,18 @@ class Scaling:
 
     @property
     def what(self) -> str:
-        """Logical devices of the CPU share its cores."""
+        """Logical devices share the CPU's cores."""
         return "GPUs" if self.kind == "gpu" else "logical CPUs"
 
 
 def scaling(lane: str, devices: tuple[int, int], kind: str, ratio: Estimate) -> Scaling:
-    """Return the scaling of the first number of devices over the second."""
+    """Return the scaling of two numbers of devices."""
     more, fewer = devices
     return Scaling(lane, more, fewer, kind, ratio, ratio.value * fewer / more)
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ only in the number of devices."""
+    """Return the scaling, if only the number of devices differs."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}

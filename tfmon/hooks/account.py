@@ -22,11 +22,10 @@ _PARTS = {
     stacks.BUILD: ("", "building the model"),
     stacks.LOAD: ("", "loading"),
 }
-"""Group and name for each kind of work. Empty group: the group of the base."""
 SAVERS = ("ModelCheckpoint", "BackupAndRestore", "SwapEMAWeights")
 MOST_TEXT = 100
 LATE_NS = 1_000_000_000
-"""From this age, a sample does not stand for the time since then."""
+"""An older sample does not stand for the time since then."""
 
 
 _begun_in = 0
@@ -70,7 +69,7 @@ def _sampled(sampler: StackSampler) -> Iterator[Sampled]:
 
 
 def part_of(reason: str) -> tuple[str, str]:
-    """Return the group and name of time outside steps."""
+    """Return group and name of time outside steps."""
     callback = reason.removeprefix("callback ")
     if callback != reason:
         return (groups.SAVING if callback in SAVERS else groups.CALLBACKS), callback

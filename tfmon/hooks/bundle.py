@@ -1,8 +1,8 @@
-"""Collects steps that are alike, and reports them to the lane together.
+"""Collects steps that are alike, and reports them together.
 
-A step is alike if it pulls at most one batch, from the loop's first iterator, and has one update like the one
-before.
-A Python call between two steps takes 2 µs.
+A step is alike if it pulls at most one batch, from the first iterator, and has one update like the one before. A
+Python
+call between steps takes 2 µs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Bundle:
-    """Steps noted since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
+    """Steps since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
 
     __slots__ = (
         "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
@@ -38,7 +38,6 @@ class Bundle:
     def __init__(self) -> None:
         self.source: BatchSource | None = None
         self.next_pull: Callable[[], Any] | None = None
-        """Returns the iterator whose pull begins the next step. `None` if none does."""
         self.next_function: Callable[[], Any] = nothing
         """Returns the function of the next update."""
         self.eager = False
@@ -47,7 +46,6 @@ class Bundle:
         """Each is the end of the step before."""
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
-        """Of the last reported step and the noted steps."""
         self.given: list[int] = []
         self.loss: Any = None
         self.loss_before: Any = None
@@ -62,7 +60,7 @@ class Bundle:
         rows: int,
         loss: object,
     ) -> None:
-        """Note steps like the last one, until the lane's window is due."""
+        """Note steps like the last one, until the window is due."""
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
         path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
@@ -85,7 +83,7 @@ class Bundle:
         self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
 
     def begins_with(self, iterator: object) -> BatchSource | None:
-        """Note a pull that begins a step. Return its source, or None if it must not be noted."""
+        """Note a pull that begins a step, if possible. Return its source."""
         next_pull = self.next_pull
         if (
             next_pull is None
@@ -110,7 +108,7 @@ class Bundle:
         self.next_function, self.busy = self.function, False
 
     def begins(self, dims: Iterable[int | None]) -> bool:
-        """Note the start of a step without input, if possible."""
+        """Note the start of a step without input."""
         now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
         if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
@@ -120,7 +118,7 @@ class Bundle:
         return True
 
     def calls(self, function: object) -> bool:
-        """Return whether the call is the expected update."""
+        """Return whether the update is expected."""
         return (
             function is self.next_function()
             and self.traces.count == self.traced
@@ -128,14 +126,14 @@ class Bundle:
         )
 
     def note_given(self, given: Given) -> bool:
-        """Note an eager gradient. Return whether it was expected."""
+        """Note an eager gradient, if expected."""
         expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
         if expected:
             self.given += given
         return expected
 
     def expects(self, updater: Updater) -> bool:
-        """Return whether the eager update is the expected one."""
+        """Return whether the eager update is expected."""
         return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
 
     def update(self, loss: object) -> None:
@@ -146,7 +144,7 @@ class Bundle:
             self.next_function = self.function
 
     def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
-        """Report the ended steps, and return their number."""
+        """Report and count the ended steps."""
         rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
         steps = len(ends_ns)
         rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
@@ -160,7 +158,7 @@ class Bundle:
         return steps
 
     def step_under_way(self, sources: Sources, number: int) -> SeenStep:
-        """Return the current step, and record its reads in `sources`."""
+        """Return the current step, and record its reads."""
         source, step = self.source, SeenStep()
         step.begun, step.began_ns = True, self.begun_ns[-1]
         if source is not None:

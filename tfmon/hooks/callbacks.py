@@ -17,7 +17,7 @@ FILES.add(__file__)
 
 
 class TimedMethod:
-    """Replaces a method of a callback while `fit` runs, and reports its time.
+    """Replaces a method of a callback while `fit` runs.
 
     It is set on the object, so classes defined inside functions are timed, too.
     """
@@ -71,7 +71,7 @@ class TimedMethod:
         seen.what = f"{seen.cost_ns / 1e6 / seen.count:.1f} ms each"
 
     def restore(self) -> None:
-        """Restore the method unless the script has replaced it."""
+        """Restore the method."""
         if vars(self._callback).get(self._name) is not self:
             return
         if self._before is None:
@@ -90,7 +90,7 @@ def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]
 
 
 def sees_batches(callback: Any) -> bool:
-    """Return whether a callback works in each batch."""
+    """Return whether it works in each batch."""
     methods = (getattr(callback, name, None) for name in BATCH_METHODS)
     own = any(_is_users(one) for one in methods if one)
     return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))

@@ -1,4 +1,4 @@
-"""Adds up the causes of a slow script. Nothing here runs in every step."""
+"""Adds up the causes of a slow script. Not called in every step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
 
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
-"""Minimum interval between reports of a cause, also as a share of the run."""
+"""Minimum interval of a cause's reports, also as a share."""
 STALE_SHARE = 0.25
-"""An unchanged cause is reported again after this share, to keep its own share correct."""
+"""Unchanged causes are reported again after this share."""
 MOST_TEXT = 200
 
 
 @dataclass(slots=True)
 class Observation:
-    """Observations of one cause at one place. Code that modifies it sets `changed`."""
+    """One cause at one place. Code that modifies it sets `changed`."""
 
     cause: str
     place: str
@@ -29,13 +29,13 @@ class Observation:
     figures: dict[str, float] = field(default_factory=dict)
     changed: bool = True
     kept: bool = False
-    """Whether its cost before the first step counts."""
+    """Whether costs before the first step count."""
     next_ns: int = 0
     told_ns: int = 0
 
 
 class Causes:
-    """The causes seen in this process. Thread: any; concurrent writes may lose a count."""
+    """The causes of this process. Thread: any; concurrent writes may lose a count."""
 
     def __init__(self) -> None:
         self.begin()
@@ -48,7 +48,7 @@ class Causes:
         self._first_ns = 0
 
     def training_begins(self, at_ns: int) -> None:
-        """Record the first step. Only later costs count."""
+        """Record the first step."""
         if self._first_ns:
             return
         self._first_ns = at_ns
@@ -63,13 +63,13 @@ class Causes:
 
     @property
     def passed_ns(self) -> int:
-        """Time of the run, without pauses and suspensions."""
+        """Time of the run, without suspensions."""
         return lane_clock.now_ns() - self._began_ns
 
     def saw(
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
     ) -> Observation:
-        """Add an observation, and return the cause's sums."""
+        """Add an observation, and return the sums."""
         seen = self._seen.get((cause, place, subject))
         if seen is None:
             seen = Observation(cause, place, subject)

@@ -1,4 +1,4 @@
-"""Counts the examples of a step: batches read and arguments of gradients must agree."""
+"""Counts examples: batches read and arguments of gradients must agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tfmon.hooks.looking import leaves_of
 
 Given = tuple[int, ...]
-"""First dimensions of a gradient function's arguments, or of both ends of a tape."""
+"""First dimensions of a gradient function's arguments, or of a tape's ends."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen to be one"
@@ -22,7 +22,7 @@ UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
 def is_batched(dataset: Any) -> bool | None:
-    """Return whether elements may be batches. None if the first dimension is not the batch size."""
+    """Return whether elements may be batches. None if the first dimension is not their size."""
     last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
         if "batch" in (kind := type(dataset).__name__).lower():
@@ -42,7 +42,7 @@ def first_dimensions(batch: Any) -> set[int | None]:
 
 
 def examples_of(pulled: Counter[tuple[Any, frozenset[int]]], given: Counter[Given], updates: int) -> int | str:
-    """Return the examples of a step, or why they are unknown."""
+    """Return the examples, or why they are unknown."""
     read = frozenset[int]().union(*(rows for _, rows in pulled))
     total, each = 0, set[int]()
     for dims, calls in given.items():

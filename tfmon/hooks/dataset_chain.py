@@ -1,7 +1,6 @@
-"""Reads the transformations of a script's datasets, and tf.data's counts of them.
+"""Reads the transformations of datasets, and tf.data's counts.
 
-tf.data makes a map without `num_parallel_calls` parallel unless its function has a state, and fuses a map with the
-batch after it.
+tf.data makes a map parallel unless its function has a state, and fuses a map with the batch after it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 GENERATOR = "tensorflow.python.data.ops.from_generator_op"
 MOST_OPERATIONS = 10_000
 CHEAP_NS = 200_000
-"""Below this, most of a map's time per example is the start of its function."""
+"""Below this, most of a map's time is the start of its function."""
 STAGES_OF_MAPS = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
 _STAGES = {
     **dict.fromkeys(MAPS, STAGES_OF_MAPS),
@@ -35,7 +34,7 @@ _STAGES = {
     "_PaddedBatchDataset": ("PaddedBatchV2",),
 }
 _NESTED = ("FlatMap", "Interleave", "ParallelInterleave")
-"""Stages whose further inputs are made by a function."""
+"""A function makes their further inputs."""
 _CALLS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case",
     "StatelessCase", "MapDefun",
@@ -45,12 +44,12 @@ FILES.add(__file__)
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """Counts of tf.data for one stage of an iterator."""
+    """tf.data's counts for one stage."""
 
     kind: str
     elements: int
     busy_ns: float
-    """Time without its inputs, divided by its threads."""
+    """Without its inputs, divided by its threads."""
     parallel: bool
     bytes: int = 0
     """Size of all its elements."""
@@ -72,13 +71,13 @@ def made(dataset: Any) -> None:
 
 
 def place_of(dataset: Any) -> str:
-    """Return the line that made a dataset, or ""."""
+    """Return the line that made a dataset."""
     path, number = getattr(dataset, MADE_AT, ("", 0))
     return line_at(path, number) if path else ""
 
 
 def chain_of(dataset: Any, without: Container[int] = ()) -> Iterator[Any]:
-    """Yield a dataset and its inputs down to the sources, but no inputs of `without`."""
+    """Yield a dataset and its inputs, but no inputs of `without`."""
     ahead = [dataset]
     while ahead:
         yield (one := ahead.pop())
@@ -87,13 +86,13 @@ def chain_of(dataset: Any, without: Container[int] = ()) -> Iterator[Any]:
 
 
 def batch_size_of(dataset: Any) -> int:
-    """Return the size of the last batches, or 0."""
+    """Return the last batches' size, or 0."""
     sizes = (int(one._batch_size) for one in chain_of(dataset) if type(one).__name__ in BATCHES)
     return next(sizes, 0)
 
 
 def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
-    """Return the stages from the end to the sources. Empty if tf.data does not count them."""
+    """Return the stages from the end on, if tf.data counts them."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
@@ -121,7 +120,7 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
 
 
 def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[int, PipelineStage]:
-    """Return the stages by the datasets' ids, without kinds whose numbers differ."""
+    """Return the stages by the datasets' ids."""
     filled = filled_caches(dataset, stages)
     result: dict[int, PipelineStage] = {}
     for kinds in dict.fromkeys(_STAGES.values()):
@@ -133,14 +132,14 @@ def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[i
 
 
 def filled_caches(dataset: Any, stages: tuple[PipelineStage, ...]) -> set[int]:
-    """Return the ids of the caches that no longer read."""
+    """Return ids of caches that no longer read."""
     caches = [one for one in stages if one.kind in _STAGES["CacheDataset"]]
     every = [one for one in chain_of(dataset) if type(one).__name__ == "CacheDataset"]
     return {id(one) for one, stage in zip(every, caches, strict=False) if not stage.filling}
 
 
 def operations(graph: Any, most: int = MOST_OPERATIONS) -> list[Any] | None:
-    """Return the operations of a function and its callees. None if unreadable."""
+    """Return the operations of a function and its callees, if readable."""
     result: list[Any] = []
     ahead, seen = [graph], set()
     while ahead:
@@ -169,7 +168,7 @@ def has_state(operation: Any) -> bool:
 
 
 def is_generator(dataset: Any) -> bool:
-    """Return whether it reads from a Python generator."""
+    """Return whether it is a Python generator."""
     function = getattr(getattr(dataset, "_map_func", None), "_func", None)
     return getattr(function, "__module__", "") == GENERATOR
 

@@ -1,4 +1,4 @@
-"""Reads and changes prefetch, threads and batch size of a dataset."""
+"""Reads and changes prefetch, threads and batch size."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ INPUT_THREADS = Knob(
 )
 _OPTIONS, _PREFETCH, _REBATCH = "_OptionsDataset", "_PrefetchDataset", "_RebatchDataset"
 _AHEAD = ("_ParallelMapDataset", "_ParallelInterleaveDataset", "_ParallelBatchDataset")
-"""tf.data adds a prefetch after any other end."""
+"""tf.data adds a prefetch after other ends."""
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _AFTER_BATCH = frozenset((
     _OPTIONS, _PREFETCH, "_RepeatDataset", "_TakeDataset", "_SkipDataset", "CacheDataset", "_ShuffleDataset",
     "_MapDataset", "_ParallelMapDataset",
 ))  # fmt: skip
-"""Transformations after `batch` that do not change the batches."""
+"""These do not change batches."""
 FILES.add(__file__)
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:
-    """Return the values of a dataset's knobs that can be changed."""
+    """Return the changeable knobs."""
     threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
     result: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
@@ -59,7 +59,6 @@ def prefetch_of(dataset: Any) -> KnobValue:
 
 
 def _batch_of(dataset: Any) -> int:
-    """Raise KnobError if another size would be wrong."""
     import tensorflow as tf
 
     inner = dataset
@@ -81,7 +80,7 @@ def _batch_of(dataset: Any) -> int:
 
 
 def is_cut_by_map(dataset: Any) -> bool:
-    """Return whether a map, which may change the number of examples, follows the batch."""
+    """Return whether a map follows the batch."""
     while type(dataset).__name__ in _AFTER_BATCH:
         if type(dataset).__name__ in ("_MapDataset", "_ParallelMapDataset"):
             return True
@@ -90,7 +89,7 @@ def is_cut_by_map(dataset: Any) -> bool:
 
 
 def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
-    """Return a dataset with the same elements, or itself if nothing differs."""
+    """Return a dataset with the same elements, or itself."""
     own = settings_of(dataset)
     changed = {name: value for name, value in wanted.items() if name in own and own[name] != value}
     if not changed:

@@ -1,7 +1,6 @@
 """Finds why a Keras model uses its GPU badly.
 
-Source: `backend.tensorflow.rnn.cudnn_ok` and `inner_loop` of Keras 3, `_could_use_gpu_kernel` of legacy Keras, and
-`Trainer.jit_compile`, which determinism turns off.
+Source: `backend.tensorflow.rnn.cudnn_ok` and `inner_loop` of Keras 3, `_could_use_gpu_kernel` of legacy Keras.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _CELLS = ("LSTMCell", "GRUCell")
 
 
 def see(causes: Causes, model: Any, place: str) -> None:
-    """Report why the model uses its GPU badly."""
+    """Report why the GPU is used badly."""
     for name, reason in without_cudnn(model):
         causes.saw("gpu_no_cudnn", place, subject=name, what=reason)
     if is_deterministic() and not compiled_by_xla(model):
@@ -35,7 +34,7 @@ def see(causes: Causes, model: Any, place: str) -> None:
 
 
 def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield the recurrent layers that cannot use cuDNN, and why."""
+    """Yield layers that cannot use cuDNN, and why."""
     flatten = getattr(model, "_flatten_layers", None)
     for layer in flatten() if flatten is not None else ():
         kind = next((one.__name__ for one in type(layer).__mro__ if one.__name__ in ("LSTM", "GRU")), "")

@@ -15,7 +15,7 @@ FILES.add(__file__)
 
 
 def read(dataset: Any, *, trains: bool) -> None:
-    """Record that the script begins to read a dataset."""
+    """Record the first read of a dataset."""
     for shuffled, kind in _shuffled_below(dataset):
         parts = vars(shuffled).setdefault(_PARTS, {})
         parts[kind] = trains or parts.get(kind, False)

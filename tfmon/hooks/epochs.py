@@ -10,18 +10,17 @@ from tfmon.model.script_events import SHORT, SPARE
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
 VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
 SLOW_FIRST = 1.5
-"""Ratio from which the first epoch is slow."""
 SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
-"""Factor, number of epochs and of steps from which later epochs are slower."""
+"""Factor, number of epochs and of steps."""
 LEAST_WAIT, OUTGROWS = 0.5, 1.5
-"""Input is the cause from this share of the slowdown and this relative growth."""
+"""Minimum share of the slowdown, and relative growth, of input."""
 ALL_EPOCHS, LONG_NS = 20, 200_000_000
-"""After this many epochs, waits are read if their mean is longer. Reading takes 0.1 ms."""
+"""Later, only long waits are read. Reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
 SHORT_NS = 200_000_000
-"""A shorter wait may be the start of an iterator."""
+"""May be the start of an iterator."""
 _places: set[str] = set()
-"""First epochs of a repeated training are not reported."""
+"""A repeated training's first epoch is not reported."""
 
 
 def _s(time_ns: float) -> str:
@@ -29,7 +28,7 @@ def _s(time_ns: float) -> str:
 
 
 class Epochs:
-    """The epochs of one training. Thread: the training thread. Units: ns without pauses and other causes."""
+    """The epochs of a training. Thread: the training thread. Units: ns without other causes."""
 
     def __init__(self, place: str = "") -> None:
         self.place, self._again = place, place in _places
@@ -38,7 +37,7 @@ class Epochs:
         self._began_ns = self._first_step_ns = self._first_wait_ns = self._waited_ns = 0
         self._ended_ns = self._own_ns = 0
         self._first: tuple[float, float] | None = None
-        """Time and wait per step of the first epoch without its first step."""
+        """Time and wait per step, without the first step."""
         self._first_took_ns = self._first_batch_ns = self._first_steps = 0
         self._later = self._later_ns = self._later_steps = self._later_waits_ns = 0
         self._later_firsts_ns = self._later_batches_ns = 0
@@ -54,7 +53,7 @@ class Epochs:
         return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
 
     def begins(self, waited_ns: Callable[[], int], ago_ns: int = 0) -> None:
-        """Record the start of an epoch, `ago_ns` ago."""
+        """Record the start of an epoch."""
         self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
         if self._read:
             self._waited_ns = waited_ns()
@@ -72,13 +71,7 @@ class Epochs:
             self._tell(BATCH, self._first_wait_ns, count=1)
 
     def ends(self, steps: int, waited_ns: Callable[[], int], called_ns: int | None = None) -> None:
-        """Record the end of the last step.
-
-        Args:
-            steps: number of steps.
-            waited_ns: returns the total input wait.
-            called_ns: time of all calls but the first, if each call is a step of Keras.
-        """
+        """Record the last step. `called_ns`: time of all calls but the first, if they are steps of Keras."""
         self._ended_ns = self._now_ns
         took_ns = self._ended_ns - self._began_ns
         if steps < LEAST_STEPS or not self._first_step_ns:

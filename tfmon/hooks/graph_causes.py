@@ -1,6 +1,6 @@
 """Finds expensive operations in the graph of a training step.
 
-Estimates count operations, because starting them dominates small ones. Operations on images are weighed by size.
+Operations are counted, because starting them dominates; on images they are weighed by size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfmon.model.script_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 
 LEAST_OPERATIONS, MOST_OPERATIONS, SAMPLE = 400, 200_000, 150
-"""Limits of searched graphs, and of stacks read. Reading a stack takes 0.2 ms."""
+"""Limits of graphs, and of stacks. Reading a stack takes 0.2 ms."""
 LEAST_METRICS, LEAST_UNROLLED = 300, 2_000
 FEW_METRICS = 100
 """Operations of a loss and an accuracy."""
@@ -28,7 +28,7 @@ LEAST_PART = 0.5
 MOST_NS = 5_000
 """Maximum time of a small operation."""
 OF_VARIABLE = 300
-"""Operations for each variable from which they repeat. A loop over layers has new variables in each round."""
+"""Operations per variable of a loop. A loop over layers has new variables."""
 ROWS = 32
 """Assumed batch size if unknown."""
 _IDLE = frozenset((
@@ -36,7 +36,7 @@ _IDLE = frozenset((
 ))  # fmt: skip
 _MULTIPLIES = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
 _NS_OF_VALUE = {"ImageProjectiveTransformV3": 15.0, "ResizeBilinear": 5.0, "ResizeBicubic": 30.0}
-"""Time for each value of an output on one core; otherwise `_NS`."""
+"""For each value of an output on one core. `_NS` for other operations."""
 _NS, _NS_OF_FLOPS = 1.0, 0.05
 AUGMENTS = "/image_preprocessing/"
 FILES.add(__file__)
@@ -44,13 +44,13 @@ FILES.add(__file__)
 
 @dataclass(slots=True)
 class GraphPart:
-    """A part of a graph that is a cause."""
+    """A cause in a graph."""
 
     cause: str
     place: str
-    """The line, or "" if the stack shows only the call of `fit`."""
+    """Empty if the stack shows only `fit`."""
     started: float = 0.0
-    """Operations started per step, if `share` is unknown."""
+    """Operations per step, if `share` is unknown."""
     share: float = 0.95
     """Maximum share of the step."""
     traced: float = 0.0
@@ -61,7 +61,7 @@ class GraphPart:
 
 
 def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
-    """Yield the causes in the graph of a training step. `rows` can be 0."""
+    """Yield the causes in a graph."""
     found = operations(graph, MOST_OPERATIONS)
     if found is None:
         return
@@ -109,7 +109,7 @@ def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:
 
 
 def _layer_in(name: str, layers: Container[str]) -> str:
-    """TensorFlow numbers a scope that is used again."""
+    """TensorFlow numbers repeated scopes."""
     scopes = (form for scope in name.split("/")[:-1] for form in (scope, re.sub(r"_\d+$", "", scope)))
     return next((scope for scope in scopes if scope in layers), "")
 
@@ -154,7 +154,7 @@ def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
         return
     if every < LEAST_UNROLLED:
         return
-    # Gradients are not made in the loop, and are as many.
+    # Gradients are made outside.
     forward = [
         (one, stack)
         for one, stack in zip(sample, stacks, strict=True)

@@ -1,4 +1,4 @@
-"""Finds the lines that make a script's input slow, from its datasets and tf.data's model."""
+"""Finds the lines that make a script's input slow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BY_ELEMENT = frozenset((
     "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
     "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
 ))  # fmt: skip
-"""Operations that can work on batches instead of examples."""
+"""These can work on batches."""
 FILES.add(__file__)
 
 
@@ -61,7 +61,7 @@ def causes_of(
 ) -> list[Observation] | None:
     """Return the causes of slow input. None if it is too early or too late.
 
-    `early` are the stages during the first wait, which `shuffle` closes when it has read all elements.
+    `early` are the stages during the first wait, which `shuffle` closes later.
     """
     stages = stages_of(iterator)
     generators = sum(is_generator(one) for one in chain_of(dataset, filled_caches(dataset, stages)))
@@ -93,7 +93,7 @@ def causes_of(
 
 
 def traits_of(dataset: Any) -> Iterator[str]:
-    """Yield traits of a dataset, which select the advice."""
+    """Yield traits that select the advice."""
     yield DATASET
     every = list(chain_of(dataset))
     kinds = [type(one).__name__ for one in every]
@@ -195,7 +195,7 @@ def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[
 
 
 def _batch_after(later: list[Any]) -> int:
-    """Return the size of the batches of unchanged elements, or 0."""
+    """Return the size of unchanged elements' batches."""
     for one in reversed(later):
         if type(one).__name__ in BATCHES:
             return int(one._batch_size)
@@ -224,7 +224,6 @@ def _place_of_code(kind: type) -> str:
 
 
 def _has_own_workers(dataset: Any) -> bool:
-    """Return whether Keras prefetches instead of tf.data."""
     return any(
         getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
         for one in chain_of(dataset)

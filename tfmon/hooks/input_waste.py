@@ -28,16 +28,15 @@ from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
 
 PASSES = "_tfmon_passes"
 LEAST_DROPPED, LEAST_SHARE = 0.2, 0.05
-"""Minimum shares of dropped elements, and of the pipeline's work."""
 MEMORY_SHARE = 0.5
-"""Maximum share of the available memory for an advised cache."""
+"""Of the available memory, for a cache."""
 _DROPS = ("_SkipDataset", "_FilterDataset", "_ShardDataset")
 _FLAT = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """A cause, and the datasets whose work it explains."""
+    """A cause, and the datasets that it explains."""
 
     seen: Observation
     explained: frozenset[int]
@@ -55,14 +54,7 @@ def waste_of(
     total_ns: float,
     batched: Collection[int],
 ) -> list[Waste]:
-    """Return the wasted work of a pipeline.
-
-    Args:
-        dataset: the end of the pipeline.
-        stages: stages by the datasets' ids.
-        total_ns: the work of all stages.
-        batched: ids of the maps that should follow `batch`.
-    """
+    """Return the wasted work. `batched`: ids of maps that should follow `batch`."""
     windows = list(_windows(dataset, stages))
     result: list[Waste] = []
     explained = {key for one in windows for key in one.explained}
@@ -101,7 +93,7 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
 def _dropped_share(dataset: Any, stage: PipelineStage) -> float:
     kind, length = type(dataset).__name__, int(dataset._input_dataset.cardinality())
     if kind == "_SkipDataset":
-        # Their share of the examples so far is too large.
+        # Their share so far is too large.
         skipped = int(dataset._count)
         return min(1.0, skipped / length) if length > 0 else skipped / max(1, stage.below[0].elements)
     if kind == "_ShardDataset":
@@ -117,7 +109,7 @@ def _call_of(dataset: Any) -> str:
 
 
 def _reads_unchanged(filtered: Any, mapped: Any) -> bool:
-    """Return whether a filter reads only values that the map before passes on unchanged."""
+    """Return whether a filter reads only values that the map leaves unchanged."""
     before = filtered._input_dataset
     while type(before).__name__ in BETWEEN:
         before = before._input_dataset

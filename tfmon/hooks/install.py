@@ -1,7 +1,4 @@
-"""Patches the libraries that a script loads.
-
-Steps of PyTorch, JAX and TensorFlow 1 sessions are seen only through `tfmon.report`.
-"""
+"""Patches loaded libraries. Other libraries' steps are seen only through `tfmon.report`."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ def end() -> None:
 
 
 def let_report() -> None:
-    """Stop watching loops: the script reports its steps."""
+    """Stop watching: the script reports."""
     lane = process.joined()
     process.steps.retire(reported=True)
     if lane is not None and process.steps.lane is not None:
@@ -151,16 +148,16 @@ hooks.failed, hooks.reset = _hooks_failed, lambda: process.steps.forget()
 
 
 ENOUGH_S = 5.0
-"""Delay after the first update before a hint."""
+"""Delay of a hint."""
 LOADED_S = 30.0
-"""Delay after the import of JAX, whose updates may be unseen."""
+"""Delay for JAX, whose updates may be unseen."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
 SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
 _told: set[str] = set()
 
 
 def patch_other(module: Any) -> None:
-    """Report the first update of a library that is not followed."""
+    """Report the first update of an unfollowed library."""
     if module.__name__ == "torch":
         register = module.optim.optimizer.register_optimizer_step_post_hook
         handle = register(lambda *_args: _tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))

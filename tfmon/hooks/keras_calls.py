@@ -1,7 +1,7 @@
 """Patches on the methods of Keras models.
 
-Each call gets a `FitCall` and a callback that marks epochs. The callback must not have batch methods: Keras would
-read the loss after every step.
+Each call gets a `FitCall` and a callback, which must not have batch methods: Keras would read the loss after every
+step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILES.add(__file__)
 ADAPTED = ("TextVectorization", "Normalization", "Discretization", "StringLookup", "IntegerLookup")
 LARGE_BATCH = 1_024
 LEAST_NOTED = 2
-"""Minimum batch size of bundled steps. A batch of one is a cause."""
+"""A batch of one is a cause."""
 WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras callbacks with output paths."""
 
@@ -201,7 +201,6 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
 
 def _callback(keras: Any, call: FitCall) -> Any:
 
-    # Keras is loaded by the script, so its types are not known here.
     class FitEvents(keras.callbacks.Callback):  # type: ignore[misc]
         on_train_begin = hooks.guard(lambda self, logs=None: call.begin(self.params or {}))
         on_epoch_begin = hooks.guard(lambda self, epoch, logs=None: call.begin_epoch(epoch))
@@ -215,6 +214,6 @@ def _callback(keras: Any, call: FitCall) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether Keras makes a dataset of it in each `fit`."""
+    """Return whether each `fit` makes a dataset of it."""
     leaves = leaves_of(value)
     return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)

@@ -1,6 +1,6 @@
 """Follows one call of `fit`, `evaluate` or `predict` of Keras.
 
-`keras.Model.fit` calls `train_function(iterator)` once per `steps_per_execution` steps.
+`train_function(iterator)` is called once per `steps_per_execution` steps.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
 NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The next `fit` of these models builds only its input."""
+"""Their next `fit` builds only its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
 
 
 class Timed:
-    """A train function whose calls are a lane's steps."""
+    """A train function whose calls are steps."""
 
     def __init__(self, own: Callable[..., Any], call: FitCall) -> None:
         self._own, self._call = own, call
@@ -80,7 +80,7 @@ class Timed:
 
 
 class FitCall:
-    """One call of `fit`, `evaluate` or `predict`. Thread: the training thread."""
+    """One call of a method. Thread: the training thread."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:
         self._keras, self._lane, self._doing = keras, lane, doing
@@ -88,7 +88,7 @@ class FitCall:
         self._shown, self._per_call, self._own_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
         self._iterator: Any = None
-        """The batch iterator, if the steps per call can be changed."""
+        """If the steps per call can be changed."""
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
@@ -96,7 +96,7 @@ class FitCall:
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._sized = True
-        """Whether the number of batches is known before the first epoch."""
+        """Whether the number of batches is known at first."""
         self._counted = self._examples = 0
         self._read: Callable[[], object] = nothing
         self._metrics: dict[str, float] = {}
@@ -115,7 +115,7 @@ class FitCall:
         self._before = OUTSIDE
 
     def begin(self, params: dict[str, Any]) -> None:
-        """Time the train function, and offer the knobs of Keras."""
+        """Time the train function, and offer knobs."""
         lane, model = self._lane, self._model()
         if self.arrays_since_ns and model in _fitted:
             took_ns = lane_clock.now_ns() - self.arrays_since_ns
@@ -125,7 +125,7 @@ class FitCall:
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._sized = self._batches is not None
         self._own_function = own = model.train_function
-        if isinstance(own, Timed):  # a callback of a `fit` fits the same model
+        if isinstance(own, Timed):  # fitted in a callback of `fit`
             own = own._own
         if self._keras.backend.backend() == "tensorflow":
             lane.meter.feed = self._feed = the_feed()
@@ -162,7 +162,7 @@ class FitCall:
             self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _time_calls(self) -> None:
-        """Time the train function, which a callback may replace."""
+        """A callback may replace the train function."""
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
             self._own_function = model.train_function
@@ -171,7 +171,7 @@ class FitCall:
             self._timed = model.train_function = Timed(self._own_function, self)
         updater = self._updater
         missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
-        if updater is not None and missed > 0 and self._epoch:  # before the first epoch a backup was restored
+        if updater is not None and missed > 0 and self._epoch:  # before, a backup was restored
             updates = missed // updater.every
             counted = f"{updates} update{'s' if updates > 1 else ''}"
             self._lane.cannot_know("steps", MADE_ANEW.format(counted))
@@ -211,7 +211,7 @@ class FitCall:
             self._called_ns = self._lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
-        """Return the steps in the call, within which the data may end."""
+        """The data may end within the call."""
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
         if failed or most == 1:
             return int(not failed)
@@ -230,7 +230,7 @@ class FitCall:
         return steps != self._per_call
 
     def _set_steps(self) -> None:
-        """Change the steps per call. An evaluation keeps the script's number."""
+        """An evaluation keeps the script's number."""
         name, model = STEPS_PER_EXECUTION.name, self._model()
         iterator = self._iterator
         if iterator is None or self._batches is None:
@@ -267,7 +267,7 @@ class FitCall:
             process.restored = epoch, self.backup
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
-        """Record the end of an epoch; its callbacks run now."""
+        """Record the end; callbacks run now."""
         self._end_steps()
         if self._batches is None:
             self._batches = self._batch
@@ -360,9 +360,9 @@ class FitCall:
 def _iterator_of_fit(model: Any) -> Any:
     """Return the batch iterator of the calling `fit`, if the steps per call can be changed.
 
-    `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables: they
-    would keep
-    the iterator of the last epoch alive, and freeing it late takes 50 ms.
+    `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables: freeing
+    the last
+    epoch's iterator late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
@@ -380,7 +380,7 @@ def _traced(own: Any) -> Iterator[Any]:
 
 
 def loss_of(result: Any) -> Any:
-    """Return the unread loss in a result, or None."""
+    """Return the unread loss, if any."""
     if isinstance(result, dict):
         named = (value for name, value in result.items() if str(name).endswith("loss"))
         return result.get("loss", next(named, None))

@@ -12,7 +12,7 @@ from tfmon.system.lane_pipes import SETTINGS
 
 
 class OfferedKnobs:
-    """The offered knobs with their values. Thread: the training thread."""
+    """The offered knobs. Thread: the training thread."""
 
     def __init__(self) -> None:
         self.settings: dict[str, KnobValue] = {}
@@ -24,22 +24,20 @@ class OfferedKnobs:
 
     @property
     def not_offered(self) -> str:
-        """A knob of the command line that is not offered, or ""."""
+        """A knob of the command line that is missing."""
         return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
-        """Return a knob's value on the command line. Raises KnobError for an impossible value."""
+        """Return a knob's value on the command line. Raises KnobError."""
         requested = self._requested.get(knob.name)
         if requested is None:
             return None
         return knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Add a knob, and return its current, command-line or default value.
+        """Add a knob, and return its value. Raises KnobError for an impossible one.
 
         The training thread calls `apply` with each new value between two steps. `apply` refuses with KnobError.
-
-        Raises: KnobError for an impossible value of the command line.
         """
         known = knob.name in self._offered
         self._offered[knob.name] = knob, apply

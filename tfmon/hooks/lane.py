@@ -46,10 +46,10 @@ from tfmon.trainer.step_clock import Sampler
 from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
-"""Mark of windows after a request to end. The lane no longer waits for its slice."""
+"""After a request to end, the lane no longer waits for its slice."""
 OTHER_THREADS = "several threads train at once, and the first alone is counted; not"
 EXIT_S = 0.5
-"""Maximum delay of `os._exit` that tfmon causes."""
+"""Maximum delay of `os._exit`."""
 
 
 class Lane:
@@ -97,7 +97,7 @@ class Lane:
         return threading.get_ident() == self._thread and not self.reporter.closed
 
     def claims_thread(self) -> bool:
-        """Return whether the calling thread is measured. It may replace one that has ended."""
+        """Return whether the calling thread is measured. It may replace an ended one."""
         ident = threading.get_ident()
         if self._life.over:
             self._thread = account.thread = ident
@@ -125,13 +125,13 @@ class Lane:
         levers.offer(self, self.device)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
-        """Report why this lane cannot be measured, and interrupt the script as Ctrl+C does."""
+        """Report a failure, and interrupt the script as Ctrl+C does."""
         self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
 
     def _release(self, reason: str) -> None:
-        """Stop measuring after a thread of tfmon has died."""
+        """A thread of tfmon has died."""
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
             self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
@@ -147,7 +147,7 @@ class Lane:
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
 
     def tell_step(self, text: str, traits: Iterable[str]) -> None:
-        """Report what counts as a step, and its traits."""
+        """Report the meaning of a step, and its traits."""
         traits = (*traits, *libraries.traits())
         self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text, traits=traits))
 
@@ -156,12 +156,12 @@ class Lane:
         self.reporter.send(InputDescribed(at_ns=time.monotonic_ns(), traits=tuple(traits)))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
-        """Report the progress now and with each window."""
+        """Report progress now and with each window."""
         self._progress = progress
         self.reporter.offer(progress())
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob and return its value. Interrupt the script if the requested value is impossible."""
+        """Offer a knob. Interrupt the script if the value is impossible."""
         known = knob.name in self.knobs
         try:
             value = self.knobs.offer(knob, apply)
@@ -184,7 +184,7 @@ class Lane:
         return value
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step as soon as the lane may train. Return whether it was paused."""
+        """Begin a step when the lane may train. Return whether it was paused."""
         if self.meter.stopped_ns:
             self.meter.start_clock(at_ns)
         paused = at_ns is None and self.obey()
@@ -192,7 +192,7 @@ class Lane:
         return paused
 
     def obey(self) -> bool:
-        """Handle requests while the lane is paused. Return whether it was."""
+        """Handle requests. Return whether the lane was paused."""
         paused = self.control.slices.paused and self.meter.warm
         if paused or self._mailbox.waiting:
             self._handle_requests()
@@ -280,7 +280,7 @@ class Lane:
         return {name: request.value for name, request in pending.items()}
 
     def leave(self) -> None:
-        """Send the remaining events, and stop being a lane."""
+        """Send the rest, and stop being a lane."""
         self._at_exit()
         atexit.unregister(self._at_exit)
         if os._exit is self._hook:
@@ -310,7 +310,7 @@ class Lane:
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """A thread, or the code that a signal interrupted, may hold a lock, so there is a timeout."""
+        """The timeout is needed because interrupted code may hold a lock."""
         if os.getpid() == self._pid:
             sent = threading.Event()
 

@@ -1,7 +1,6 @@
 """Applies the settings of a lane through public ways of TensorFlow and Keras.
 
-If the script overrides a lever, the lane ends. `Model.compile` of Keras 3 and legacy Keras share the argument
-names.
+If the script overrides a lever, the lane ends. Keras 3 and legacy Keras share the argument names.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Levers:
         """Why Keras did not accept a lever."""
 
     def loaded_tensorflow(self, tf: Any) -> None:
-        """Apply the levers that TensorFlow reads when it looks for devices. Call it before that."""
+        """Apply threads and allocator, before it is used."""
         threading = tf.config.threading
         for knob, kind in ((THREADS, "intra"), (INTER_THREADS, "inter")):
             value = self.requested.get(knob.name)
@@ -76,7 +75,7 @@ class Levers:
             self._in_effect[ALLOCATOR.name] = lambda: os.environ.get(VARIABLE, ALLOCATOR.default)
 
     def loaded_keras(self, keras: Any, hooks: Hooks) -> None:
-        """Set the precision policy, and compile models as requested."""
+        """Apply the precision policy and arguments of `compile`."""
         if (value := self.requested.get(MIXED_PRECISION.name)) is not None:
             policies = keras.mixed_precision
             policies.set_global_policy(POLICIES[str(value)])
@@ -112,7 +111,7 @@ class Levers:
         return compile_
 
     def offer(self, lane: Offers, device: str) -> None:
-        """Report the levers to a lane, and end it if one is not as requested."""
+        """Report the levers, and end the lane if one is overridden."""
         for knob in LEVERS:
             if knob.name not in self._in_effect:
                 continue
@@ -142,7 +141,7 @@ def traits_of(model: Any) -> list[str]:
 
 
 def steps_in_call(model: Any) -> int:
-    """Return the steps per call of the train function."""
+    """Return the train function's steps per call."""
     # Legacy Keras keeps it in a variable.
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
@@ -154,7 +153,7 @@ def _precision_of(keras: Any) -> KnobValue:
 
 
 def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:
-    """Return the values that Keras chose for its defaults."""
+    """Return values that Keras chose."""
     policy = getattr(getattr(model, "dtype_policy", None), "name", None)
     precision = next((value for value, name in POLICIES.items() if name == policy), None)
     return {
@@ -164,7 +163,7 @@ def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:
 
 
 def defaults() -> dict[str, str]:
-    """Return other defaults that depend on the machine or environment."""
+    """Return other resolved defaults."""
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}

@@ -1,4 +1,4 @@
-"""Reads batches, frames and tensors for the hooks, without waiting for the device."""
+"""Reads batches, frames and tensors without waiting for the device."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 CELLS = "ipykernel_"
-"""Part of the path of a notebook's kernel."""
+"""In the path of a notebook's kernel."""
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
 
 
 def logs_operations() -> bool:
-    """Return whether TensorFlow logs operations, and would log tfmon's."""
+    """Return whether TensorFlow logs operations."""
     context = sys.modules.get("tensorflow.python.eager.context")
     return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
 
@@ -28,14 +28,14 @@ def may_compute() -> bool:
 
     Not while a timer of the script sends signals: TensorFlow 2.21 on a virtual machine then corrupted its memory
     in one of
-    four processes that multiplied matrices, with and without tfmon.
+    four processes, with and without tfmon.
     """
     timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
     return not logs_operations() and not any(signal.getitimer(one)[0] for one in timers if one is not None)
 
 
 def users_frame() -> FrameType:
-    """Return the frame of the script's current instruction."""
+    """Return the frame of the script's instruction."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
         frame = frame.f_back
@@ -43,14 +43,14 @@ def users_frame() -> FrameType:
 
 
 def line_of(frame: FrameType) -> str:
-    """Return the file, line and text of a frame."""
+    """Return a frame's file, line and text."""
     if frame.f_globals.get("__name__") == "threading":
         return LIBRARYS_THREAD  # no frame of the script
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
-    """Return the file, number and text of a line. `loaded`: globals of its module."""
+    """Return file, number and text. `loaded`: globals of the module."""
     text = linecache.getline(name, number, loaded).strip()
     folder, file = os.path.split(name)
     place = "cell" if CELLS in folder else file
@@ -58,7 +58,7 @@ def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """Return the values in a nested structure. A value per replica counts once."""
+    """Return the values in a structure. A value per replica counts once."""
     leaves, nested = [], [value]
     while nested:
         one = nested.pop()
@@ -72,7 +72,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
-    """Return the possible numbers of examples in a batch. Empty if unknown.
+    """Return the possible numbers of examples in a batch.
 
     Scalars are ignored, and one part beside a scalar may be a single example.
     """
@@ -84,7 +84,7 @@ def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
 
 
 def rows_of_part(leaf: Any) -> int | None:
-    """Return the first dimension over all replicas. 0 for a scalar, None if unknown."""
+    """Return the first dimension over all replicas. 0 for a scalar."""
     parts = getattr(leaf, "values", None)
     if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
         return sum(next(iter(rows_of(part)), 0) for part in parts)
@@ -113,7 +113,7 @@ def first_of(target: Any) -> Any:
 
 
 def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:
-    """Return the path of the first wanted part, or None."""
+    """Return the path of the first wanted part."""
     if not isinstance(value, dict | tuple | list):
         return () if wanted(value) else None
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

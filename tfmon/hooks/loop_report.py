@@ -1,4 +1,4 @@
-"""Reports a loop to the lane: steps, epochs, progress, and unknown values."""
+"""Reports a loop to the lane."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 TRAINING, VALIDATION = "training", "validation"
 VALIDATION_PULLS = 3
-"""This many pulls in a row from an untrained iterator are validation."""
+"""Such untrained pulls in a row are validation."""
 NO_LOSS = "the training step returns none of what was differentiated"
 
 
 class LoopReport:
-    """Progress of a loop, and reported values. Thread: the loop's."""
+    """Progress of a loop. Thread: the loop's."""
 
     def __init__(self) -> None:
         self.doing = ""
@@ -56,7 +56,7 @@ class LoopReport:
         read: bool,
         variables: Callable[[], list[Any]],
     ) -> None:
-        """Report what counts as a step, once for each kind of update."""
+        """Report the meaning of a step, once per kind."""
         if step.mark in self._kinds:
             return
         begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
@@ -82,7 +82,7 @@ class LoopReport:
     def step_over(
         self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None
     ) -> None:
-        """Report a step that has ended, now or at `ended_ns`."""
+        """Report a step that ended, perhaps at `ended_ns`."""
         steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))
         loss = step.loss if steps == 1 else None
@@ -103,7 +103,7 @@ class LoopReport:
             lane.look()
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
-        """Replace updates that were reported as steps by one step."""
+        """Replace reported steps by one."""
         examples = past.examples if in_graph else past.of_one_step
         self.doubts["examples"] = ""
         self.examples(examples)
@@ -129,7 +129,7 @@ class LoopReport:
         )
 
     def examples(self, counted: int | str) -> int:
-        """Return the examples of a step, or 0 and keep the reason."""
+        """Return the examples, or 0 and keep the reason."""
         if isinstance(counted, str):
             self.doubts["examples"] = self.doubts.get("examples") or counted
         return 0 if isinstance(counted, str) or "examples" in self._told else counted
@@ -139,7 +139,7 @@ class LoopReport:
         self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
 
     def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
-        """Report unknown values once, as soon as steps are recognized."""
+        """Report unknown values once, when steps are recognized."""
         if rounds.unsteady:
             self.doubt(NO_ROUNDS)
         for what, reason in self.doubts.items() if sure or rounds.unsteady else ():

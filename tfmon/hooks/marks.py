@@ -1,4 +1,4 @@
-"""Facts about a graph that trains or computes gradients, stored on the graph.
+"""Facts about a graph that trains, stored on the graph.
 
 Python's collector does not look into a graph, so references to optimizers and variables are weak.
 """
@@ -18,13 +18,13 @@ _ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
 """These update only differentiated variables."""
 _SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
 LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Their first input is usually a batch. A reshape shows that examples are split."""
+"""Usually of batches. A reshape shows that examples are split."""
 _MORE_LAYERS = ("BatchMatMulV2", "Einsum", "FusedBatchNormV3")
 _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
 class Variables(dict[int, Callable[[], Any]]):
-    """Weak references to variables, which cannot be in a set."""
+    """Weak references to variables, which cannot be hashed."""
 
     def __init__(self, sources: Any = ()) -> None:
         flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
@@ -40,7 +40,7 @@ class Variables(dict[int, Callable[[], Any]]):
         self._ids = None  # its id may be reused
 
     def are(self, sources: object) -> bool:
-        """Return whether the flat list contains the same variables."""
+        """Return whether a list has the same variables."""
         return isinstance(sources, (list, tuple)) and [*map(id, sources)] == self._ids
 
     def has(self, variable: object) -> bool:
@@ -55,19 +55,19 @@ class Mark:
     def __init__(self) -> None:
         self.pulls = False
         self.varies = False
-        """Whether a call may update several times or never."""
+        """Whether a call may update several times."""
         self.by_hand = ""
         """The function that updates without an optimizer."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.batched: bool | None = None
-        """Whether the first layer takes a batch. None if unknown."""
+        """Whether the first layer takes a batch."""
         self.sources = Variables()
         self.targets: set[str] = set()
         self.loss_path: tuple[Any, ...] | None = None
         self.updater: Updater | None = None
         self.hooks: Callable[[], object] = lambda: None
         self.per_call: int | None = None
-        """Updates per call. None until compared with the optimizers' counts."""
+        """Updates per call, compared with the optimizers' counts."""
         self.counted: int | None = None
 
     @property
@@ -76,7 +76,7 @@ class Mark:
         return bool(self.optimizers or self.by_hand)
 
     def loss_in(self, result: Any) -> Any:
-        """Return the loss in the function's result, or None."""
+        """Return the loss in a result."""
         if self.loss_path is None:
             return None
         for key in self.loss_path:
@@ -84,7 +84,7 @@ class Mark:
         return result
 
     def is_loss(self, graph: Any, output: Any) -> bool:
-        """Return whether it is a differentiated scalar, also over replicas or before scaling."""
+        """Return whether it is differentiated, also over replicas or before scaling."""
         parts = getattr(output, "values", None)
         output = parts[0] if isinstance(parts, tuple) and parts else output
         floating = getattr(getattr(output, "dtype", None), "is_floating", False)
@@ -108,7 +108,7 @@ def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:
 
 
 def mark_of(function: Any) -> Any:
-    """Return the mark of a function's graph, and move it to the function."""
+    """Return a graph's mark, and move it to the function."""
     graph = function._func_graph
     mark = getattr(graph, MARK, None) or Mark()
     if not mark.trains and _writes_weights(graph, mark.sources):
@@ -124,7 +124,7 @@ def mark_of(function: Any) -> Any:
 
 
 def _is_batched(graph: Any) -> bool | None:
-    """Return whether the first layer's batch dimension comes from an argument."""
+    """Return whether the batch dimension comes from an argument."""
     given = {one.shape[0] for one in graph.inputs[: len(graph.inputs) - len(graph.captures)] if one.shape.rank}
     layer, loops = _first_layer(graph)
     if layer is None:
@@ -172,18 +172,18 @@ def mark_training(
     *,
     varies: bool = False,
 ) -> None:
-    """Mark the graph, and the graphs around it, as training."""
+    """Mark the surrounding graphs as training."""
     for mark in marks_around(graph):
         mark.optimizers.update(one for one in optimizers if one is not None)
         mark.by_hand = mark.by_hand or by_hand
         mark.varies |= varies
-        # A loop, branch or function of tf.data may run its body any number of times.
+        # Loops, branches and tf.data may run it any number of times.
         varies |= type(graph).__name__ != "FuncGraph" or graph.name.startswith(("Dataset_", "reduce_"))
         graph = graph.outer_graph
 
 
 def marks_around(graph: Any) -> Iterator[Mark]:
-    """Yield the marks of a graph and of the graphs around it."""
+    """Yield the marks of a graph and the surrounding ones."""
     while graph is not None and hasattr(graph, "outer_graph"):
         mark = getattr(graph, MARK, None)
         if mark is None:

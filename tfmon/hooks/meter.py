@@ -23,11 +23,11 @@ from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
-"""A lane is warm after this time and steps, or one such long step without a trace."""
+"""Time and steps, or one such long step without a trace."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """Minimum window that an epoch's end closes."""
 BEHIND = 0.25
-"""If reading the loss takes more of a stretch, its steps were only started, as by JAX."""
+"""If reading the loss takes more, steps were only started, as by JAX."""
 MOST = 1_024
 """Maximum number of noted steps."""
 END = "end"
@@ -37,7 +37,7 @@ NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loa
 
 
 class Meter:
-    """Times steps and makes windows. Thread: training; any for `clock.last_end_ns`. Units: ns of `lane_clock`."""
+    """Times steps and makes windows. Thread: training; any for `clock.last_end_ns`. Units: ns."""
 
     def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
         self.control, self.reporter, self.clock = control, reporter, control.clock
@@ -47,34 +47,33 @@ class Meter:
         """Called after the warm-up. Sets `warm`."""
         self.stopped_ns = 0
         self._resumed = False
-        """Whether this is the first step since a stop. Sampling it would hide its wait."""
+        """The first step since a stop is not sampled: that would hide its wait."""
         self._passing: list[tuple[int, str]] = []
         self.feed: TensorFlowFeed | None = None
         """Counts the input read inside of graphs."""
         self.warm = False
         self.steady_step = False
-        """Whether the last stretch has a step as long as a warm-up without a trace."""
+        """Whether a step was as long as a warm-up without a trace."""
         self.samples_steps = False
-        """Whether steps may be sampled, which waits for the device."""
+        """Sampling waits for the device."""
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
         self._waits: deque[tuple[int, int]] = deque(maxlen=8)
-        """End and length of waits before their step."""
         self._loss: Any = None
         self._behind_ns = 0
-        """Time of a step if steps are only started, or 0."""
+        """If steps are only started."""
         self._sampling = False
         self.confirm: Callable[[], int] = int
-        """Returns the unreported steps that optimizers counted since the last call."""
+        """Returns unreported steps that optimizers counted."""
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
     def start_step(self, at_ns: int | None = None) -> None:
-        """Begin a step, sampled or profiled if due."""
+        """Begin a step."""
         clock, control = self.clock, self.control
         in_window = clock.added or self._sampling or self._capture is not None
-        # A step's wait must not decide whether it is sampled.
+        # A step's wait must not select samples.
         due = not self._resumed and control.sampler.due(clock.began_ns)
         if not in_window and clock.last_end_ns and control.steady:
             if control.profile_request is not None:
@@ -107,10 +106,10 @@ class Meter:
         call_ns: int | None = None,
         ended_ns: int | None = None,
     ) -> None:
-        """End a step, or several that ran as one. Close the window if it is due, which reads the loss.
+        """End one or several steps. Close the window if it is due, which reads the loss.
 
         Args:
-            examples: examples that the feed does not count; `input_ns` likewise.
+            examples: without the feed's; `input_ns` likewise.
             call_ns: duration without input. None if it began with `start_step`.
             ended_ns: end time, if it was before now. The time since then is in no step.
         """
@@ -142,7 +141,7 @@ class Meter:
             control.confirm_knobs(now_ns, took_ns)
         full = clock.kept + clock.added >= CAPACITY
         due_ns = control.slices.due_ns(control.stretch_began_ns)
-        # The read at the end of a stretch waits for all started steps.
+        # Reading waits for all started steps.
         due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
         sample_next = self._resumed and self.warm and self.samples_steps and control.sampler.due(now_ns)
         self._resumed = False
@@ -150,7 +149,7 @@ class Meter:
             self.end_stretch()
 
     def alike_until(self) -> int:
-        """Return until when steps may be reported together, or 0."""
+        """Return until when steps may be bundled, or 0."""
         control = self.control
         traced = control.traces is None or control.traces.count != self._seen_traces
         alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
@@ -159,14 +158,14 @@ class Meter:
         return control.slices.due_ns(control.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the current and the following steps. `loss` is of the last, other arguments are sums."""
+        """End the current and following steps. `loss` is of the last."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
         self._began_ns, self._loss = ends_ns[-1], loss
 
     def _skip_to(self, at_ns: int) -> int:
-        """Move the end of the last step, and the start of the window by as much."""
+        """Move the end of the last step and the window's start."""
         reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
         self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
         self._waits.clear()
@@ -192,7 +191,7 @@ class Meter:
             self.clock.reset(self.clock.last_end_ns, self.clock.marks)
 
     def read_loss(self) -> float | None:
-        """Return the last step's loss, if it is a number. Waits for the device."""
+        """Wait for the device, and return the last loss."""
         loss: Any = self._loss() if callable(self._loss) else self._loss
         if loss is None:
             return None
@@ -202,7 +201,7 @@ class Meter:
             return None
 
     def end_stretch(self) -> None:
-        """Wait for the device, and close the window if it is due."""
+        """Wait for the device, and close the window if due."""
         if self._capture is None:
             self._close_stretch()
         if not self.warm and self._warmed_up:
@@ -222,11 +221,10 @@ class Meter:
         self.take_feed()
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
-            # The next step excludes the wait and the report.
+            # The next step excludes this.
             self.clock.last_end_ns = lane_clock.now_ns()
 
     def _count_wait(self, synced_ns: int) -> None:
-        """Count a long wait for the device as time of the steps."""
         began_ns = self.control.stretch_began_ns
         waited_ns = synced_ns - self.clock.last_end_ns
         behind = waited_ns > BEHIND * (synced_ns - began_ns)
@@ -250,7 +248,7 @@ class Meter:
         account.split(window)
 
     def skip_feed(self) -> None:
-        """Discard the feed's counts since the last call."""
+        """Discard the feed's counts."""
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def all_waits_ns(self) -> int:
@@ -264,11 +262,11 @@ class Meter:
             self._waits.append((lane_clock.now_ns(), time_ns))
 
     def take_feed(self) -> None:
-        """Add the feed's counts since the last call to the window."""
+        """Add the feed's counts to the window."""
         before = self._feed_totals
         self.skip_feed()
         input_ns, examples = map(sub, self._feed_totals, before)
-        # The clock of a graph includes a part of suspensions.
+        # A graph's clock includes suspensions.
         input_ns = min(input_ns, self.clock.call_ns)
         self.clock.input_ns += input_ns
         self.clock.call_ns -= input_ns
@@ -283,7 +281,7 @@ class Meter:
             self.clock.last_end_ns = 0
 
     def stop_clock(self, reason: str = OUTSIDE) -> None:
-        """Stop until the next step. The time until then counts for `reason`."""
+        """Stop until the next step, for this reason."""
         if self.stopped_ns or not self.clock.last_end_ns:
             return
         self._finish_capture()
@@ -297,7 +295,7 @@ class Meter:
         self._passing = [(self.clock.last_end_ns, reason)]
 
     def passes(self, reason: str) -> str:
-        """Change the reason of the time outside steps. Return the old one."""
+        """Change the reason outside steps. Return the old one."""
         before = self._passing[-1][1] if self._passing else OUTSIDE
         if self.stopped_ns and reason != before:
             self._passing.append((lane_clock.now_ns(), reason))
@@ -305,7 +303,7 @@ class Meter:
         return before
 
     def start_clock(self, at_ns: int | None = None) -> int:
-        """Restart the clock. Return the nanoseconds since the stop, or 0."""
+        """Restart the clock. Return the time since the stop."""
         if not self.stopped_ns:
             return 0
         now_ns = at_ns or lane_clock.now_ns()

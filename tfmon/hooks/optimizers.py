@@ -1,4 +1,4 @@
-"""Reads how often optimizers have updated, and their learning rate."""
+"""Reads optimizers' counts and learning rates."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SEVERAL = "the script trains with several optimizers, so a learning rate would b
 
 
 class Updater:
-    """The optimizers of a function, or a function that updates by hand."""
+    """The optimizers of a function, or an update by hand."""
 
     def __init__(self, optimizers: Iterable[Any], name: str) -> None:
         self.name = name
         optimizers = list(optimizers)
         self.by_hand = not optimizers
         self.varies = any(hasattr(one, "inner_optimizer") for one in optimizers)
-        """Whether a call may make any number of updates."""
+        """Whether a call may update any number of times."""
         self._counters = [one for one in map(_counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)
         """Calls per update: gradients may be accumulated."""
         self.rebase()
 
     def rebase(self) -> None:
-        """Compare with the optimizers' counts from now on."""
+        """Compare with the counts from now on."""
         self.made = 0
         self._base = self._read()
 
@@ -43,18 +43,18 @@ class Updater:
 
     @property
     def counted(self) -> int | None:
-        """Fewest calls that an optimizer has counted since `rebase`. None if unknown."""
+        """Fewest calls of an optimizer since `rebase`, if known."""
         now = self._read()
         return min(map(sub, now, self._base)) if now and len(now) == len(self._base) else None
 
     def made_more(self, calls: int) -> int:
-        """Record calls. Return the number of completed updates."""
+        """Record calls, and return completed updates."""
         first = (self._base[0] if self._base else 0) + self.made
         self.made += calls
         return (first + calls) // self.every - first // self.every
 
     def missed(self) -> int:
-        """Return the updates that the optimizers counted and that were not seen since the last call.
+        """Return the unseen updates that the optimizers counted since the last call.
 
         A negative number is 0 if each call updates once: the script has reset the counter.
         """
@@ -75,7 +75,7 @@ class Updater:
 
 
 def counting(optimizer: Any) -> tuple[int, Any]:
-    """Return an optimizer's calls per update, and its counter."""
+    """Return calls per update, and the counter."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
     return every, inner._iterations if every > 1 else getattr(inner, "iterations", None)
@@ -115,7 +115,7 @@ class Offers(Protocol):
 
 
 def _rate_of(optimizer: Any) -> float | None:
-    """Return the learning rate. None if it cannot be set, as with a schedule."""
+    """None if it cannot be set, as with a schedule."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     held = getattr(inner, "_learning_rate", None)
     if held is None:
@@ -126,7 +126,7 @@ def _rate_of(optimizer: Any) -> float | None:
         rate = inner.learning_rate
         if not isinstance(rate, float):
             rate = rate.numpy() if hasattr(rate, "numpy") else sys.modules["keras"].ops.convert_to_numpy(rate)
-        # Seven digits restore the script's number from 32 bits.
+        # Seven digits restore it from 32 bits.
         return float(f"{float(rate):.7g}")
     except (TypeError, ValueError, AttributeError, KeyError, NotImplementedError):
         return None
@@ -141,7 +141,7 @@ def _set_rate(optimizer: Any, value: float) -> None:
 
 
 def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:
-    """Offer the learning rate if it can be set. `check` refuses with KnobError."""
+    """Offer the learning rate if possible. `check` refuses with KnobError."""
     rate = None if logs_operations() else _rate_of(optimizer)
     if rate is None:
         return
@@ -163,7 +163,7 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
 
 
 class LoopOptimizers:
-    """The optimizers of a loop. Thread: the training thread."""
+    """A loop's optimizers. Thread: the training thread."""
 
     def __init__(self) -> None:
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -171,7 +171,7 @@ class LoopOptimizers:
         self._requested = json.loads(os.environ.get(SETTINGS, "{}")).get(LEARNING_RATE)
 
     def saw(self, optimizer: Any) -> None:
-        """Record an optimizer before its update or trace."""
+        """Record an optimizer before its update."""
         if optimizer is None or optimizer in self._seen:
             return
         self._seen.add(optimizer)
@@ -184,7 +184,7 @@ class LoopOptimizers:
                     _set_rate(optimizer, float(self._requested))
 
     def offer(self, lane: Offers) -> None:
-        """Offer the learning rate of a single optimizer."""
+        """Offer a single optimizer's rate."""
         if self.count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)

@@ -64,7 +64,7 @@ def _observed(share: float, place: str) -> Iterator[Observation]:
 
 
 def _padding_in(array: Any) -> float:
-    """Return the share that repeats one value at the same end of the rows."""
+    """Return the share that repeats one value at the same end."""
     numpy: Any = sys.modules.get("numpy")
     shape = tuple(getattr(array, "shape", ()))
     if numpy is None or len(shape) != 2 or not shape[0] or (shape[1] or 0) < LEAST_WIDTH:

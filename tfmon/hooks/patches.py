@@ -30,7 +30,7 @@ def wanted() -> bool:
 
 
 def unseen(error: BaseException) -> None:
-    """Remove tfmon's frames from the top of a traceback. Then use a bare `raise`, which adds no frame."""
+    """Remove tfmon's frames from a traceback. Then use a bare `raise`, which adds none."""
     trace = error.__traceback__
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
         trace = trace.tb_next
@@ -38,7 +38,7 @@ def unseen(error: BaseException) -> None:
 
 
 def _from_signal(error: BaseException) -> bool:
-    """Return whether a signal handler of the script raised the error in code of tfmon."""
+    """Return whether a signal handler raised the error in code of tfmon."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         interrupted, trace = trace.tb_frame, trace.tb_next
@@ -59,13 +59,13 @@ def _filter() -> type:
 
 
 def hidden() -> contextlib.AbstractContextManager[Any]:
-    """Return a scope in which operations are stored without the frames of `FILES`."""
+    """Return a scope that hides the frames of `FILES` in operations."""
     scope: contextlib.AbstractContextManager[Any] = _filter()() if "tensorflow" in sys.modules else NO_SCOPE
     return scope
 
 
 class Hooks:
-    """The replaced methods, and as a context the guard of tfmon's code. Thread: any."""
+    """The replaced methods, and the guard of tfmon's code. Thread: any."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -76,17 +76,13 @@ class Hooks:
         """Discards partial state after each failure."""
         self.undo: list[Callable[[], object]] = []
         self._replaced: list[tuple[type, str, Any, Any, str]] = []
-        """Class, method, original, hook and the maker's module."""
 
     def begin(self) -> None:
         """Replace methods again after a restore."""
         self.failures, self.off = 0, False
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace a method that `owner` itself defines by `make(original)`. Do nothing if it defines none.
-
-        Several modules can replace the same method, each of them once.
-        """
+        """Replace a method that `owner` itself defines by `make(original)`, once for each module."""
         own, module = owner.__dict__.get(name), getattr(make, "body", make).__module__
         known = (owner is one and name == its and module == by for one, its, _, _, by in self._replaced)
         if not callable(own) or any(known):
@@ -141,7 +137,7 @@ class Hooks:
         return True
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that returns None after errors of tfmon."""
+        """Return a function that returns None after errors."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -151,7 +147,7 @@ class Hooks:
         return guarded
 
     def failure(self, error: Exception) -> None:
-        """Count an error, and restore the originals after `MOST_FAILURES`."""
+        """Count an error; restore after `MOST_FAILURES`."""
         self.failures += 1
         try:
             self.reset()
@@ -162,7 +158,7 @@ class Hooks:
             self.off = True
 
     def switch(self, names: Collection[str], *, on: bool) -> None:
-        """Enable or disable the hooks on these methods."""
+        """Enable or disable these methods' hooks."""
         for owner, name, own, hook, _ in self._replaced:
             if name in names and owner.__dict__.get(name) is (own if on else hook):
                 setattr(owner, name, hook if on else own)

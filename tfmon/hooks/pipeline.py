@@ -1,7 +1,8 @@
 """Knobs on a script's own input pipeline: prefetch, threads and batch size.
 
-A change takes effect when the script iterates over the dataset again. The order of the elements stays. Nothing is
-replaced until a knob is changed.
+A change takes effect at the next iteration over the dataset. The order of the elements stays. Nothing is replaced
+before
+a change.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from tfmon.trainer.account import account
 
 FIRST_LOOK_NS = 1_000_000_000
 FIRST_WAIT_S, LAST_WAIT_S = 0.1, 10.0
-"""Interval of reading the stages in the first wait, which doubles."""
 LEAST_FREED_NS = 10_000_000
 """The shortest sleep of tf.data's autotuner."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
@@ -50,7 +50,7 @@ FILES.add(__file__)
 
 
 class _Freed:
-    """Last attribute of an iterator. Its release may wait for tf.data's autotuner."""
+    """An iterator's last attribute. Its release may wait for tf.data's autotuner."""
 
     def __init__(self, iterator: Any, joined: Callable[[], Lane | None]) -> None:
         self._began_ns, self._thread, self._joined = 0, threading.get_ident(), joined
@@ -84,12 +84,12 @@ class Reads:
         self.trained: Callable[[], Any] = nothing
 
     def place(self) -> Hashable:
-        """Return the current line. Instructions cannot identify it: Python may replace them."""
+        """Return the current line. Python may replace instructions."""
         frame = users_frame()
         return id(frame.f_code), frame.f_lineno
 
     def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:
-        """Record the dataset and place of an iterator."""
+        """Record an iterator."""
         if dataset not in self._seen:
             divided_data.read(dataset, trains=False)
         self._seen.add(dataset)
@@ -111,7 +111,7 @@ class Reads:
         self._places.add(read[1])
 
     def trains_from(self, dataset: Any, place: Hashable) -> bool | None:
-        """Return whether a dataset is trained from here. None if unknown."""
+        """Return whether a dataset is trained from here, if known."""
         if dataset in self._trained:
             return True
         if not self.any:
@@ -122,7 +122,7 @@ class Reads:
 
 
 class Pipeline:
-    """Changes the datasets that are trained from. Thread: the training thread."""
+    """Changes datasets that are trained from. Thread: the training thread."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepMachine) -> None:
         self._hooks, self._joined, self._loop = hooks, joined, loop
@@ -137,11 +137,10 @@ class Pipeline:
         self._looked_at: object = None
         """Where the dataset was made."""
         self._slow: list[Observation] | None = None
-        """Causes of slow input. None before the pipeline was read."""
+        """None before the pipeline was read."""
         self._early: dict[Any, tuple[PipelineStage, ...]] = {}
-        """Stages during the first wait, by the dataset's line."""
+        """Stages during the first wait."""
         self._waited_ns = self._settled_ns = 0
-        """Input wait and time up to which costs are settled."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
                 if (value := OfferedKnobs().requested(knob)) is not None:
@@ -157,12 +156,12 @@ class Pipeline:
         self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
     def fits(self, *, one_iterator: bool, own: bool = True) -> None:
-        """Record that Keras starts or stops training. `own`: the script made the dataset."""
+        """Record that Keras starts or stops. `own`: the script made the dataset."""
         self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
 
     def keras_reads(self, iterator: object) -> None:
         """Record the iterator of Keras' train function."""
-        # Do not keep the iterator: Keras frees it when the next epoch begins.
+        # Do not keep the iterator: Keras frees it.
         read = getattr(iterator, _READ, iterator)
         if read is self._keras_reads:
             return
@@ -173,7 +172,7 @@ class Pipeline:
             self._offer(lane, iterator, 0)
 
     def joined(self, lane: Lane) -> None:
-        """Offer the knobs of the input, before the first update."""
+        """Offer the input's knobs, before the first update."""
         feeds = self._loop.sources.feeds or ((self.reads.latest(), 0),)
         iterator, rows = feeds[0]
         self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
@@ -199,7 +198,7 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def look(self) -> None:
-        """Find causes, at intervals of a second to a quarter of the time."""
+        """Find causes, at growing intervals."""
         now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
         place = getattr(dataset, MADE_AT, None)
@@ -231,7 +230,7 @@ class Pipeline:
         self._settle(now_ns)
 
     def _read_first_wait(self, iterator: Any, dataset: Any) -> None:
-        """Read the stages in another thread while the first buffer of `shuffle` fills."""
+        """Read the stages while `shuffle` first fills, in another thread."""
         ref, early, key = weakref.ref(iterator), self._early, getattr(dataset, MADE_AT, None)
         kinds = {type(one).__name__ for one in chain_of(dataset)}
         if key in early or "_ShuffleDataset" not in kinds or "CacheDataset" in kinds or not kinds & {*MAPS}:
@@ -253,7 +252,7 @@ class Pipeline:
         start_hidden("tfmon-input", self._hooks.guard(read), lambda _failure: None)
 
     def _settle(self, now_ns: int) -> None:
-        """Add the new input wait to the causes, by their share of the work."""
+        """Add the new input wait to the causes, by share."""
         lane = self._joined()
         if lane is None:
             return
@@ -267,7 +266,6 @@ class Pipeline:
             seen.changed = True
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
-        """Return whether the value takes effect at the next epoch. Raises KnobError."""
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
             raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")

@@ -1,4 +1,4 @@
-"""The state of tfmon in a script's process. The first process that trains is the lane, then the next."""
+"""The state of tfmon in a process. The first process that trains is the lane."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from tfmon.model.lane_events import FromLane
 
 FEW_PARTS = 16
-"""Parts of an account that fit in one atomic write."""
+"""Fit in one atomic write."""
 
 
 class Process:
-    """The lane of this process, if it is one. Thread: any."""
+    """The lane of this process, if any. Thread: any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lane: Lane | None = None
         self._refused = False
         self._forked = False
-        """Whether this is a forked child that has not trained."""
+        """Whether this forked child has not trained."""
         self.restored: tuple[int, str] | None = None
-        """Epochs done before the first `fit`, and the backup folder."""
+        """Epochs before the first `fit`, and backup folder."""
         self.steps_in_call: int | None = None
         """Requested steps per call of `fit`."""
         self.begin()
 
     def begin(self) -> None:
-        """Follow the training from the start, without hooks."""
+        """Start again, without hooks."""
         self.steps = StepMachine(self._join_loop)
         self.tensorflow: TensorFlowHooks | None = None
         self.pipeline: Pipeline | None = None
         self.fit: Any = None
 
     def join(self) -> Lane | None:
-        """Make this process the lane unless another is, and return it. The calling thread is measured."""
+        """Return the lane of this process, if possible. The calling thread is measured."""
         if self._forked:
             pipes, self._forked = read_pipes(os.environ), False
             if pipes is not None and is_open(pipes):
@@ -69,14 +69,14 @@ class Process:
         return self._lane
 
     def leave(self) -> None:
-        """End this process's lane. It may become a lane again."""
+        """End the lane. The process may become one again."""
         with self._lock:
             lane, self._lane, self._refused = self._lane, None, False
         if lane is not None:
             lane.leave()
 
     def report_untrained(self) -> None:
-        """Report account and causes of a process that has not trained."""
+        """Report a process that has not trained."""
         pipes = read_pipes(os.environ)
         if self._lane is not None or self._refused or self._forked or pipes is None or not is_open(pipes):
             return
@@ -85,7 +85,7 @@ class Process:
         _write(pipes, account.report(last=True, most=FEW_PARTS))
 
     def updater_of(self, optimizer: Any) -> Updater:
-        """Return the updater of an optimizer of Keras."""
+        """Return a Keras optimizer's updater."""
         return (
             self.tensorflow.updater_of([optimizer])
             if self.tensorflow is not None
@@ -123,7 +123,7 @@ class Process:
         return Lane(pipes)
 
     def abandon(self) -> None:
-        """Stop being the lane, in a forked child."""
+        """Stop in a forked child."""
         if self._lane is not None:
             self._lane.reporter.abandon()
         self._lane, self._refused, self._forked = None, True, True
@@ -135,7 +135,7 @@ def _follow_forks() -> None:
 
 
 def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
-    """Report from a process that is not the lane."""
+    """Report outside of the lane."""
     from tfmon.model.script_events import NotMeasured
 
     _write(pipes, NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))

@@ -1,4 +1,4 @@
-"""Sends a lane's events from any thread, and reports stacks on request."""
+"""Sends events from any thread, and reports stacks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tfmon.system.threads import is_ours
 from tfmon.trainer.channel import Reporter
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
-"""A stack report is one line on the pipe."""
 
 
 class ScriptReporter:
-    """Sends a lane's events. Thread: any; holding `lock` keeps other events out."""
+    """Sends events. Thread: any; holding `lock` keeps others out."""
 
     def __init__(self, fd: int, ended: Callable[[], object]) -> None:
         self.lock = threading.RLock()
@@ -33,21 +32,21 @@ class ScriptReporter:
                 self._reporter.send(event)
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if the pipe has room, or later. Return whether they were sent."""
+        """Send events if the pipe has room. Return whether they were sent."""
         if self.closed:
             return False
         with self.lock:
             return self._reporter.offer(*events, later=later)
 
     def close(self) -> None:
-        """Wait at most a second until everything is sent."""
+        """Wait at most a second for unsent data."""
         with self.lock:
             if not self.closed:
                 self._reporter.drain(timeout_s=1.0)
             self.closed = True
 
     def abandon(self) -> None:
-        """Stop in a forked child: the lock's thread does not exist there."""
+        """Stop in a forked child, which lacks the lock's thread."""
         self.lock, self.closed = threading.RLock(), True
 
     def end(self, _code: int = 0) -> None:
@@ -57,7 +56,7 @@ class ScriptReporter:
 
 
 def stacks(first: int) -> StackReported:
-    """Return all stacks in the format of `faulthandler`, starting with thread `first`."""
+    """Return stacks as `faulthandler`, starting with thread `first`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []

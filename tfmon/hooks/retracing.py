@@ -1,4 +1,4 @@
-"""Finds functions that TensorFlow traces again, the changed argument, and the time.
+"""Finds functions that TensorFlow traces again, and the changed argument.
 
 `tracing_compilation._create_concrete_function(type, context, graph, options)` runs once per trace. The function's
 own
@@ -28,18 +28,18 @@ from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
 FILES.add(__file__)
 MADE_OFTEN = 5
-"""A function traced this often by the same line is made in a loop."""
+"""Such a function is made in a loop."""
 MOST_FUNCTIONS = 512
 MOST_COMPARED = 64
 DEF_LINES = 20
 KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
-"""Prefixes of Keras' own steps. Keras traces functions of its input, too."""
+"""Keras traces functions of its input, too."""
 LAST_BATCH = ", the last batch of an epoch"
 
 
 class Retraces:
-    """The traces of this process, without nested traces. Thread: any."""
+    """The traces of this process, without nested ones. Thread: any."""
 
     def __init__(self) -> None:
         self.begin()
@@ -47,12 +47,12 @@ class Retraces:
     def begin(self) -> None:
         """Forget all traces."""
         self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
-        """Number and time of traces, by the places of function and caller."""
+        """Number and time of traces, by function and caller."""
         self._fresh: Callable[[], Any] = lambda: None
         self._seen: Observation | None = None
         self._took_ns = 0
         self.smaller: Observation | None = None
-        """A trace for a smaller batch, until the next batch or epoch."""
+        """A trace for a smaller batch, until the next."""
         self.expected = False
         """Whether tfmon causes the next trace."""
 
@@ -128,7 +128,7 @@ class Retraces:
         return seen
 
     def has_run(self, function: Any, took_ns: int, step_ns: int) -> int:
-        """Add the extra time of a traced function's first run. Return the time of its trace with the first run.
+        """Add a first run's extra time. Return the time of its trace and the first run.
 
         With XLA, `step_ns` may include compilation.
         """
@@ -139,7 +139,7 @@ class Retraces:
         return traced_ns
 
     def epoch_over(self) -> None:
-        """Record that the last batch ended an epoch."""
+        """Record an epoch's last batch."""
         seen, self.smaller = self.smaller, None
         if seen is not None and not seen.what.endswith(LAST_BATCH):
             seen.what += LAST_BATCH
@@ -155,7 +155,7 @@ def _name_of(code: CodeType) -> str:
 
 
 def _compare_shapes(function: Any, code: CodeType | None) -> None:
-    """Watch a graph that XLA compiles for each shape."""
+    """XLA compiles a graph for each shape."""
     if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
         return
     known: list[Any] = []
@@ -193,7 +193,7 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def place_of(code: CodeType) -> str:
-    """Return the file, line and text of the `def`."""
+    """Return the place of the `def`."""
     first = code.co_firstlineno
     for number in range(first, first + DEF_LINES):
         if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
@@ -218,7 +218,7 @@ def _types_in(cache: Any) -> list[Any]:
 def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:
     """Return the cause of a trace, the changed argument, and whether it is only a smaller batch.
 
-    The types are compared with the last trace. An argument with a new type comes first.
+    The last trace counts. An argument with a new type comes first.
     """
     old = before[-1]
     earlier = [one.parameters for one in before[-MOST_COMPARED:]]

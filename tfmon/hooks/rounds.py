@@ -1,8 +1,6 @@
 """Finds which updates make a step.
 
-A step is one update. If several optimizers alternate, it is one round, which ends with the update of an optimizer
-that
-updates once per round.
+A step is one update. If several optimizers alternate, it is one round, which ends with an optimizer's only update.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from tfmon.hooks.optimizers import Updater
 from tfmon.hooks.sources import Past
 
 SETTLED = 16
-"""After this many consecutive updates, an optimizer trains alone."""
+"""After these consecutive updates, an optimizer trains alone."""
 NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
 
 
@@ -30,12 +28,12 @@ class Rounds:
         self.unsteady = False
         """Whether no step can be reported."""
         self.runs: list[list[Any]] = []
-        """Updaters of a round, with their consecutive updates."""
+        """Updaters of a round, with consecutive updates."""
         self.updaters: list[Updater] = []
         self.cut = False
-        """Whether an update was interrupted, which may be counted."""
+        """Whether an interrupted update may be counted."""
         self.past = Past()
-        """Steps that may be parts of a round."""
+        """Possible parts of a round."""
         self._run = self._made = 0
         self._between: set[Updater] = set()
 
@@ -45,7 +43,7 @@ class Rounds:
         return self.settled or self.leader is not None
 
     def missed(self) -> Iterator[tuple[Updater, int]]:
-        """Yield the updaters with missed or extra updates."""
+        """Yield updaters with missed or extra updates."""
         for updater in self.updaters:
             more = updater.missed()
             if more == 1 and self.cut:
@@ -54,7 +52,7 @@ class Rounds:
                 yield updater, more
 
     def take_past(self) -> Past:
-        """Return and forget the steps that were one round."""
+        """Return steps that were one round."""
         past, self.past = self.past, Past()
         return past
 
@@ -64,7 +62,7 @@ class Rounds:
         return len(self.runs) == 1 and self.runs[0][1] >= SETTLED
 
     def plus(self, updater: Updater, updates: int) -> int:
-        """Return how many steps an update completes. If it sets `leader`, all updates before were one step."""
+        """Return completed steps. If it sets `leader`, all updates before were one step."""
         if self.leader is not None:
             return self._in_round(updater, updates)
         runs = self.runs

@@ -1,4 +1,4 @@
-"""Reads the script's source for loops, and keeps the lines that make layers."""
+"""Reads the script's loops, and keeps the lines that make layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _layers: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictio
 
 
 def patch_layers(keras: Any) -> None:
-    """Note the lines that make layers of this Keras."""
+    """Note the lines that make layers."""
     hooks.replace(keras.layers.Layer, "__new__", hooks.around(_makes))
 
 
@@ -35,12 +35,12 @@ def _makes(*_args: object, **_more: object) -> Around:
 
 
 def made_layers() -> list[Any]:
-    """Return the layers that the script still uses."""
+    """Return the layers in use."""
     return list(_layers)
 
 
 def layer_of(variable: Any) -> Any:
-    """Return the layer of a variable, or None."""
+    """Return a variable's layer."""
     variables = ((one, getattr(one, "_trainable_variables", ())) for one in _layers)
     return next((one for one, its in variables if any(w is variable or _inner(w) is variable for w in its)), None)
 
@@ -50,7 +50,7 @@ def _inner(variable: Any) -> Any:
 
 
 def line_of_layer(layer: Any) -> str:
-    """Return the line that made a layer, or ""."""
+    """Return the line that made a layer."""
     path, number = _layers.get(layer, ("", 0))
     return line_at(path, number) if path else ""
 
@@ -62,7 +62,7 @@ def line_now() -> str:
 
 
 def line_in_loop() -> str:
-    """Return the innermost current line that is in a loop, or ""."""
+    """Return the innermost line in a loop."""
     frame: Any = users_frame()
     while frame is not None:
         path, number = frame.f_code.co_filename, frame.f_lineno
@@ -73,13 +73,13 @@ def line_in_loop() -> str:
 
 
 def line_of_stack(stack: list[Any]) -> str:
-    """Return the innermost line of the script, or ""."""
+    """Return the script's innermost line."""
     frame = next((one for one in reversed(stack) if not _is_library(one.filename)), None)
     return line_at(frame.filename, frame.lineno) if frame is not None else ""
 
 
 def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
-    """Return the Python loop around an operation in the traced function, or None."""
+    """Return the Python loop around an operation."""
     for frame in reversed(stack):
         if frame.filename.endswith("/func_graph.py") and frame.name == "func_graph_from_py_func":
             return None  # the frames before it called the function
@@ -94,7 +94,6 @@ def _is_library(path: str) -> bool:
 
 @functools.lru_cache(maxsize=1_000)
 def _loop_at(path: str, line: int) -> int:
-    """Return the line of the innermost loop, or 0."""
     loops = [loop for loop in _loops(path) if loop[0] < line <= loop[1]]
     return max(loops, default=(0, 0))[0]
 

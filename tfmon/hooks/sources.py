@@ -1,4 +1,4 @@
-"""The iterators that a script pulls batches from."""
+"""The iterators of a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfmon.hooks.looking import line_of, users_frame
 from tfmon.system.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]
-"""An iterator, and the possible sizes of a batch."""
+"""An iterator, and possible batch sizes."""
 
 
 def nothing(*_: object) -> None:
@@ -21,7 +21,7 @@ def nothing(*_: object) -> None:
 
 
 class BatchSource:
-    """An iterator that the script pulls batches from."""
+    """An iterator of batches."""
 
     __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "over", "pulls", "ref",
                  "steps", "strange", "trained", "wait_ns")  # fmt: skip
@@ -33,7 +33,7 @@ class BatchSource:
         self.over = self.trained = False
         self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
         self.anew = ""
-        """Line that makes a new one in each step, or empty."""
+        """Line that makes one in each step."""
         self.last_step = -2
 
     @property
@@ -43,7 +43,7 @@ class BatchSource:
 
 
 class SeenStep:
-    """Observations of a step. Units: ns of `lane_clock`."""
+    """Observations of a step. Units: ns."""
 
     __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
                  "updates")  # fmt: skip
@@ -57,16 +57,16 @@ class SeenStep:
         self.loss: Any = None
         self.mark: object = None
         self.alike: object = None
-        """The maker of the last step's update, if it may be noted."""
+        """The maker of the last update, if bundled."""
 
     def examples(self, pulled: Counter[Pull]) -> int | str:
-        """Return the examples that no graph has counted, or why they are unknown."""
+        """Return the uncounted examples, or why they are unknown."""
         if self.in_graph:
             return 0
         return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return the maker of a step's only update, if it has at most one batch of equal size."""
+        """Return the maker of the only update, if the step has one batch."""
         read, given = [*pulled.elements()], [*self.given.elements()]
         if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
             return None
@@ -75,7 +75,7 @@ class SeenStep:
 
 
 class Past:
-    """Data of steps that may be parts of a round."""
+    """Possible parts of a round."""
 
     def __init__(self) -> None:
         self.steps = self.examples = 0
@@ -101,9 +101,9 @@ class Sources:
     def __init__(self) -> None:
         self.pulled: Counter[Pull] = Counter()
         self.making: dict[BatchSource, int] = {}
-        """Time to make the iterators of each step."""
+        """Times to make each step's iterators."""
         self.main: BatchSource | None = None
-        """Its end is the end of an epoch. None if unknown."""
+        """Its end ends an epoch."""
         self._known: dict[int, BatchSource] = {}
         self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
         """Latest iterator of each dataset, by place."""
@@ -115,12 +115,12 @@ class Sources:
 
     @property
     def feeds(self) -> tuple[tuple[object, int], ...]:
-        """Iterators of the current step, with their examples (0 if unknown)."""
+        """The step's iterators, with examples (0 if unknown)."""
         rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
         return tuple((source.ref(), count) for source, count in rows.items())
 
     def of(self, iterator: object) -> BatchSource:
-        """Return an iterator's source. A first pull removes ended sources."""
+        """Return a source. A first pull removes ended ones."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source
@@ -130,7 +130,7 @@ class Sources:
         return source
 
     def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:
-        """Return the last one-batch iterator made here, as by `take(1)`, whose dataset must be freed."""
+        """Return the last one-batch iterator made here, whose dataset must be freed."""
         for depth, one in enumerate(chain_of(dataset)):
             if (source := self._made.get(one, {}).get((place, depth))) is not None:
                 alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
@@ -157,7 +157,7 @@ class Sources:
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
-        """Return the sources of a step's first update, and drop sources that were only inspected.
+        """Return the sources of a step's first update, and drop inspected ones.
 
         If one is known, others count after two consecutive steps, as do iterators that each step makes and frees.
         """

@@ -1,7 +1,8 @@
 """Samples the main thread's stack, mainly outside of steps, for the account.
 
-`site/sitecustomize.py` runs this file before tfmon is loaded, so it imports only loaded modules. The time before a
-sample belongs to its line: a waiting thread gets the interpreter's lock right after the call that kept it.
+It runs before tfmon is loaded, so it imports only loaded modules. The time before a sample belongs to its line: a
+waiting
+thread gets the interpreter's lock right after the call that kept it.
 """
 
 import os
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SHORTEST_S, LONGEST_S, SHARE = 0.02, 0.25, 0.005
-"""Limits of the interval, otherwise a share of the time. A sample takes 0.05 ms."""
+"""Limits of the interval, and its share of the time. A sample takes 0.05 ms."""
 IN_STEPS_S = 1.0
 """Interval in steps."""
 MOST = 10_000
@@ -26,7 +27,7 @@ TFMON, IMPORTS, ADAPT, BATCH, BUILD, LOAD, SAVE = "tfmon", "imports", "adapt", "
 
 
 class StackSampler:
-    """The seen lines of one thread. Thread: any."""
+    """The lines of one thread. Thread: any."""
 
     def __init__(self) -> None:
         self.began_ns = time.monotonic_ns()
@@ -39,7 +40,7 @@ class StackSampler:
         self._thread = 0
 
     def start(self) -> None:
-        """Sample the calling thread, in a thread that no module knows."""
+        """Sample the calling thread."""
         if not self._thread:
             self._thread = get_ident()
             start_new_thread(self._run, (self._steps,))
@@ -56,7 +57,7 @@ class StackSampler:
             self._steps.acquire() if pause else self._steps.release()
 
     def take(self) -> list[tuple[int, int, str, str, int]]:
-        """Return new samples: start, end, kind, file and line."""
+        """Return start, end, kind, file and line of new samples."""
         seen, self._seen = self._seen, []
         return seen
 
@@ -70,7 +71,7 @@ class StackSampler:
                     steps.release()
                     self.until_ns = self.now_ns()
                     continue
-                # A variable with a frame would keep the script's objects alive until the next sample.
+                # A variable with a frame would keep the script's objects alive.
                 if self._thread not in sys._current_frames():
                     return
                 now_ns, seen = self.now_ns(), self._seen
@@ -87,9 +88,9 @@ class StackSampler:
 
 
 def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
-    """Return the kind of the work of a stack, and the file and line of the script that does it.
+    """Return the kind of work, and the file and line of the script that does it.
 
-    The file is empty if no frame of the script was found. The stack can change meanwhile.
+    The file is empty if no frame was found. The stack can change meanwhile.
     """
     kind, inner, at = "", "", frame
     while at is not None:
@@ -109,7 +110,7 @@ def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
 
 
 def is_users(file: str) -> bool:
-    """Return whether a file is of the script, and not of Python, a package, tfmon or AutoGraph."""
+    """Return whether a file is of the script."""
     elsewhere = "-packages" in file or "__autograph_generated_file" in file
     return not (elsewhere or file.startswith((_STANDARD, "<", _TFMON)))
 

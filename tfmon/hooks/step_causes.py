@@ -1,6 +1,6 @@
-"""Finds why the training step itself is slow, and estimates its share of the step.
+"""Finds why the training step itself is slow, and estimates the share.
 
-The update of an embedding is compared with one addition of its size, and an eager step with its multiplications.
+An embedding's update is compared with an addition, and an eager step with its multiplications.
 """
 
 from __future__ import annotations
@@ -22,24 +22,21 @@ from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
 
 IN_GRAPH = 3.5
-"""Slowdown of a step by a loop in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
+"""Slowdown by a loop in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
 LEAST_ROWS, MOST_TOUCHED = 10_000, 0.5
-"""Minimum rows of a table, and maximum share in a batch."""
 MOST_SHARE = 0.95
 MOST_DENSE = 0.85
-"""Maximum share of a table's update in a step."""
 CALIBRATION = 4_000_000
 _PASSES = {"Adam": 12, "AdamW": 13, "Nadam": 14, "Adamax": 10, "RMSprop": 9, "Adagrad": 7, "Lion": 8, "SGD": 4}
-"""Operations on all rows in an update. Source: Keras 3.15, `update_step`."""
+"""Operations on all rows. Source: Keras 3.15, `update_step`."""
 FLOPS_OF_WEIGHT, FLOPS_PER_NS, POSITIONS = 6, 10.0, 400
-"""Per weight and example; speed of a slow core; filter positions in an image, if unknown."""
+"""Per weight and example; speed of a slow core; filter positions if unknown."""
 LEAST_SLOWDOWN = 1.2
-"""Minimum ratio of the times in 16 and 32 bits."""
 FILES.add(__file__)
 
 
 class StepCauses:
-    """The causes within the steps. Thread: the training thread."""
+    """Causes within steps. Thread: the training thread."""
 
     def __init__(self) -> None:
         self.begin()
@@ -50,25 +47,25 @@ class StepCauses:
         self._settled = 0, 0, time.monotonic_ns(), _cpu_ns()
         self._steps, self._wall_ns, self._idle = 0, 0.0, 0.0
         self._traced_ns = 0
-        """Time of traces with first runs that is not settled."""
+        """Unsettled time of traces with first runs."""
         self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._in_loop: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._eagerly = self._policy = ""
         self.rows = 0
         self.fitted: Callable[[], Any] = _nothing
-        """Returns the last model of `fit`, or None."""
+        """Returns the last fitted model."""
 
     def made_in_loop(self) -> str:
-        """Return the line in a loop that made the model of `fit`, or ""."""
+        """Return the line in a loop that made the fitted model."""
         model = self.fitted()
         return "" if model is None else self._in_loop.get(model, "")
 
     def install(self, tensorflow: Any) -> None:
-        """Note the line that makes functions run eagerly."""
+        """Note the line that runs functions eagerly."""
         hooks.replace(tensorflow.config, "run_functions_eagerly", hooks.around(self._note_eagerly))
 
     def patch(self, keras: Any) -> None:
-        """Note the lines that compile models, make layers and set policies."""
+        """Note lines that compile, make layers or set policies."""
         owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
         hooks.replace(owner, "compile", hooks.around(self._note))
         for each in namespaces(keras):
@@ -91,27 +88,22 @@ class StepCauses:
         self._policy = line_now()
 
     def add(self, seen: Observation, share: Callable[[float], float]) -> None:
-        """Add a cause. `share` gets the processor time of a step and returns the share."""
+        """Add a cause. `share` gets the processor time of a step."""
         self._shares = [(one, other) for one, other in self._shares if one is not seen]
         self._shares.append((seen, share))
 
     def takes(self, one: Observation) -> None:
-        """Report a cause with the figure `of_step`."""
+        """Report a cause by `of_step`."""
         seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
         seen.figures = one.figures
         self.add(seen, lambda _step_ns: one.figures["of_step"])
 
     def settle(self, called_ns: int, steps: int) -> None:
-        """Add the time since the last call to the causes, by shares of the processor time.
-
-        Args:
-            called_ns: the time of all steps without their input.
-            steps: the number of all steps.
-        """
+        """Add the new time to the causes, by shares of the processor time. `called_ns`: without input."""
         before, now = self._settled, (called_ns, steps, time.monotonic_ns(), _cpu_ns())
         self._settled, self._steps = now, steps
         time_ns, more, passed_ns = now[0] - before[0], now[1] - before[1], now[2] - before[2]
-        # The call of `fit` contains the trace. In a loop of the script, the trace may come before the call.
+        # `fit` contains the trace; in a loop it may come before.
         time_ns -= self._traced_ns if self._traced_ns < time_ns else 0
         self._traced_ns = 0
         if more <= 0 or time_ns <= 0 or passed_ns <= 0:
@@ -143,7 +135,7 @@ class StepCauses:
         self.add(seen, share)
 
     def traced(self, function: Any, took_ns: int, rows: int = 0) -> None:
-        """Search the graph of a function that trains."""
+        """Search a training graph."""
         self.rows = rows or self.rows
         self._traced_ns += took_ns
         model = self.fitted()
@@ -173,7 +165,7 @@ class StepCauses:
         return 0.0
 
     def _augments(self, seen: Observation, share: float, _step_ns: float) -> float:
-        # Beside the step, it takes the processors that the step leaves idle.
+        # The step may leave processors idle.
         seen.figures["gain"] = 1.0 if _has_gpu() else min(1.0, self._idle / share)
         return share
 
@@ -189,13 +181,13 @@ class StepCauses:
 
     @staticmethod
     def _starts(seen: Observation, cost_ns: int) -> None:
-        """Add the time of a trace, which is reported even if no step begins."""
+        """Reported even if no step begins."""
         seen.count, seen.kept = 1, True
         seen.figures["of_start"] = seen.figures.get("of_start", 0.0) + cost_ns
         causes.add(seen, cost_ns)
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any = None) -> None:
-        """Report tables whose rows are all updated, though their gradients are sparse."""
+        """Report tables whose rows are all updated despite sparse gradients."""
         if not may_compute():
             return
         inner = getattr(optimizer, "inner_optimizer", None) or optimizer
@@ -244,7 +236,7 @@ def _multiplications(variable: Any) -> float:
 
 
 def _rows_of(gradient: Any) -> tuple[int, int]:
-    """Return the indices of a sparse gradient, and whether per example."""
+    """Return the number of indices, and whether per example."""
     if gradient.indices.shape[0]:
         return int(gradient.indices.shape[0]), 0
     made_of = next(iter(gradient.indices.op.inputs), gradient.indices)
@@ -294,7 +286,7 @@ def _cpu_ns() -> tuple[int, int]:
 
 
 def _normal(before: tuple[int, int], now: tuple[int, int]) -> float:
-    """Return the time on an idle machine, if all processors share the work."""
+    """Return the time on an idle machine."""
     thread_ns, process_ns = now[0] - before[0], now[1] - before[1]
     return max(1.0, thread_ns, process_ns / (os.cpu_count() or 1))
 

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 
 class StepMachine:
-    """Follows the loop of the first thread with an update. Units: ns of `lane_clock`."""
+    """Follows the loop of the first thread with an update. Units: ns."""
 
     def __init__(self, join: Callable[[], Lane | None]) -> None:
         self.off = False
-        """True if this process is not the lane, or reports its steps itself."""
+        """Not the lane, or the script reports."""
         self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
         """How often each thread has stepped aside."""
@@ -60,10 +60,10 @@ class StepMachine:
         self._reported = False
         self._thread = 0
         self._claimed = False
-        """Until the thread updates weights, another may replace it."""
+        """Until it updates, another thread may replace it."""
         self._life, self._taking = ThreadLife(), threading.Lock()
         self.trains: Callable[[object], None] = nothing
-        """Called with each iterator that is trained from."""
+        """Called with each trained iterator."""
         self.all_seen: Callable[[], None] = nothing
         """Called when all optimizers were seen."""
         self.variables: Callable[[], list[Any]] = list
@@ -80,13 +80,13 @@ class StepMachine:
         self.forget()
 
     def forget(self) -> None:
-        """Discard the current step and the noted steps."""
+        """Discard current and noted steps."""
         self.bundle, self.step = Bundle(), SeenStep()
         self.sources.pulled, self.sources.making = Counter(), {}
         self._pulling = self._updating = False
 
     def finish(self) -> None:
-        """End the current step with its last update."""
+        """End the step with its last update."""
         if self.lane is None:
             return
         self.rounds.cut |= self._updating
@@ -100,18 +100,18 @@ class StepMachine:
 
     @property
     def aside(self) -> int:
-        """More than 0 while another observer follows the calling thread."""
+        """Above 0 while another observer follows this thread."""
         return self._asides.get(threading.get_ident(), 0) if self._asides else 0
 
     @property
     def steady(self) -> bool:
-        """Whether the form of a step is known, without updates by hand."""
+        """Whether steps are known, without updates by hand."""
         known = self.rounds.sure and self._steps >= SETTLED
         return known and not any(updater.by_hand for updater in self.rounds.updaters)
 
     @property
     def mine(self) -> bool:
-        """Whether the calling thread trains, or none does yet."""
+        """Whether this thread trains, or none yet."""
         return self.lane is None or threading.get_ident() == self._thread
 
     @property
@@ -132,7 +132,7 @@ class StepMachine:
             return True
 
     def claims(self) -> bool:
-        """Return whether the calling thread, which updates, is followed."""
+        """Return whether this thread, which updates, is followed."""
         with self._taking:
             if self._claimed or self._thread != threading.get_ident():
                 return self._thread == threading.get_ident()
@@ -160,7 +160,7 @@ class StepMachine:
         return True
 
     def come_back(self) -> None:
-        """Watch again, also if the script reported steps. Optimizers' counts start here."""
+        """Watch again. Optimizers' counts start here."""
         self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
@@ -169,7 +169,7 @@ class StepMachine:
             updater.rebase()
 
     def forked(self) -> None:
-        """Watch a forked child until its first update."""
+        """Watch a forked child."""
         self.lane, self._thread, self._claimed, self._taking = None, 0, False, threading.Lock()
         self._begin_anew()
 
@@ -179,7 +179,7 @@ class StepMachine:
         self.forget()
 
     def making(self, dataset: object, place: Hashable) -> int:
-        """End the step if an iterator made here begins each. Return the time, or 0 if unwatched."""
+        """End the step if a new iterator begins each. Return the time, or 0."""
         if self._pulling or self.bundle.busy or not self.here:
             return 0
         earlier = self.sources.earlier(dataset, place)
@@ -191,7 +191,7 @@ class StepMachine:
         return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
-        """Record a pull, and end the step before. Return None if unwatched."""
+        """Record a pull, and end the step before, if watched."""
         if self._pulling or self.bundle.busy or not self.here:
             return None
         self._catch_up()
@@ -255,7 +255,7 @@ class StepMachine:
         source.strange += 1
 
     def update_begins(self, updater: Updater | None = None) -> bool:
-        """Record the start of an update. Return False if unwatched."""
+        """Record an update's start. Return whether it is watched."""
         if (threading.get_ident() == self._thread and self.bundle.busy) or not self.here or not self.claims():
             self.trains_unseen()
             return False
@@ -284,11 +284,11 @@ class StepMachine:
     def update_ends(
         self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
     ) -> None:
-        """Record that `updater` has updated weights. The loss is read later.
+        """Record an update. The loss is read later.
 
         Args:
             calls: number of optimizer calls, which may be 0.
-            function: what made the update, if steps like this may be noted.
+            function: its maker, if it may be bundled.
         """
         assert self.lane is not None
         self._updating = False
@@ -328,7 +328,7 @@ class StepMachine:
             self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
 
     def updated_by_hand(self) -> None:
-        """Record an update by hand. Earlier steps stay known if no other follows."""
+        """Record an update by hand. Earlier steps stay known."""
         if self.lane is not None and not self._by_hand:
             self.finish()
             self._by_hand = True
@@ -341,7 +341,7 @@ class StepMachine:
             self._catch_up()
 
     def confirm(self) -> int:
-        """Return the unreported steps that the optimizers counted since the last call."""
+        """Return unreported steps that optimizers counted."""
         missed = 0
         for updater, more in self.rounds.missed():
             missed += more
@@ -350,7 +350,7 @@ class StepMachine:
         return missed
 
     def _catch_up(self) -> None:
-        """Report the noted steps, and continue with the current one."""
+        """Report the noted steps."""
         bundle = self.bundle
         self.rounds.cut |= bundle.busy
         if bundle.begun_ns or bundle.next_pull is not None or bundle.next_function is not nothing:
@@ -392,7 +392,7 @@ class StepMachine:
         self.forget()
 
     def gradient(self, given: Given) -> None:
-        """Record gradients with tensors of these first dimensions."""
+        """Record gradients of such tensors."""
         if self.bundle.note_given(given):
             return
         self._catch_up()

@@ -1,6 +1,6 @@
 """Hooks on eager training: tapes, optimizers and assignments.
 
-Steps pass these hooks several times, so each does little if the `Bundle` expects the call.
+They run several times per step, so each does little if the `Bundle` expects it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tfmon.system.lane_clock import lane_clock
 
 patches.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
-"""Attributes of a tape's operation. If they differ, examples are unknown."""
+"""If attributes differ, examples are unknown."""
 NO_VARIABLES = Variables()
 ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 
@@ -39,7 +39,7 @@ class EagerHooks:
         self._rows: list[int] | None = None
         self._depth = 0
         self._assigns_hooked: bool | None = None
-        """False if an optimizer updates in all steps, True if none used the gradients, else None."""
+        """False if an optimizer updates in all steps, True if none used the gradients."""
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
         self._by_hand: dict[str, Updater] = {}
@@ -79,7 +79,7 @@ class EagerHooks:
                     self.hooks.replace(kind, name, self._apply)
 
     def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
-        """Return the updater of optimizers, or of weights updated by hand."""
+        """Return the updater of optimizers, or by hand."""
         known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
         key = frozenset(map(id, optimizers))
         updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
@@ -146,7 +146,7 @@ class EagerHooks:
             yield from self._update(self.updater_of([optimizer]), alike)
 
     def _assign(self, own: Any, *, adds: bool) -> Any:
-        """An assignment is followed to a differentiated variable, or a counter."""
+        """Followed: differentiated variables, and counters."""
         hook = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
         sets = self._sets(own)
 
@@ -162,7 +162,7 @@ class EagerHooks:
         return assign
 
     def _sets(self, own: Any) -> Any:
-        """Return a setter that restarts the comparison of updates."""
+        """After setting a counter, comparison restarts."""
         hook: Any = self.hooks.around(self._set)(own)
         return hook
 
@@ -204,13 +204,13 @@ class EagerHooks:
         self.optimizer_trains(updater)
 
     def optimizer_trains(self, updater: Updater) -> None:
-        """Stop following assignments if one optimizer makes all updates."""
+        """Stop following assignments if one optimizer updates."""
         if self._assigns_hooked is None and self.steps.rounds.settled and not updater.by_hand:
             self._assigns_hooked = False
             self.hooks.switch(ASSIGNMENTS, on=False)
 
     def gradients_begin(self) -> None:
-        """Follow assignments again if no optimizer used the gradients."""
+        """Follow assignments if no optimizer used the gradients."""
         if self._assigns_hooked is False and (self._sources or not self._optimized):
             self._assigns_hooked = True
             self.hooks.switch(ASSIGNMENTS, on=True)
@@ -275,7 +275,7 @@ class EagerHooks:
             self.steps.gradient(_both_ends(rows))
 
     def _goes_back(self, _own: Any) -> Any:
-        """Reimplements the original, because there are many operations."""
+        """Reimplements the original for speed."""
 
         def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:
             op.attrs = attrs

@@ -4,10 +4,8 @@ While such a graph is traced, time stamps are added around `get_next`. Waits and
 which
 are read once a window.
 
-Costs on two cores: a captured variable 25 µs per call, one made inside of the graph nothing. `tf.shape(batch)[0]`
-wakes
-another thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the additions: otherwise a thread is
-woken for one of them.
+A captured variable costs 25 µs per call, one made inside of the graph nothing. `tf.shape(batch)[0]` wakes another
+thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the additions, without waking a thread.
 """
 
 from __future__ import annotations
@@ -25,17 +23,17 @@ FILES.add(__file__)
 SCOPE = "tfmon/"
 WAITED = "tfmon_waited"
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
-"""Batches of functions with several steps, and 0 if their parts have equal lengths."""
+"""With several steps; and 0 if all parts have equal lengths."""
 COUNTED = "_tfmon_counted"
-"""Attribute of a counted graph: reasons for unknown values."""
+"""On a counted graph: reasons for unknown values."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
 LOGGED = "TensorFlow logs where operations run"
 ELEMENTS = "tfmon_elements_"
-"""Prefix of variables with element counts, before the elements per example."""
+"""Element counts, by elements per example."""
 
 
 class TensorFlowFeed:
-    """Sums of this process; graphs keep its variables. Thread: the training thread."""
+    """Sums of this process. Thread: the training thread."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -44,16 +42,16 @@ class TensorFlowFeed:
         self.unknown: dict[str, str] = {}
         self.follows = 0
         self.avoided = ""
-        """Why the graph traced now may not be counted."""
+        """Why the traced graph may not be counted."""
         self.busy = False
         self._broken = False
-        """The sums are unknown after an uncounted batch."""
+        """After an uncounted batch."""
         self._waited_ns = self._examples = self._batches = self._unequal = 0
         self._seen_ns = self.suspended_ns = 0
         self._sums: dict[str, Any] = {}
 
     def recall(self, functions: Any) -> None:
-        """Report the unknown values of these functions again."""
+        """Report these functions' unknown values again."""
         for graph in (function.graph for function in functions):
             if hasattr(graph, COUNTED):
                 self.unknown.update(getattr(graph, COUNTED))
@@ -61,7 +59,7 @@ class TensorFlowFeed:
                 self.unknown.update(examples=BEFORE, input=BEFORE)
 
     def cannot_know(self, **reasons: str) -> None:
-        """Report why something is unknown, and store it on the current graph."""
+        """Report unknown values, and store them on the graph."""
         self.unknown.update(reasons)
         graph: Any = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
         while hasattr(graph, "outer_graph"):
@@ -77,7 +75,7 @@ class TensorFlowFeed:
     def _counted_ns(self, seconds: float) -> int:
         """Return the wait in graphs without suspensions, which their clock includes.
 
-        If the wait grew by at least the suspension, the suspension was in a wait.
+        If the wait grew by at least the suspension, the suspension was in it.
         """
         waited_ns = int(seconds * 1e9)
         if waited_ns - self._seen_ns >= self.suspended_ns:
@@ -86,7 +84,7 @@ class TensorFlowFeed:
         return waited_ns
 
     def totals(self) -> tuple[int, int] | None:
-        """Return the total wait and examples. None if unknown."""
+        """Return total wait and examples, if known."""
         if self._broken:
             return None
         if (unequal := self._read(UNEQUAL)) != self._unequal:
@@ -96,7 +94,7 @@ class TensorFlowFeed:
         return self.waits_ns(), self._examples + examples
 
     def batches(self) -> int:
-        """Return the batches of functions with several steps."""
+        """Return batches of functions with several steps."""
         return self._batches + int(self._read(BATCHES))
 
     def _read(self, name: str) -> Any:
@@ -108,7 +106,7 @@ class TensorFlowFeed:
             return tf.raw_ops.ReadVariableOp(resource=self._sums[name], dtype=kind).numpy()
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:
-        """Return and count the result of `own(iterator, …)`. Nested iterators are not counted."""
+        """Return and count `own(iterator, …)`, but no nested iterators."""
         tf, began = self._tf, None
         self.busy = True
         try:
@@ -122,7 +120,7 @@ class TensorFlowFeed:
             with hooks:
                 if began is not None:
                     counted = self._add(began, given, optional=optional)
-                elif optional and logs_operations():  # asking the optional for its value is an operation
+                elif optional and logs_operations():  # reading the optional is an operation
                     self.cannot_know(examples=LOGGED, input=LOGGED)
                 elif not tf.inside_function():
                     self._waited_ns += lane_clock.now_ns() - began_ns
@@ -167,7 +165,7 @@ class TensorFlowFeed:
                     elements, each, unequal = self._counts(given.get_value())
                     return tf.stack([elements // each, unequal, 1])
 
-                # Both branches must return the same kind of number, so this counts examples, not elements.
+                # Both branches must return examples.
                 numbers = tf.unstack(tf.cond(after, counts, lambda: tf.zeros([3], tf.int64)))
                 added += map(self._add_to, (f"{ELEMENTS}1", UNEQUAL, BATCHES), numbers)
             elif first is None:
@@ -185,7 +183,7 @@ class TensorFlowFeed:
         return tf.nest.pack_sequence_as(given, leaves)
 
     def _counts(self, batch: Any) -> tuple[Any, int, Any]:
-        """Return the elements of the first part, per example, and 0 if all parts are equally long."""
+        """Return elements of the first part, per example, and 0 if all parts are equal."""
         tf, parts = self._tf, _parts(self._tf, batch)
         (elements, each), *sizes = [_size(tf, part) for part in parts]
         known = first_dimensions(parts)
@@ -198,7 +196,7 @@ class TensorFlowFeed:
             return elements, each, tf.abs(total * each - elements * sum(every for _, every in sizes))
 
     def _add_to(self, name: str, value: Any) -> Any:
-        """A tf.Variable cannot be used: a strategy would replace it."""
+        """A strategy would replace a tf.Variable."""
         tf, kind = self._tf, value.dtype
         if name not in self._sums:
             with tf.init_scope(), tf.device("CPU:0"):
@@ -216,7 +214,6 @@ def the_feed() -> TensorFlowFeed:
 
 
 def _cannot_run() -> str:
-    """Return why no operations may be added to the current graph, or ""."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
     from tensorflow.python.ops import summary_ops_v2

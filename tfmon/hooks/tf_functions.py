@@ -1,8 +1,8 @@
 """Hooks on calls of a tf.function, which report updates and losses.
 
-A function trains if its graph was marked, because an optimizer was applied in its trace. Marks are stored on
-graphs,
-not functions: another trace may train nothing. A function called during a trace passes its mark on.
+A graph is marked if an optimizer was applied in its trace. Marks are stored on graphs, not functions: another
+trace may
+train nothing. A nested function passes its mark on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ patches.FILES.add(__file__)
 
 
 class TensorFlowHooks(EagerHooks):
-    """The hooks of one process on calls of functions that train."""
+    """The hooks on functions that train."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow."""
@@ -125,7 +125,7 @@ class TensorFlowHooks(EagerHooks):
             if mark.pulls and steps.lane is not None:
                 steps.lane.meter.take_feed()
             return True
-        if mark.updater is None or mark.hooks() is not self:  # the optimizers' counts are compared from now on
+        if mark.updater is None or mark.hooks() is not self:  # compared from now on
             mark.updater, mark.hooks = self.updater_of(list(mark.optimizers), mark.by_hand), weakref.ref(self)
             mark.updater.varies |= mark.varies
             if mark.varies and mark.updater.counted is None:

@@ -1,4 +1,4 @@
-"""Hooks on the iterators of datasets that report each pull."""
+"""Hooks on iterators that report each pull."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES.add(__file__)
 
 
 class IteratorHooks:
-    """The hooks on pulls in one process. Thread: any."""
+    """The hooks on pulls. Thread: any."""
 
     def __init__(self, steps: StepMachine, hooks: Hooks) -> None:
         self.steps, self.hooks = steps, hooks

@@ -1,7 +1,6 @@
 """Records the files, folders and ports that a script uses, and gives a lane its own ports.
 
-An audit hook cannot be removed. It must return at once for other events, must not raise, and keeps at most `MOST`
-names.
+An audit hook cannot be removed. It must return at once for other events, and must not raise.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST, MOST_WITH_READ = 400, 200
-"""Maximum names, and number from which reads are not recorded."""
+"""Maximum names, and maximum with reads."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PORTS, LANE = os.environ.get("TFMON_PORTS", ""), os.environ.get("TFMON_LANE", "")
 """Folder shared by all lanes with views, and the lane. Link `8000` -> `A`: A owns port 8000. Link `8000.B` ->
-`43211`: lane B uses that port instead."""
+`43211`: B's port instead."""
 _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/", PORTS or "/dev/")
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
@@ -141,10 +140,7 @@ def _send(taken: list[tuple[str, str]]) -> None:
 
 
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
-    """Return a socket method that replaces a port of another lane by the lane's own.
-
-    The first lane that binds a port owns it. Other lanes use a free port in its place.
-    """
+    """The first lane that binds a port owns it. Other lanes use a free port in its place."""
     wraps: Callable[..., Any] = sys.modules["functools"].wraps  # the module `socket` has loaded it
 
     def call(sock: Any, address: Any, /) -> Any:

@@ -1,7 +1,4 @@
-"""The trainer: the code of a lane's child process, and the API of scenario files.
-
-The import is cheap, because TensorFlow is imported late.
-"""
+"""The code of a lane's child process, and the API of scenario files. TensorFlow is imported late."""
 
 from tfmon.model.knobs import Knob
 from tfmon.model.race import Claim

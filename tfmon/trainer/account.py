@@ -1,8 +1,8 @@
-"""Divides the time of this process into parts, see `model.account`. Nothing is called in every step.
+"""Divides the time of this process into parts, see `model.account`.
 
-A *base* is an activity of the process, such as training steps, and a *mark* within it interrupts the base, such as
-a
-trace. Steps are split by their windows. Outside of steps, stacks of the main thread give the lines.
+A *base* is an activity, such as training steps, and a *mark* interrupts it, such as a trace. Windows split the
+steps;
+stacks of the main thread give the lines outside of steps.
 """
 
 from __future__ import annotations
@@ -44,44 +44,37 @@ from tfmon.system.lane_clock import lane_clock
 Key: TypeAlias = tuple[str, str, str]
 """Group, name and place of a part."""
 Sampled: TypeAlias = tuple[int, int, Key]
-"""Start and end of the time in which a line was seen, and the line."""
+"""Start and end of the time of a line, and the line."""
 EVERY_NS, EVERY_SHARE = 2_000_000_000, 0.05
-"""Minimum interval of reports, also as a share of the time."""
+"""Minimum interval of reports, also as a share."""
 SMALLER = "smaller parts"
 _SPLIT_BY_LINES = (BEFORE, OUTSIDE)
 SAMPLED_STEPS, PROFILED_STEPS = "sampled", "profile"
-"""Reasons of steps in no window, as in `control`."""
 
 
 class Account:
     """The account of this process. Units: ns of `lane_clock`.
 
-    Thread: the training thread. Until it is known, the main thread.
+    Thread: the training thread, at first the main thread.
     """
 
     def __init__(self) -> None:
         self.begin(lane_clock.now_ns(), lane_clock.now_ns())
 
     def begin(self, started_ns: int, running_ns: int) -> None:
-        """Start an account.
-
-        Args:
-            started_ns: start of the process.
-            running_ns: time since which its Python runs code of the script.
-        """
+        """Start an account at `started_ns`. The script runs since `running_ns`."""
         self.thread = get_ident()
         self.sampled: Callable[[], Iterable[Sampled]] = tuple
-        """Returns the lines seen since the last call, in order."""
+        """Returns new lines, in order."""
         self.pause_samples: Callable[[bool], object] = lambda _pause: None
         self.trained = False
         """Whether the first step is done."""
         self._times: Counter[Key] = Counter()
         self._outside: Counter[Key] = Counter()
-        """Times since the last steps, which are after training if no step follows."""
+        """Times since the last steps."""
         self._in_call_ns = self._freed_ns = 0
-        """Times of marks since the last window, which it counts in its call and its input."""
+        """Times of marks since the last window, which it counts in call and input."""
         self._in_python: Counter[Key] = Counter()
-        """Times of callbacks of batches since the last window."""
         self._began_ns, self._suspended_ns = started_ns, lane_clock.stopped_ns
         self._base: Key = (BEFORE, NOT_SPLIT, "")
         self._marks: list[Key] = []
@@ -89,11 +82,11 @@ class Account:
             (started_ns, (START, INTERPRETER, ""), False),
             (max(started_ns, running_ns), self._base, True),
         ]
-        """Segments since the last `_fold`: start, part, and whether it is of the base."""
+        """Segments since the last `_fold`: start, part, whether of the base."""
         self._next_ns = 0
 
     def begin_process(self, running_ns: int) -> None:
-        """Start an account from the start of this process, if known."""
+        """Start an account from the start of this process."""
         self.begin(min(_process_started_ns() or running_ns, running_ns), running_ns)
 
     @property
@@ -107,7 +100,7 @@ class Account:
         return self._base[0] == STEPS or self._base[1] == FIRST_RUN
 
     def switch(self, group: str, name: str = NOT_SPLIT, place: str = "", at_ns: int = 0) -> None:
-        """Change the base now, or since `at_ns`. Marks stay."""
+        """Change the base since `at_ns`. Marks stay."""
         base, at_ns, trail = (group, name, place), at_ns or lane_clock.now_ns(), []
         ends = [start for start, _, _ in self._trail[1:]]
         for (start, key, of_base), end in zip(self._trail, [*ends, at_ns + 1], strict=True):
@@ -134,7 +127,7 @@ class Account:
 
     @contextlib.contextmanager
     def mark(self, name: str, place: str = "") -> Iterator[None]:
-        """Return a scope whose time is this part of the base's group."""
+        """Return a scope whose time is this part."""
         if not self.here:
             yield
             return
@@ -149,7 +142,7 @@ class Account:
             self._trail.append((lane_clock.now_ns(), outer, not self._marks))
 
     def freed(self, place: str, took_ns: int) -> None:
-        """Record a wait for TensorFlow to free an iterator."""
+        """Record a wait for freeing an iterator."""
         if not self.here or self._marks:
             return
         base, now_ns = self._base, lane_clock.now_ns()
@@ -159,11 +152,11 @@ class Account:
         self.switch(*base, at_ns=now_ns)
 
     def batch_callback(self, name: str, place: str, took_ns: int) -> None:
-        """Record the time of a callback between two steps."""
+        """Record a callback between two steps."""
         self._in_python[STEPS, f"callback {name}", place] += took_ns
 
     def split(self, window: Window) -> None:
-        """Split the time of a window's steps, which end now."""
+        """Split the steps of a window that ends now."""
         self._fold()
         first = not self.trained
         group = BEFORE if first else STEPS
@@ -217,7 +210,7 @@ class Account:
         self._trail = [(now_ns, key, of_base)]
 
     def report(self, *, last: bool = False, most: int = MOST_PARTS) -> Accounted:
-        """Return the account, with at most this many separate parts."""
+        """Return the account, with at most this many parts."""
         self._fold()
         at_ns = time.monotonic_ns()
         times = self._times.copy()
@@ -232,7 +225,7 @@ class Account:
         return Accounted(at_ns=at_ns, parts=tuple(parts), trained=self.trained, last=last)
 
     def due(self) -> bool:
-        """Return whether the account should be reported, and restart the interval."""
+        """Return whether the account is due, and restart the interval."""
         now_ns = lane_clock.now_ns()
         if now_ns < self._next_ns:
             return False
@@ -241,7 +234,7 @@ class Account:
 
 
 def _process_started_ns() -> int | None:
-    """Source: `starttime` in proc(5), in ticks of the clock that includes suspend time."""
+    """Source: `starttime` in proc(5), in ticks that include suspend time."""
     try:
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         started_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,6 @@
 """The script that a lane's interpreter runs.
 
-It makes only the package `tfmon` importable: the lane's interpreter keeps its own TensorFlow and NumPy.
+It makes only the package `tfmon` importable: the interpreter keeps its own TensorFlow and NumPy.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Profiles of some training steps: requested ones, and short ones that measure the share of compute."""
+"""Profiles of training steps: requested ones, and short ones for the share of compute."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tfmon.profile.trace import CALL, STEP
 
 PROFILED_STEPS = 20
 PROFILED_NS = 50_000_000
-"""A short profile has so many steps, or as many as fit into this time, but at least one."""
+"""Steps of a short profile, or as many as fit into this time."""
 MOST_BYTES = 16 << 20
-"""Reading a larger trace takes over half a second."""
+"""Reading more takes over half a second."""
 UNLIKE, MOST_PROFILES = 1.5, 3
-"""Change of the call duration that causes another profile, and the limit of profiles."""
+"""Change of the call duration that causes another profile, and their limit."""
 WINDOWS = 5
-"""Consecutive steady windows that are compared with the profile: a single one may be disturbed."""
+"""Steady windows that are compared with the profile."""
 EVENT_BYTES = 40
-"""Approximate bytes of an event: 35 MB had 880,000 events."""
+"""35 MB had 880,000 events."""
 MOST_EVENTS, LEAST_STEPS = 200_000, 4
-"""Limits of events and steps, with which writing and reading a profile takes 2 s."""
+"""Limits for which writing and reading takes 2 s."""
 
 
 class CaptureError(Exception):
-    """No profile was taken; the text is for the user."""
+    """No profile was taken. The text is for the user."""
 
 
 class Capture:
     """One profile: start it, train with the result of `follow` or inside of `step`, then stop it.
 
-    The caller waits for the device before `start` and `stop`. Starting takes 0.3 ms, stopping 5 to 60 ms; the
-    first start
-    on a GPU also loads the profiling library. A process can take one profile at a time.
+    The caller waits for the device before `start` and `stop`. Starting takes 0.3 ms, stopping 5 to 60 ms. A
+    process can take
+    one profile at a time.
 
-    Thread: the training thread. Source: `tf.profiler.experimental`.
+    Thread: the training thread.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class Capture:
         self._running = True
 
     def step(self) -> AbstractContextManager[Any]:
-        """Return the marker for the next step, from taking its batch to reading its result."""
+        """Return the marker around the next step and its input."""
         import tensorflow as tf
 
         marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(STEP, step_num=self.steps, _r=1)
@@ -71,7 +71,7 @@ class Capture:
     def follow(
         self, batches: Iterator[Any], step: Callable[..., Any]
     ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
-        """Return batches and step with markers around them; close the generator at the end."""
+        """Return batches and step with markers; close the generator at the end."""
         import tensorflow as tf
 
         trace = tf.profiler.experimental.Trace
@@ -91,7 +91,7 @@ class Capture:
         return marked(), call
 
     def stop(self) -> Path:
-        """Write the profile, and return its `.xplane.pb` file. Raises CaptureError."""
+        """Return the written `.xplane.pb` file. Raises CaptureError."""
         import tensorflow as tf
 
         if not self._running:
@@ -131,7 +131,7 @@ class ShortProfile:
     """The result of a short profile."""
 
     computing_share: float | None = None
-    """Share of the calls' time with an operation of the step, 0 to 1. `None` if unknown."""
+    """Share of the calls with an operation of the step, 0 to 1."""
     step_events: float = 0.0
     call_ns: float = 0.0
     """Duration of a call, or 0 if unknown."""
@@ -143,14 +143,14 @@ UNKNOWN = ShortProfile()
 
 
 class ComputingShares:
-    """The share of each call in which operations run, by settings. Thread: the training thread."""
+    """The computing share of calls by settings. Thread: the training thread."""
 
     def __init__(self, device: str) -> None:
         self._on_cpu = device == "cpu"
         self._found: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
 
     def needed(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
-        """Return whether to profile: on the CPU without a profile, or if `calls_ns` differ from it."""
+        """Return whether to profile: on the CPU, without a profile or for other `calls_ns`."""
         result = self._found.get(_key(settings))
         if result is None or not self._on_cpu:
             return self._on_cpu
@@ -159,17 +159,17 @@ class ComputingShares:
         return not result.call_ns / UNLIKE <= sorted(calls_ns)[WINDOWS // 2] <= result.call_ns * UNLIKE
 
     def of(self, settings: Settings) -> float | None:
-        """Return the share of a call's time with operations, or `None`."""
+        """Return the computing share, if known."""
         return self._found.get(_key(settings), UNKNOWN).computing_share
 
     def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
-        """Record a profile of this many steps, or `None` if it failed."""
+        """Record a profile, or `None` if it failed."""
         before = self._found.get(_key(settings))
         result = UNKNOWN if trace is None else read(trace, steps)
         self._found[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result
 
     def shorten(self, settings: Settings, steps: int) -> tuple[int, str]:
-        """Return the possible number of steps, and the reason if it is smaller."""
+        """Return the possible steps, and why they are fewer."""
         each = self._found.get(_key(settings), UNKNOWN).step_events
         fewer = max(LEAST_STEPS, int(MOST_EVENTS / each)) if each else steps
         if fewer >= steps:
@@ -181,9 +181,7 @@ class ComputingShares:
 def read(trace: Path, steps: int) -> ShortProfile:
     """Return the summary of a profile.
 
-    TensorFlow does not record operations shorter than about 3 µs. Operations on the pipeline's own threads do not
-    belong
-    to the step.
+    TensorFlow does not record operations below 3 µs. The pipeline's threads do not belong to the step.
     """
     from tfmon.profile.breakdown import profile_of
     from tfmon.profile.trace import PIPELINE, TraceError, read_space

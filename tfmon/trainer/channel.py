@@ -1,4 +1,4 @@
-"""The child's ends of its pipes: events out, requests in, and the end of the process."""
+"""The child's ends of its pipes, and the end of the process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tfmon.model.requests import Request, Stop
 from tfmon.system.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
-"""Time in which the loop may end after Stop; a trace or an import cannot be interrupted."""
+"""Time to end after Stop; a trace or an import cannot be interrupted."""
 PR_SET_PDEATHSIG = 1
 """Source: <linux/prctl.h>."""
 Message = TypeVar("Message")
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """Return which file a descriptor is. None if closed. A script may close ours, and reuse its number."""
+    """Return which file a descriptor is. A script may close ours, and reuse its number."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -39,23 +39,20 @@ def identity(fd: int) -> tuple[int, int] | None:
 class Reporter:
     """Sends events without blocking.
 
-    Data that the pipe does not take is kept and sent first the next time, so lines are never torn or out of order.
-    A
-    window is only sent while nothing is kept; if it is refused, the caller's next window covers more. So a slow
-    monitor
-    costs resolution, but no training time and no data.
+    Unsent data is sent first the next time, so lines are never torn or out of order. A window is refused
+    meanwhile, and the
+    caller's next window covers more.
 
     Thread: any.
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
-        """`end` is called with an exit code when nobody reads `fd` any more."""
+        """`end` is called when nobody reads `fd` any more."""
         os.set_blocking(fd, False)
         self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
         self._waits = False
-        """Whether the unsent data goes with the next event."""
         self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
@@ -65,7 +62,7 @@ class Reporter:
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events if the pipe has room, or `later`; return whether they were sent."""
+        """Send events if the pipe has room, or `later`; return whether they were accepted."""
         with self._lock:
             if not self._waits:
                 self._flush()
@@ -78,7 +75,7 @@ class Reporter:
             return True
 
     def drain(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` until everything is sent."""
+        """Wait at most `timeout_s` until all is sent."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
             with self._lock:
@@ -87,7 +84,7 @@ class Reporter:
                     select.select([], [self._fd], [], left)
 
     def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
-        """Report why the lane cannot go on, and end the process."""
+        """Report a failure, and end the process."""
         self.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.drain(timeout_s=1.0)
         self._end(1)
@@ -116,10 +113,7 @@ def start_inbox(
 ) -> threading.Thread | None:
     """Return the thread that delivers the requests on `fd`, and ends the process when the pipe ends.
 
-    Unreadable lines (of a newer monitor) are skipped.
-
-    Args:
-        end: Ends the process instead, and leaves its group alone.
+    Unreadable lines (of a newer monitor) are skipped. `end` is called instead of ending the process group.
     """
     file = identity(fd)
 
@@ -147,13 +141,13 @@ def start_inbox(
 
 
 class Mailbox(Generic[Message]):
-    """A queue whose empty state is one truth test. Thread: `post` any; `take` and `wait` the loop's."""
+    """A queue. Thread: `post` any; `take` and `wait` the loop's."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
         self._posted = threading.Event()
         self.waiting = self._messages
-        """True in a boolean context while a message waits."""
+        """True while a message waits."""
 
     def post(self, message: Message) -> None:
         """Add a message."""
@@ -175,7 +169,7 @@ class Mailbox(Generic[Message]):
 def exit_now(code: int) -> NoReturn:
     """End the process at once; the interpreter's exit takes most of a second with TensorFlow.
 
-    Removes AutoGraph's temporary files and their bytecode, which that exit would remove.
+    Removes AutoGraph's temporary files.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("__autograph_generated_file") and module.__file__:
@@ -188,10 +182,11 @@ def exit_now(code: int) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Make the kernel end this process a second after its parent's death; Linux only, ignores errors.
+    """Make the kernel end this process a second after its parent's death; Linux only.
 
     The signal is SIGHUP, number 1, and its handler is the C library's `alarm`: called with 1, it sends SIGALRM
-    after 1 s, which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
+    after 1 s,
+    which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
 
     Source: prctl(2), signal(2), alarm(2).
     """
@@ -213,6 +208,6 @@ def _signal_at_parents_death(number: signal.Signals) -> None:
 
 
 def end_group() -> None:
-    """Kill this process and all that it started, if it leads a group."""
+    """Kill this process and its children, if it leads a group."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

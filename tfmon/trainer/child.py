@@ -1,4 +1,4 @@
-"""The life of a lane's child process: hello, import, build, train, and a last word about a failure."""
+"""The life of a lane's child process: hello, import, build, train, and a failure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SEED = 0
 INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
-"""Names of graph nodes before a message of TensorFlow."""
+"""Graph nodes before a message of TensorFlow."""
 
 
 class Failure(Exception):
-    """Why this lane cannot go on; reported as LaneFailed."""
+    """Why this lane cannot go on."""
 
     def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -48,11 +48,7 @@ class Failure(Exception):
 
 
 def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
-    """Train the assignment of the first request, report on `metric_fd`, and end the process.
-
-    Args:
-        clock_fd: The file with the total time for which the lane was suspended.
-    """
+    """Train the first assignment, and end the process. `clock_fd`: total time of suspensions."""
     if clock_fd is not None:
         lane_clock.follow(clock_fd)
     account.begin_process(time.monotonic_ns())
@@ -89,7 +85,7 @@ def _exit() -> NoReturn:
 
 
 def _print_stacks_on_signal() -> bool:
-    """SIGUSR1 writes all threads' stacks to stderr, also while C hangs."""
+    """SIGUSR1 writes all stacks to stderr, also while C hangs."""
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     except (AttributeError, OSError, RuntimeError, ValueError):  # no such signal, or no stderr
@@ -143,7 +139,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     account.switch(BEFORE, TRACE)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
-    # Destroying pipelines and models takes up to a second.
+    # Destroying them takes up to a second.
     _exit()
 
 
@@ -212,7 +208,7 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
 
 
 def explain(error: BaseException, path: Path) -> str:
-    """Return in one line what went wrong, with the last place in the user's own file."""
+    """Return a line about an error, with its place in the user's file."""
     if isinstance(error, ScenarioError):
         return f"{_place_of(str(error), path)}{error}"
     if isinstance(error, SyntaxError) and error.filename:
@@ -236,7 +232,7 @@ def _place_of(text: str, path: Path) -> str:
 
 
 def _essence(error: BaseException) -> str:
-    """Return the line of an error's text that describes the error."""
+    """Return the line that describes the error."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):

@@ -1,4 +1,4 @@
-"""The work of every lane around its steps: windows, slices, pauses, samples, knob confirmations."""
+"""The work of every lane around its steps: windows, slices, pauses, samples, knobs."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ from tfmon.trainer.step_clock import (
 from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
-"""Marks of discarded windows: the first after a pause, the first after a profile, all of the warm-up."""
+"""Marks of discarded windows."""
 SAMPLED = "sampled"
 """Reason for steps between barriers, which are in no window; so are the first two marks."""
 
 
 class EventSink(Protocol):
-    """Where a lane sends its events, usually a `Reporter`."""
+    """Where a lane sends its events."""
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events together if there is room, or `later`; return whether they were taken."""
+        """Send events if there is room, or `later`; return whether they were accepted."""
 
 
 class LaneControl:
-    """Closes windows, obeys slices and pauses, and confirms knobs; its owner trains or watches the steps.
+    """Closes windows, obeys slices and pauses, and confirms knobs.
 
-    A window consists of stretches: each ends with a wait for the device, and usually with the window.
+    A window consists of stretches: each ends with a wait for the device.
 
     Thread: the training thread. Units: nanoseconds of `lane_clock`.
     """
@@ -76,7 +76,7 @@ class LaneControl:
         self.stretch_began_ns = 0
         self.step_ns = 0.0
         self.profile_request: TakeProfile | None = None
-        """Profile for the next window that permits one."""
+        """For the next possible window."""
         self.unconfirmed: list[SetKnob] = []
         """Knob changes before their first step."""
         self.before_window: Callable[[], object] = tuple
@@ -84,11 +84,9 @@ class LaneControl:
         self.new_marks: Callable[[], Iterable[str]] = tuple
         """Returns the first marks of each window."""
         self.beside_window: Callable[[], Iterable[FromLane]] = tuple
-        """Returns the events that are sent with each window."""
         self.window_sent: Callable[[], object] = tuple
-        """Called after a window was sent, in reporting time."""
         self.own_figures: Callable[[], dict[str, Any]] = dict
-        """Returns the owner's fields of a window; may add marks."""
+        """Returns more fields of a window; may add marks."""
         self.reported: RunSlice | None = None
         self._sink = sink
         self._gpu_memory = gpu_memory
@@ -100,13 +98,13 @@ class LaneControl:
         self._examples_reported = self._examples_before = 0
 
     def enter(self, phase: str, *, later: bool = False) -> None:
-        """Report a phase, now or `later` with the next event."""
+        """Report a phase, now or with the next event."""
         event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
         if not (later and self._sink.offer(event, later=True)):
             self._sink.send(event)
 
     def become_ready(self) -> None:
-        """Report the end of the warm-up; steps count from here."""
+        """Report the end of the warm-up."""
         self._steps_when_ready = self.clock.done
         self.enter(READY)
 
@@ -132,7 +130,7 @@ class LaneControl:
                 pass
 
     def resume(self, mark: str) -> None:
-        """Begin a window after a pause; `mark` discards it unless it is empty."""
+        """Begin a window after a pause; `mark` discards it."""
         if self.slices.paused:
             self.slices.paused = False
             self.begin_window(lane_clock.now_ns())
@@ -141,13 +139,13 @@ class LaneControl:
         self.enter(RACING, later=0 < self.step_ns <= WITH_END_NS and mark == SLICE_START)
 
     def knob_changed(self, request: SetKnob) -> None:
-        """Record that the next step is the first under a new value."""
+        """Record that the next step has a new value."""
         self._traced_windows = 0
         self.unconfirmed.append(request)
         self.clock.marks.add(KNOB_CHANGE)
 
     def confirm_knobs(self, at_ns: int, gap_ns: int) -> None:
-        """Report the first step under new values; `gap_ns` is the time since the step before."""
+        """Report the first step under new values."""
         requests, self.unconfirmed = self.unconfirmed, []
         for request in requests:
             self._sink.send(
@@ -162,7 +160,7 @@ class LaneControl:
             )
 
     def refuse_knob(self, request: SetKnob, reason: str) -> None:
-        """Report why a knob stays as it is."""
+        """Report why a knob stays."""
         self._sink.send(
             KnobRefused(
                 at_ns=time.monotonic_ns(),
@@ -175,29 +173,27 @@ class LaneControl:
 
     @property
     def steady(self) -> bool:
-        """Whether a steady window begins with the next step."""
+        """Whether the next step begins a steady window."""
         clock = self.clock
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int, reason: str = PAUSE) -> None:
-        """Begin a window; the steps of the current one are in no window for this reason."""
+        """Begin a window; the current steps are in no window for this reason."""
         self.before_window()
         self.sampler.sums.examples += self.clock.examples
         self.clock.leave_out(at_ns, reason, self.new_marks())
         self.stretch_began_ns = at_ns
 
     def discard_steps(self) -> None:
-        """Begin a new window with the same marks, after a profile."""
+        """Begin a window with the same marks, after a profile."""
         marks = self.clock.marks
         self.begin_window(lane_clock.now_ns(), PROFILE)
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
-        """Account for a stretch of steps, and send the window when it is due; return whether it was sent.
+        """Account for steps that the device finished at `at_ns`. Return whether the window was closed.
 
-        Args:
-            at_ns: When the device had finished the steps.
-            last: No step follows, so the window is closed in any case.
+        With `last`, no step follows, so the window is closed in any case.
         """
         clock = self.clock
         clock.sync_ns += at_ns - clock.last_end_ns
@@ -214,12 +210,11 @@ class LaneControl:
         ended = self.slices.window_closed(at_ns)
         window = self.window(at_ns, loss, ended)
         self.step_ns = window.span_ns / max(1, window.steps)
-        # An unsent window grows for a whole window.
         self.stretch_began_ns = at_ns
         with_end = window.round is not None and self.slices.ends_ns - at_ns <= WITH_END_NS
         sent = self._sink.offer(window, *self.beside_window(), later=with_end)
         if ended is not None and not sent:
-            self._sink.send(window)  # a window must not grow over the pause
+            self._sink.send(window)  # it must not grow over the pause
         if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
@@ -233,7 +228,7 @@ class LaneControl:
         return True
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
-        """Report the end of a slice, and its CPU use."""
+        """Report the end of a slice."""
         self.reported = ended
         load = self._cpu.end(self._examples_trained - self._examples_before)
         self._sink.send(SliceEnded(at_ns=lane_clock.stamp(at_ns), round=ended.round, load=load))
@@ -283,7 +278,7 @@ class LaneControl:
         )
 
     def report_profile(self, request: TakeProfile, take: Callable[[], Path], note: str = "") -> None:
-        """Report the profile that `take` returns, or why there is none."""
+        """Report the profile of `take`, or its failure."""
         from tfmon.profile.breakdown import read_profile
         from tfmon.profile.trace import TraceError
 

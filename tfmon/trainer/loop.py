@@ -34,10 +34,9 @@ from tfmon.trainer.traces import TraceWatch
 
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
-"""A lane warms up for at least `WARM_UP_STEPS`, and until `WARM_UP_CALM` stretches of 50 ms in a row were not
-faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed."""
+"""A warm-up lasts until `WARM_UP_CALM` stretches in a row were not faster by `STILL_RISING`, or `WARM_UP_NS`."""
 PREPARING = "preparing pipelines"
-"""Mark of windows in which background threads took time from the steps."""
+"""Mark of windows that background threads slowed."""
 
 
 Message: TypeAlias = Request | SetupReady
@@ -67,7 +66,7 @@ class Loop:
         self._builder = SetupBuilder(pipelines, steps, mailbox.post, reporter.fail)
         setup = self._builder.build(self.control.settings)
         assert setup.feed is not None and setup.step is not None
-        # A step of several devices copies the parts itself.
+        # Several devices copy the parts themselves.
         copied_to = assign.device if assign.devices == 1 else "cpu"
         self._stepper = Stepper(setup.feed, setup.step, self.control.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
@@ -75,7 +74,7 @@ class Loop:
         self._stopped = False
 
     def run(self) -> None:
-        """Warm up, wait for the start signal, and train until the end."""
+        """Warm up, wait for the start, and train."""
         self.control.traces = self._stepper.traces = TraceWatch()
         try:
             self._builder.start()
@@ -131,7 +130,6 @@ class Loop:
         self._builder.took_time()
 
     def _train_stretch(self) -> None:
-        """Train until the window or the start of the slice should end, or a message comes."""
         clock = self.control.clock
         if self.control.profile_request is not None and not clock.steps and not self.control.slices.starting:
             self._take_profile(self.control.profile_request)
@@ -175,12 +173,12 @@ class Loop:
         self.control.profile_request = None
         steps, note = self._shares.shorten(self.control.settings, request.steps)
         self.control.report_profile(request, lambda: self._stepper.capture(Path(request.folder), steps), note)
-        # The pipeline filled its buffer meanwhile, so the next steps wait less.
+        # The pipeline has filled its buffer.
         self.control.discard_steps()
         self.control.clock.marks.add(PROFILE)
 
     def _may_find_share(self) -> bool:
-        """Return whether steps may be profiled now: before a discarded window, or a steady one."""
+        """Return whether a discarded or steady window may be profiled."""
         control, starting = self.control, self.control.slices.starting
         marks = control.clock.marks - {SLICE_START} if starting else control.clock.marks
         if control.clock.steps or marks or control.unconfirmed or not (starting or control.slices.current is None):

@@ -1,8 +1,6 @@
-"""The tf.data pipelines of a scenario, and the check of the free memory.
+"""The tf.data pipelines of a scenario.
 
-The first iterator over a dataset takes 10 to 40 ms for tf.data's graph rewriting, later ones about 1 ms, so
-datasets
-are kept.
+The first iterator over a dataset takes 10 to 40 ms for graph rewriting, later ones 1 ms, so datasets are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from tfmon.trainer.scenario import Scenario, ScenarioError
 from tfmon.units import memory
 
 KEPT_CACHES = 2
-"""Filled caches that are kept for a quick return to the previous settings."""
+"""For a quick return to the previous settings."""
 SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
@@ -33,14 +31,14 @@ class BatchFeed:
 
     batches: Iterator[Any]
     batch_examples: int | None
-    """Examples in every batch; `None` if batches differ in size."""
+    """`None` if batches differ in size."""
 
 
 class Pipelines:
-    """Makes the pipelines of one scenario. Thread: any, one at a time."""
+    """Makes a scenario's pipelines. Thread: any, one at a time."""
 
     def __init__(self, scenario: Scenario, devices: int = 1) -> None:
-        """Make the data; each batch is for all devices together."""
+        """Make the data; batches are for all devices together."""
         import tensorflow as tf
 
         self._scenario = scenario
@@ -51,7 +49,7 @@ class Pipelines:
         self.knobs = tuple(knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *own) if scenario.has(knob.name))
         """Knobs that need another pipeline."""
         self.examples: int | None = None
-        """Examples in the data; `None` if unknown or without input."""
+        """`None` if unknown, or without input."""
         with tf.device("CPU:0"):
             data = scenario.data()
             _check_kind(data, scenario)
@@ -77,14 +75,14 @@ class Pipelines:
             raise ScenarioError("`data` returns no examples")
 
     def check(self, settings: Settings) -> None:
-        """Raise KnobError for a batch that is larger than the data."""
+        """Raise KnobError for a batch above the data."""
         size, whole, most = settings.get("batch_size"), step_batch(settings, self._devices), self.examples
         if most is not None and isinstance(size, int) and whole is not None and whole > most:
             most = most * size // whole
             raise KnobError(f"batch_size={size} is larger than the data; it can be at most {most}")
 
     def prepare(self, settings: Settings) -> Any:
-        """Return the dataset for these settings, with its graph rewritten; no data are read."""
+        """Return the dataset with its graph rewritten; no data are read."""
         key = self._key(settings)
         if key not in self._datasets:
             dataset = self._make(settings)
@@ -93,7 +91,7 @@ class Pipelines:
         return self._datasets[key]
 
     def open(self, settings: Settings) -> BatchFeed:
-        """Return an open pipeline with its first batch read; raises ScenarioError without a batch."""
+        """Return a pipeline with its first batch read; raises ScenarioError without one."""
         import tensorflow as tf
 
         if self._source is None:
@@ -120,7 +118,7 @@ class Pipelines:
         return tuple(settings[knob.name] for knob in self.knobs)
 
     def _keep_caches(self, settings: Settings) -> None:
-        """A dataset keeps its cache, all the data, as long as it lives."""
+        """A dataset keeps its cache, all the data."""
         if not settings.get("cache"):
             return
         key = self._key(settings)
@@ -129,7 +127,7 @@ class Pipelines:
             self._datasets.pop(self._filled.pop(0), None)
 
     def signature(self, settings: Settings) -> list[Any]:
-        """Return the specs of a batch of any size, so that another batch size needs no new trace."""
+        """Return specs of any batch size, so that another needs no new trace."""
         import tensorflow as tf
 
         if self._source is None:
@@ -137,7 +135,7 @@ class Pipelines:
         spec = self.prepare(settings).element_spec
 
         def widen(part: Any) -> Any:
-            # A part of a Python function may have no rank; a scalar has no batch size.
+            # Python functions may have no rank, and scalars no batch size.
             return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
@@ -153,24 +151,23 @@ class Pipelines:
             if prefetch != "off":
                 dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else int(prefetch))
             options = tf.data.Options()
-            # tf.data adds a prefetch to a pipeline that ends without one, but off means off.
+            # Otherwise tf.data adds a prefetch.
             options.experimental_optimization.inject_prefetch = False
             return dataset.with_options(options)
 
 
 def count_examples(batch: Any) -> int:
-    """Return the number of examples in the first part of a batch."""
+    """Return the number of examples in a batch."""
     while isinstance(batch, tuple | list | dict):
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
     return int(batch.shape[0])
 
 
 class MemoryShortageError(ScenarioError):
-    """Data that do not fit into memory; the text is for the user."""
+    """Data that do not fit into memory. The text is for the user."""
 
 
 def _check_kind(data: Any, scenario: Scenario) -> None:
-    """Raise ScenarioError for missing data, batches, or an iterator."""
     if data is None:
         if type(scenario).step is Scenario.step:
             does = "is missing" if type(scenario).data is Scenario.data else "returns nothing"
@@ -201,6 +198,6 @@ def _check_cache(dataset: Any, examples: int | None) -> None:
 
 
 def free_bytes() -> int | None:
-    """Return how many bytes can be allocated without swapping, or `None`."""
+    """Return the free memory without swapping, if known."""
     result = limits.read_memory()
     return None if result is None else limits.limited_memory(*result)[1]

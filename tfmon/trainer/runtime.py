@@ -1,4 +1,4 @@
-"""TensorFlow in a lane's process: its import, and the lane's devices."""
+"""TensorFlow in a lane's process: its import, and its devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_bfloat16() -> bool:
 def load_everything() -> None:
     """Import TensorFlow and Keras without touching a device.
 
-    Garbage collection is off: it would take a fifth of the time, and the new objects stay alive anyway.
+    Garbage collection would take a fifth of the time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -43,18 +43,15 @@ def load_everything() -> None:
 
 
 class DeviceMissingError(Exception):
-    """TensorFlow does not have the lane's device; the text says why."""
+    """The lane's device is missing; the text says why."""
 
 
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
     """Restrict TensorFlow to the lane's devices, and return the GPUs' model name, or empty for the CPU.
 
-    Several devices of the kind `cpu` are logical ones, which share the machine's cores.
+    Several `cpu` devices share the machine's cores. `threads` limits an operation's CPU threads, if it is an int.
 
-    Args:
-        threads: Limit of CPU threads for one operation, if it is an int.
-
-    Raises: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
+    Raises: DeviceMissingError if TensorFlow has too few GPUs.
     """
     import tensorflow as tf
 
@@ -74,7 +71,7 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
 
 
 def gpu_names(gpus: Sequence[Any]) -> str:
-    """Return the model name of GPUs, such as "2x NVIDIA H200"."""
+    """Return such as "2x NVIDIA H200"."""
     import tensorflow as tf
 
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
@@ -82,7 +79,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
 
 
 def split_cpu(count: int) -> None:
-    """Make logical devices of the CPU; raises RuntimeError if it is in use already."""
+    """Make logical devices; raises RuntimeError if the CPU is in use."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -90,7 +87,7 @@ def split_cpu(count: int) -> None:
 
 
 def gpu_uuids(count: int = 1) -> tuple[str, ...]:
-    """Return the first GPUs' UUIDs, or empty if one is unknown. Source: cuDeviceGetUuid_v2, without a context."""
+    """Return the first GPUs' UUIDs, if known. Source: cuDeviceGetUuid_v2, without a context."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
         if cuda.cuInit(0):
@@ -111,9 +108,7 @@ def _uuid(cuda: ctypes.CDLL, index: int) -> str:
 def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
     """Return TensorFlow's allocated bytes and their peak, the sum of all its GPUs; `None` if unknown.
 
-    Units: bytes of tensors, without the rest of the allocator's pool and the CUDA context. The peaks of several
-    GPUs may
-    have been at different times.
+    Units: bytes of tensors, without the rest of the pool and the CUDA context. The peaks may not be simultaneous.
     """
     if kind != "gpu":
         return None, None
@@ -141,10 +136,9 @@ RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a
 
 
 class Replicas:
-    """The devices of a lane: each has a replica of the model, and takes its part of every batch.
+    """The devices of a lane, with a replica of the model and a part of every batch each.
 
-    The step splits the batch on the host. `tf.distribute` sums the gradients, and keeps the weights of all
-    replicas equal.
+    The step splits the batch on the host. `tf.distribute` sums the gradients.
 
     Thread: any.
     """
@@ -159,17 +153,17 @@ class Replicas:
             self._strategy = tf.distribute.MirroredStrategy(names)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which variables are made; each thread enters it."""
+        """Return the context for variables; each thread enters it."""
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def check(self, settings: Settings) -> None:
-        """Raise KnobError if the devices cannot train together."""
+        """Raise KnobError if devices cannot train together."""
         reason = obstacle(settings, self.count)
         if reason:
             raise KnobError(reason)
 
     def together(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step of all devices with the mean loss; raises ScenarioError for a step in Python."""
+        """Return a step of all devices; raises ScenarioError for a step in Python."""
         if self._strategy is None:
             return step
         if getattr(step, "runs_in_python", False):
@@ -190,7 +184,6 @@ class Replicas:
         return train
 
     def _split(self, tensor: Any) -> Any:
-        """Return the parts of a tensor, as equal as possible."""
         import tensorflow as tf
 
         with tf.device("CPU:0"):
@@ -202,7 +195,7 @@ class Replicas:
 
 
 def _mean(loss: Any) -> Any:
-    """Return one number for the loss of a replica, so that no more is copied."""
+    """One number is copied quickly."""
     import tensorflow as tf
 
     if loss is None:

@@ -1,4 +1,4 @@
-"""The class that a scenario file subclasses, and how such a file is loaded."""
+"""The class that a scenario file subclasses, and the loading of such a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 def runs_in_python(step: Step) -> Step:
-    """Mark a step that is not wrapped in a `tf.function`, because it works in Python."""
+    """Mark a step that is not wrapped in a `tf.function`."""
     step.__dict__["runs_in_python"] = True
     return step
 
@@ -24,7 +24,7 @@ def runs_in_python(step: Step) -> Step:
 class Scenario:
     """The training of a lane: the data, the model, and the defaults of the knobs.
 
-    A file holds one subclass. Most need only two methods:
+    Most subclasses need only two methods:
 
         class TwoLayers(Scenario):
             batch_size = 64
@@ -37,36 +37,36 @@ class Scenario:
                 model.compile("adam", "mse")
                 return model
 
-    The class attributes must be literals, or `Knob(...)` and `Claim(...)` with literal arguments: the monitor
-    reads them from the file without running it.
+    Class attributes must be literals, or `Knob(...)` and `Claim(...)` with literals: the monitor does not run the
+    file.
     """
 
     batch_size: int = 32
-    """Default of the knob `batch_size`; the other common knobs have such attributes, too."""
+    """Default of the knob of this name, as for other common knobs."""
     prefetch: int | str = "auto"
     """A number of batches, `"auto"` or `"off"`."""
     knobs: tuple[Knob, ...] = ()
-    """Knobs of this scenario. A live one may be read in `prepare` and `batches` only."""
+    """More knobs. A live one may be read in `prepare` and `batches` only."""
     variants: tuple[str, ...] = ()
-    """Values of the knob `variant`, the default first."""
+    """Values of the knob `variant`."""
     without: tuple[str, ...] = ()
-    """Common knobs without a meaning here. Without `prefetch`, the lane adds none."""
+    """Common knobs that do not apply. Without `prefetch`, the lane adds none."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
-    """Settings of the lanes on a machine without a GPU: `KNOB=VALUE[,…]` for each."""
+    """Lanes on a machine without a GPU: `KNOB=VALUE[,…]` for each."""
     source: str = ""
     """Default source of the claims."""
     claims: tuple[Claim, ...] = ()
     """Statements that `tfmon verify` measures."""
     examples_per_step: int = 1
-    """Examples of a step if `data` returns None."""
+    """If `data` returns None."""
     examples: int | None = None
-    """Number of examples, if it is fixed: a batch that is too large is then refused early."""
+    """If fixed: a batch that is too large is then refused early."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def knob(self, name: str) -> KnobValue:
-        """Return the value of a knob. Raises KeyError."""
+        """Return a knob's value. Raises KeyError."""
         return self._settings[name]
 
     def has(self, name: str) -> bool:
@@ -74,35 +74,29 @@ class Scenario:
         return name in self._settings
 
     def with_settings(self, settings: Settings) -> Scenario:
-        """Return this scenario with the same data and other settings."""
+        """Return this scenario with other settings."""
         other = copy.copy(self)
         other._settings = settings
         return other
 
     def data(self) -> Any:
-        """Return the examples: NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
+        """Return the examples: NumPy arrays `(x, y)`, or a `tf.data.Dataset`, or None for a step without input.
 
-        Return None, the default, if the step takes no input.
-
-        Shapes: `x` is (examples, …) and `y` (examples, …). A Dataset must not be batched, repeated or prefetched:
-        the knobs
-        do that.
+        Shapes: `x` is (examples, …) and `y` (examples, …). A Dataset of single examples must not be repeated or
+        prefetched.
         """
         return None
 
     def model(self) -> Any:
-        """Return a compiled `tf.keras.Model`, or None if `step` needs none."""
+        """Return a compiled `tf.keras.Model`, if needed."""
         return None
 
-    # A scenario whose input pipeline does work defines
-    #     def prepare(self, x, y): ...
-    # which is mapped over the single examples, and has the knobs `parallel_calls` and `cache` then.
+    # An optional `prepare(self, x, y)` is mapped over examples, with the knobs `parallel_calls` and `cache`.
 
     def batches(self, examples: Any, batch_size: int) -> Any:
-        """Return an endless `tf.data.Dataset` of full batches, made from the Dataset of single examples.
+        """Return an endless `tf.data.Dataset` of full batches, made from single examples.
 
-        The default maps `prepare` if there is one, caches if the knob is on, repeats and batches. The lane adds
-        the prefetch.
+        The default maps `prepare`, caches, repeats and batches. The lane adds the prefetch.
         """
         prepare = getattr(self, "prepare", None)
         if prepare is not None:
@@ -127,15 +121,13 @@ class Scenario:
     def step(self, model: Any) -> Callable[..., Any]:
         """Return the training step: a function that takes the parts of a batch and returns the loss.
 
-        The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default step takes
-        batches of
-        `(x, y)` or `(x, y, sample_weight)`.
+        The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default takes `(x,
+        y)` or
+        `(x, y, sample_weight)`, and raises TypeError without a model.
 
-        On several devices each one calls it with its part of the batch, and the optimizer adds the gradients up: a
-        loss that
-        Keras does not compute must be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
-
-        Raises TypeError without a model.
+        Several devices call it with their parts, and the optimizer adds the gradients up: a loss that Keras does
+        not compute must
+        be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
         """
         if model is None:
             raise TypeError(f"{type(self).__name__} needs a method `model` or a method `step`")
@@ -159,17 +151,16 @@ OF_A_ROOT = ("pyproject.toml", "setup.py", ".git")
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be used; the text is for the user."""
+    """An unusable scenario. The text is for the user."""
 
 
 def load(path: Path) -> type[Scenario]:
-    """Run a scenario file and return the class that it defines.
+    """Run a scenario file and return its class.
 
     The file's folder comes first on `sys.path`. Its project's root, and `src` there, come before installed
-    packages, so
-    that a scenario in another checkout of a project imports that package.
+    packages.
 
-    Raises ScenarioError if the file does not define exactly one scenario, and any error of the file.
+    Raises ScenarioError without exactly one scenario, and any error of the file.
     """
     sys.path.insert(0, str(path.parent))
     root = next((one for one in path.parents if any((one / name).exists() for name in OF_A_ROOT)), path.parent)

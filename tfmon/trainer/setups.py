@@ -1,7 +1,6 @@
 """The step in each form, and setups built in the background.
 
-All forms of the step share the same variables, in 32 bits, so a lane keeps its weights and its optimizer's state.
-Traces are kept, so a return costs nothing.
+All forms share the same 32-bit variables, so a lane keeps its weights. Traces are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_f
 
 
 class Steps:
-    """Makes the training step of one scenario. Thread: one at a time."""
+    """Makes a scenario's step. Thread: one at a time."""
 
     def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
         self.knobs = tuple(knob for knob in STEP if scenario.has(knob.name))
@@ -45,13 +44,13 @@ class Steps:
         return sum(int(weight.shape.num_elements()) for weight in self._model.trainable_weights)
 
     def check(self, settings: Settings) -> None:
-        """Raise KnobError if no step can be made for these settings."""
+        """Raise KnobError for impossible settings."""
         if settings.get("xla") and not settings.get("graph", True):
             raise KnobError("xla=on compiles a graph; it needs graph=on")
         self._replicas.check(settings)
 
     def make(self, settings: Settings) -> Callable[..., Any]:
-        """Return the step, traced but not compiled. Raises ScenarioError if devices cannot share it."""
+        """Return the traced step. Raises ScenarioError if devices cannot share it."""
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))
@@ -70,7 +69,7 @@ class Steps:
             return self._made[key]
 
     def _build(self) -> None:
-        """Create all variables before a tf.function needs them."""
+        """A tf.function needs all variables."""
         model = self._model
         if getattr(model, "optimizer", None) is None:
             raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
@@ -96,7 +95,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The parts of the loop under certain settings, or `None` if unchanged."""
+    """The parts of the loop, or `None` if unchanged."""
 
     settings: dict[str, KnobValue]
     feed: BatchFeed | None
@@ -112,7 +111,7 @@ class SetupReady:
 
 
 class _Worker:
-    """Runs jobs in a thread, the urgent ones first."""
+    """Runs jobs in a thread, urgent ones first."""
 
     def __init__(self) -> None:
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
@@ -143,11 +142,9 @@ class _Worker:
 
 
 class SetupBuilder:
-    """Builds setups in the background and delivers them; destroys replaced pipelines.
+    """Builds setups in the background, and destroys replaced pipelines.
 
-    Pipelines for the next possible key press are prepared ahead, because that is cheap; traces are not. Pipelines
-    are
-    destroyed in another thread: it may take as long as a batch.
+    Pipelines for the next key press are prepared; traces are not. Destroying may take as long as a batch.
     """
 
     def __init__(
@@ -175,11 +172,11 @@ class SetupBuilder:
         return all(worker.idle for worker in self._workers)
 
     def took_time(self) -> bool:
-        """Return whether a job ran since the last call, and may have slowed steps."""
+        """Return whether a job ran since the last call."""
         return any([worker.took_time() for worker in self._workers])
 
     def build(self, settings: Settings) -> Setup:
-        """Return a setup, built in this thread; raises KnobError for impossible settings."""
+        """Return a setup now; raises KnobError."""
         before = self._settings
         self._pipelines.check(settings)
         self._steps.check(settings)
@@ -193,7 +190,7 @@ class SetupBuilder:
         return Setup(dict(settings), feed, step)
 
     def request(self, request: SetKnob) -> None:
-        """Build a setup with another value, on earlier ones that succeeded, and deliver it."""
+        """Build a setup with another value, and deliver it."""
 
         def job() -> None:
             try:
@@ -206,7 +203,7 @@ class SetupBuilder:
         self._building.put(0, job)
 
     def prepare_neighbours(self, settings: Settings) -> None:
-        """Prepare the pipelines that one key press may request next."""
+        """Prepare the pipelines of the next key press."""
         for knob in self._pipelines.knobs:
             for direction in (+1, -1) if not knob.choices else (+1,):
                 high = self._pipelines.examples if knob.name == "batch_size" else None
@@ -214,7 +211,7 @@ class SetupBuilder:
                 self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
     def discard(self, feed: BatchFeed) -> None:
-        """Destroy an open pipeline when that delays nothing."""
+        """Destroy a pipeline when that delays nothing."""
         last_references = [feed]
         self._discarding.put(0, last_references.clear)
 

@@ -1,4 +1,4 @@
-"""When a lane may train, the ends of windows and slices, the discarded start, and the use of the CPU."""
+"""When a lane may train, the ends of windows and slices, and the use of the CPU."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from tfmon.model.requests import RunSlice
 from tfmon.system.lane_clock import lane_clock
 
 WINDOW_NS = 200_000_000
-"""Minimum length of a window. If less than half a window would remain in a slice, the window lasts until its
-end: every window costs time."""
+"""Minimum length. A remainder of less than half a window in a slice is added: every window costs time."""
 YOUNG_NS, LONG_WINDOW_NS = 60_000_000_000, 1_000_000_000
-"""After the first minute of training, windows are longer, for a small recording."""
+"""After a minute of training, windows are longer, for a small recording."""
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
-"""The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured
-in stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`): at least two,
-until one is not faster than the one before by the factor `STILL_RISING`, but at most half of the slice.
-Compared stretches are discarded, so that speed does not select the measured ones."""
+"""The start of a slice is discarded, because caches and clocks have just served the other lane. It lasts for at
+least two stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`), until
+one is not faster by this factor, but at most half of the slice. Compared stretches are discarded, so that speed
+does not select the measured ones."""
 LONG_STEP_NS = 20_000_000
-"""On a CPU, one step of this length is the whole start: a switch costs it 3 ms, and the next one nothing."""
+"""On a CPU, one such step is the whole start: a switch costs it 3 ms, and the next one nothing."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
-"""A first step of this length is kept. On a GPU it must be as long as the usual slice, which a second step
-would double. Source: `benchmarks/slow_steps.py switch`."""
+"""Such a first step is kept. A second step would double a slice on a GPU. Source: `benchmarks/slow_steps.py
+switch`."""
 WITH_END_NS = 500_000_000
-"""Windows at the end of a slice are sent with its end, so that the monitor wakes up once."""
+"""Last windows are sent with the slice's end, so that the monitor wakes up once."""
 
 
 class Slices:
-    """Decides whether a lane may train, and when its stretch should end. Thread: the training thread."""
+    """When a lane may train. Thread: the training thread."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""
         self.paused = True
         self.current: RunSlice | None = None
-        """The running slice; `None` while the lanes train concurrently."""
+        """`None` while the lanes train concurrently."""
         self.start_done = False
         self.ends_ns = 0
         """Planned end of the last slice."""
@@ -58,24 +57,24 @@ class Slices:
 
     @property
     def starting(self) -> bool:
-        """Whether the lane is at the discarded start of a slice."""
+        """Whether the slice's discarded start runs."""
         return self.current is not None and not self.start_done
 
     def begin(self, granted: RunSlice, now_ns: int, steps: int, examples: int) -> None:
-        """Begin a slice. `steps` and `examples` are already in the current window."""
+        """Begin a slice. `steps` and `examples` are of the current window."""
         self.current, self.start_done = granted, False
         self.ends_ns = now_ns + int(granted.seconds * 1e9)
         self._speed, self._steps, self._examples = None, steps, examples
 
     def pause(self) -> bool:
-        """Pause the lane; return False if it is paused already."""
+        """Pause; return False if paused already."""
         if self.paused:
             return False
         self.current, self.paused = None, True
         return True
 
     def due_ns(self, since_ns: int) -> int:
-        """Return when a stretch that began at `since_ns` should end."""
+        """Return when a stretch should end."""
         if self._first_ns is None:
             self._first_ns = since_ns
         window_ns = WINDOW_NS if since_ns - self._first_ns < YOUNG_NS else LONG_WINDOW_NS
@@ -86,7 +85,7 @@ class Slices:
         return since_ns + window_ns if self.ends_ns - since_ns >= 1.5 * window_ns else self.ends_ns
 
     def keeps(self, span_ns: int, steps: int) -> bool:
-        """End the start with its first stretch if that is one long step, which counts; return whether it did."""
+        """End the start with its first stretch if that is one long step; return whether it did."""
         long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1
         self.start_done = self.start_done or long
         return long
@@ -104,7 +103,7 @@ class Slices:
         return before is None or self._speed > before * STILL_RISING
 
     def window_closed(self, now_ns: int) -> RunSlice | None:
-        """Record the end of a window. If the slice ends with it, pause and return the slice."""
+        """Record the end of a window. If the slice ends, pause and return it."""
         if self.current is None:
             return None
         if not self.start_done:
@@ -119,22 +118,20 @@ class Slices:
 TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 """Unit of /proc/stat."""
 HAS_RUN_NS = 1_000_000
-"""A process that has used more CPU time than this since the last slice was not suspended throughout."""
+"""More CPU time shows that the process was not suspended throughout."""
 
 
 class CpuMeter:
-    """Reads the counters of this process and of the machine at the beginning and at the end of a slice.
+    """Reads the counters of this process and of the machine around a slice.
 
-    Reading the threads takes 0.3 ms with 40 of them. So a slice begins with the readings at the end of the last
-    one if the
-    process was suspended in between.
+    Reading 40 threads takes 0.3 ms, so the readings at the end of a slice are used for the next.
 
     Thread: the training thread. Source: `schedstat` of each thread (time on a core, time in the run queue; the
     kernel's sched-stats.rst), the first line of /proc/stat, `time.process_time_ns`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """On other systems than Linux only this process's own CPU time is known."""
+        """Without Linux, only this process's CPU time is known."""
         self._tasks = f"{root}/proc/self/task"
         self._stat = f"{root}/proc/stat"
         self._at_ns = self._cpu_ns = self._ended_cpu_ns = self._stopped_ns = 0
@@ -142,7 +139,7 @@ class CpuMeter:
         self._machine: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Read the counters at the start of a slice."""
+        """Read the counters at the start."""
         if self._delays is None or time.process_time_ns() - self._ended_cpu_ns > HAS_RUN_NS:
             self._delays = self._read_delays()
         self._machine = self._read_machine()
@@ -150,10 +147,7 @@ class CpuMeter:
         self._cpu_ns, self._at_ns = time.process_time_ns(), time.monotonic_ns()
 
     def end(self, examples: int) -> SliceLoad | None:
-        """Return the CPU use since `begin`, in which the lane trained `examples`.
-
-        `None` without a `begin`, and if the lane was suspended since.
-        """
+        """Return the CPU use since `begin`. `None` if the lane was suspended since."""
         if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
         span_ns, cpu_ns = time.monotonic_ns() - self._at_ns, time.process_time_ns() - self._cpu_ns
@@ -176,7 +170,6 @@ class CpuMeter:
         )
 
     def _read_delays(self) -> dict[str, int] | None:
-        """Return how long each thread has waited for a core; `None` if not reported."""
         try:
             delays = dict(self._delays_of(os.listdir(self._tasks)))  # noqa: PTH208 - quicker
         except OSError:
@@ -187,7 +180,7 @@ class CpuMeter:
         for thread in threads:
             try:
                 file = os.open(f"{self._tasks}/{thread}/schedstat", os.O_RDONLY)
-            except OSError:  # it has ended, or the kernel keeps no such figures
+            except OSError:  # ended, or no such figures
                 continue
             try:
                 yield thread, int(os.read(file, 100).split()[1])

@@ -1,4 +1,4 @@
-"""Measurements of a lane's steps. A user's script may lack NumPy and TensorFlow, so neither is imported."""
+"""Measurements of a lane's steps. A script may lack NumPy and TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,39 +21,34 @@ else:
     HAS_NUMPY = True
 
 CAPACITY = 8_192
-"""Limit of step times that are kept before the histogram counts them."""
+"""Maximum step times before the histogram counts them."""
 LEAST_STOP_NS = 50_000_000
-"""A shorter suspension does not mark its window."""
 LONG_COLLECTION_NS = 5_000_000
 """A longer garbage collection marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
 COMPILING = "compiling"
-"""Mark of windows with a trace. A long call alone has no mark: discarding it would select windows by their
-speed."""
+"""Mark of windows with a trace. A mark for long calls would select windows by speed."""
 MOST_OUTLIER_WINDOWS = 3
-"""Windows that are marked for a trace after a knob change."""
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
-"""A step is sampled at most once a second, at most 1 % of the time, and not within `LEAST_PAUSE_STEPS` of its
-length, because it is in no window."""
+"""Limits of sampling: interval, share of the time, and steps. Sampled steps are in no window."""
 
 
 class StepClock:
-    """Collects a window: the caller adds to the sums, and writes step times into a ring that is never reallocated.
+    """Collects a window. Step times are written into a ring that is never reallocated.
 
-    The histogram is filled at the end of the window: code between training steps finds cold CPU caches.
+    The histogram is filled at the end of the window, because CPU caches are cold between steps.
 
     Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self) -> None:
         self.times = array("q", bytes(8 * CAPACITY))
-        """Step times that are not in the histogram; the caller writes new ones from `kept` on."""
+        """Not in the histogram; the caller writes new ones from `kept` on."""
         self.done = 0
-        """Steps of all windows, and in no window."""
         self.last_end_ns = 0
         """End of the last step, or 0."""
         self.called_ns = self.waited_ns = 0
-        """Total time in calls and waiting for input."""
+        """Total time in calls and input."""
         self._owed = 0
         """Examples that were added and taken back."""
         self._suspended_ns = 0
@@ -62,13 +57,13 @@ class StepClock:
         self.reset(lane_clock.now_ns())
 
     def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
-        """Begin a window at the end of the previous one."""
+        """Begin a window after the previous one."""
         self._left_out_ns = Counter[str]()
         self._before_ns = lane_clock.stopped_ns
         self._begin(at_ns, marks)
 
     def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
-        """Begin a window at `until_ns`; the current one, and its steps, are in none."""
+        """Begin a window at `until_ns`; the current steps are in none."""
         if self.last_end_ns:
             self._left_out_ns[reason] += until_ns - self.began_ns
             self._begin(until_ns, marks)
@@ -77,7 +72,7 @@ class StepClock:
         self.last_end_ns = until_ns
 
     def skip(self, until_ns: int, reasons: Mapping[str, int]) -> int:
-        """Leave out the time since the last step, by its `reasons`; return its length."""
+        """Leave out the time since the last step; return its length."""
         by_ns = until_ns - self.last_end_ns
         self._left_out_ns.update(reasons)
         self.began_ns += by_ns
@@ -86,24 +81,24 @@ class StepClock:
         return by_ns
 
     def stop(self) -> None:
-        """Note that no step follows for a while: a later stop of the lane is in no window."""
+        """Note that no step follows: a later stop is in no window."""
         self.note_suspension()
         self._stopped_at_end_ns = lane_clock.stopped_ns
 
     @property
     def stopped_ns(self) -> int:
-        """How long the lane was stopped by the end of the window."""
+        """Stopped time until the window's end."""
         return lane_clock.stopped_ns if self._stopped_at_end_ns is None else self._stopped_at_end_ns
 
     def note_suspension(self) -> None:
-        """Mark the window if the lane was suspended in one of its steps."""
+        """Mark the window if a step was suspended."""
         if self._stopped_at_end_ns is None and lane_clock.suspended_ns - self._suspended_ns > LEAST_STOP_NS:
             self._suspended_ns = lane_clock.suspended_ns
             self.marks.add(IN_A_STEP)
 
     @property
     def left_out_ns(self) -> dict[str, int]:
-        """All time since the window before that is not in this one, by reason."""
+        """Time since the last window that is not in this one, by reason."""
         times_ns = {**self._left_out_ns, STOPPED: self.stopped_ns - self._before_ns}
         return {reason: time_ns for reason, time_ns in times_ns.items() if time_ns}
 
@@ -112,7 +107,7 @@ class StepClock:
         self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         self.steps = 0
         self.kept = self.added = 0
-        """Step times not in the histogram: of counted steps, and of steps added since."""
+        """Step times not in the histogram: counted, and added since."""
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
@@ -125,7 +120,7 @@ class StepClock:
         self._longest_ns = 0
 
     def add(self, times_ns: list[int], end_ns: int, examples: int, input_ns: int, call_ns: int) -> None:
-        """Add steps that ended at `end_ns`, which `count_added` counts. Steps without room have no time."""
+        """Add steps that ended at `end_ns`, for `count_added`. Steps without room have no time."""
         paid = min(self._owed, examples)
         self._owed -= paid
         self.examples += examples - paid
@@ -141,7 +136,7 @@ class StepClock:
         self.last_end_ns = end_ns
 
     def count_added(self, missed: int) -> None:
-        """Count the added steps, and `missed` more, which took a part of their time."""
+        """Count the added steps, and `missed` more."""
         seen, self.added = self.added, 0
         self.done += missed
         if missed and seen:
@@ -152,7 +147,7 @@ class StepClock:
         self.count(seen)
 
     def count_wait(self, began_ns: int, until_ns: int) -> int:
-        """Make the steps added since `began_ns` end at `until_ns` with equal lengths; return the length."""
+        """Make the added steps end at `until_ns` with equal lengths; return the length."""
         written, each_ns = self.kept, (until_ns - began_ns) // self.added
         self.times[written : written + self.added] = array("q", [each_ns] * self.added)
         self.call_ns += until_ns - self.last_end_ns
@@ -160,12 +155,12 @@ class StepClock:
         return each_ns
 
     def take_back(self, steps: int, examples: int) -> None:
-        """Count fewer steps and examples: they were parts of others."""
+        """Count fewer steps: they were parts of others."""
         self.done -= steps
         self._owed += examples
 
     def count(self, steps: int) -> None:
-        """Count steps whose times the caller has written behind the kept ones."""
+        """Count steps whose times were written."""
         self.steps += steps
         self.kept += steps
         if self.kept >= CAPACITY // 2:
@@ -173,12 +168,12 @@ class StepClock:
 
     @property
     def room(self) -> int:
-        """How many more step times can be written."""
+        """Remaining step times."""
         return CAPACITY - self.kept - self.added
 
     @property
     def histogram(self) -> dict[int, int]:
-        """Steps of the window by duration, as in `Window`."""
+        """Steps by duration, as in `Window`."""
         self._count_kept()
         return dict(self._histogram)
 
@@ -202,7 +197,7 @@ class StepClock:
 
 @dataclass(slots=True)
 class Samples:
-    """Sums over sampled steps in ns; `examples` includes other steps that are in no window."""
+    """Sums over sampled steps in ns; `examples` of all steps in no window."""
 
     steps: int = 0
     examples: int = 0
@@ -213,24 +208,24 @@ class Samples:
 
 
 class Sampler:
-    """Decides when a step runs between barriers, which separate device from host. Thread: the training thread."""
+    """Decides when a step runs between barriers. Thread: the training thread."""
 
     def __init__(self, *, drop_first: bool = False) -> None:
-        """`drop_first` drops the first sample after each change of the step."""
+        """`drop_first` drops a sample after each change."""
         self.sums = Samples()
         self._due_ns = 0
         self._drop_first = self._drops = drop_first
 
     def due(self, now_ns: int) -> bool:
-        """Return whether it is time for a sample."""
+        """Return whether a sample is due."""
         return now_ns >= self._due_ns
 
     def expect_change(self) -> None:
-        """Drop the next sample: a function's first call with a batch on the device rebuilds it, 50 to 95 ms."""
+        """Drop the next sample: the first call with a batch on the device takes 50 to 95 ms more."""
         self._drops, self._due_ns = self._drop_first, 0
 
     def add(self, sample: Samples, ended_ns: int, extra_ns: float) -> None:
-        """Add a sampled step, which took `extra_ns` more than a plain one."""
+        """Add a sampled step, which took `extra_ns` more."""
         sums = self.sums
         sums.examples += sample.examples
         if self._drops:
@@ -246,7 +241,7 @@ class Sampler:
 
 
 class CollectorWatch:
-    """Detects long garbage collections, which are rare, because live objects are frozen."""
+    """Detects long garbage collections. Live objects are frozen."""
 
     def __init__(self) -> None:
         self._began_ns = 0
@@ -254,13 +249,13 @@ class CollectorWatch:
         gc.callbacks.append(self._hear)
 
     def settle(self) -> None:
-        """Collect once and freeze the living objects: a full pass over TensorFlow's takes 0.2 s."""
+        """Collect and freeze: a full pass over TensorFlow's objects takes 0.2 s."""
         gc.collect()
         gc.freeze()
         self._long = False
 
     def take(self) -> bool:
-        """Return whether there was a long collection since the last call."""
+        """Return whether a collection was long since the last call."""
         long, self._long = self._long, False
         return long
 

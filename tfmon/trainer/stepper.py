@@ -1,4 +1,4 @@
-"""The innermost loop of a scenario's lane: take a batch, train a step, take the times."""
+"""The innermost loop of a scenario's lane."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 class Stepper:
-    """Trains steps; feed and step are exchanged between two of them. Thread: the training thread."""
+    """Trains steps; feed and step can be exchanged. Thread: the training thread."""
 
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
     ) -> None:
-        """On a `gpu` a sampled batch is copied first, so that the copy has its time."""
+        """On a `gpu` a sampled batch is copied separately."""
         self.feed = feed
         self.step = step
         self.reads_loss = False
-        """Whether each loss is read, which waits for the device."""
+        """Whether to wait for each loss."""
         self.loss: Any = None
         self.traces: TraceWatch | None = None
         self.copies = device == "gpu"
@@ -37,9 +37,9 @@ class Stepper:
         self._waiting = waiting
 
     def until(self, deadline_ns: int, limit: int) -> int:
-        """Train until the deadline, the limit or a message, but at least one step; return the last step's end.
+        """Train at least one step until the deadline, the limit or a message; return its end.
 
-        Raises: ScenarioError when the data ends; all errors of the model or the pipeline.
+        Raises: ScenarioError when the data ends; all errors of model or pipeline.
         """
         clock_ns, step, batches = lane_clock.now_ns, self.step, self.feed.batches
         clock, waiting = self._clock, self._waiting
@@ -84,14 +84,14 @@ class Stepper:
         return ended_ns
 
     def read_loss(self) -> float | None:
-        """Return the last loss, which waits for the device."""
+        """Wait for the last loss."""
         if self.loss is None:
             return None
         loss = np.asarray(self.loss)
         return float(loss if loss.ndim == 0 else loss.mean())
 
     def sample(self, sampler: Sampler, step_ns: float) -> None:
-        """Train a step between two barriers, in no window; a plain one takes `step_ns`."""
+        """Train a step between two barriers, in no window."""
         clock_ns = lane_clock.now_ns
         began_ns = clock_ns()
         batch = next(self.feed.batches, None)
@@ -119,7 +119,7 @@ class Stepper:
         self._clock.last_end_ns = clock_ns()
 
     def capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
-        """Profile at least one step, after one without a marker (the first is slow); raises CaptureError."""
+        """Profile at least one step, after a slow first one; raises CaptureError."""
         capture, plain = Capture(folder), (self.feed, self.step)
         try:
             capture.start()

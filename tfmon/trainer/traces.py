@@ -1,4 +1,4 @@
-"""Counts the traces of functions, and finds the argument that changed."""
+"""Counts the traces of functions, and finds the changed argument."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tfmon.system.lane_clock import lane_clock
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
 OF_DATASET = "Dataset_"
-"""Prefix of the graphs of tf.data functions, which are traced when a dataset is made."""
+"""Graphs of tf.data functions, traced when a dataset is made."""
 
 
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Tracing makes a `FuncGraph`. Graphs of loops, branches, datasets and other threads are not counted.
+    Graphs of loops, branches, datasets and other threads are not counted.
 
-    Thread: made and read in the thread that trains.
+    Thread: the training thread.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class TraceWatch:
         self._thread, self._graphs = 0, []
 
     def cause(self) -> str:
-        """Return which function was traced last, and which argument changed."""
+        """Return the last traced function and its changed argument."""
         if not self._graphs:
             return ""
         *before, last = self._graphs
@@ -86,7 +86,7 @@ def _arguments(graph: Any) -> list[Any]:
 
 
 def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
-    """Return the cause of a trace for another argument, how that changed, and whether only a batch is smaller."""
+    """Return cause and change of an argument, and whether only a batch is smaller."""
     shapes = [shape_of(one) for one in (old, new)]
     types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
     if None not in shapes and shapes[0] != shapes[1]:
@@ -112,7 +112,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
 
 
 def shape_of(kind: Any) -> list[Any] | None:
-    """Return the sizes of a shape, or `None` without a known rank."""
+    """Return a shape's sizes, if it has a rank."""
     shape = getattr(kind, "shape", None)
     try:
         return None if shape is None else list(shape)

@@ -69,18 +69,18 @@ def say(what: str, reason: str) -> None:
 
 
 class Finder:
-    """Finds the monitor's `tfmon`, and watches the libraries that train.
+    """Finds the monitor's `tfmon`, and watches libraries.
 
-    While a module of tfmon is loaded, names of the standard library are searched in `LIBRARY`, and the script's
-    own
-    modules of such names are put aside.
+    While tfmon loads, names of the standard library are searched in `LIBRARY`, and the script's modules of such
+    names are
+    put aside.
     """
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
         """Threads that load a module of tfmon."""
         self.private: dict[str, Any] = {}
-        """Modules of the standard library that only tfmon sees, because the script has such names."""
+        """Modules whose names the script has, too. Only tfmon sees them."""
         self.aside: dict[str, Any] = {}
         """The script's own modules of such names."""
         self.before: set[str] = set()
@@ -88,7 +88,7 @@ class Finder:
         """Not in `sys.modules`, which the script may read."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Return the spec of a module of tfmon, or of a watched library."""
+        """Return the spec of tfmon, or a watched library."""
         if path is None and get_ident() in self.threads and name in sys.stdlib_module_names:
             return _library_spec(name)
         if self.stacks is not None and name in self.stacks.STARTERS:
@@ -105,7 +105,7 @@ class Finder:
         return spec
 
     def load(self, loader: "Any", module: "Any") -> None:
-        """Load a module of tfmon, and then hide the private modules."""
+        """Load a module of tfmon, then hide private modules."""
         if get_ident() in self.threads:
             loader.exec_module(module)
             return
@@ -177,7 +177,7 @@ class _HookedLoader(Loader):
 
 
 def _load_alone(name: str) -> "Any":
-    """Not as a part of `tfmon`: the script may have a module of that name."""
+    """The script may have a module `tfmon`."""
     path = os.path.join(PACKAGE, "hooks", name + ".py")
     module = type(sys)("_tfmon_" + name)
     module.__file__ = path
