@@ -27,7 +27,7 @@ def test_what_makes_input_slow_is_named_with_its_line_and_what_to_write():
     causes = causes_in(name := "input_by_example.py")
     decode, scale = causes["input_map_after_cache"], causes["input_map_before_batch"]
     assert decode["place"].startswith(line_of(name, "map(decode, num")) and ".cache()" in decode["code"][0]
-    assert "map(scale) is called for each example: in batches of 32" in scale["text"]
+    assert "map(scale) is called for each example: in batches of 256" in scale["text"]
     seen = [cause for cause, one in causes_in(name, "mended").items() if one["count"]]  # not only supposed
     assert not any(cause.startswith("input_") for cause in seen)
 
