@@ -21,6 +21,7 @@ from tfmon.model.race import MARGIN, MODES, TURNS
 
 if TYPE_CHECKING:
     from tfmon.analysis.result import RaceResult
+    from tfmon.api.change import Change
     from tfmon.catalog import ScenarioInfo
     from tfmon.lanes.remote.ray import RayCluster
 
@@ -46,6 +47,8 @@ class Purpose:
     """Of a crossover."""
     restarts: bool = False
     """Whether even a single lane needs its own view."""
+    change: Change | None = None
+    """A change that two lanes of one script try."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,7 +59,7 @@ class LaneOptions(Options):
         ValueRule("dict", 'a dict, such as {"prefetch": 2}', rules.settings_of),
         (),
         "Set a knob in every lane. Repeatable.",
-        commands="race watch crossover tune sweep profile",
+        commands="race watch crossover tune sweep profile try",
         metavar="KNOB=VALUE",
         multiple=True,
     )
@@ -69,7 +72,7 @@ class LaneOptions(Options):
         rules.seconds(0.2, 60),
         0.5,
         "Length of one lane's slice in seconds, from 0.2 to 60.",
-        commands="race crossover sweep config",
+        commands="race crossover sweep try config",
         setting="slice",
         shown="0.5",
     )
@@ -146,12 +149,12 @@ class RaceOptions(LaneOptions):
         (),
         "A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
         "ray/gpu. Give it once for each lane.",
-        commands="race watch crossover tune profile",
+        commands="race watch crossover tune profile try",
         metavar="SPEC",
         multiple=True,
     )
     seconds: Option[float | None, float | None] = Option(
-        rules.seconds(0.0, above=True), None, "Stop after this many seconds.", commands="race watch"
+        rules.seconds(0.0, above=True), None, "Stop after this many seconds.", commands="race watch try"
     )
     steps: Option[int | None, int | None] = Option(
         rules.whole(1), None, "Stop after this many steps in each lane.", commands="race"
@@ -175,7 +178,7 @@ class RaceOptions(LaneOptions):
         SHARE,
         MARGIN,
         "Lanes that differ by less than ± PERCENT are called the same.",
-        commands="race",
+        commands="race try",
         shown="3%",
     )
     fresh: Option[bool | None, bool | None] = Option(
@@ -238,7 +241,7 @@ class RaceOptions(LaneOptions):
         True,
         "Record the race into this new file; a name ending in .gz is compressed. Without it, the race is recorded "
         "among those that `tfmon runs` lists.",
-        commands="race watch crossover tune",
+        commands="race watch crossover tune try",
         metavar="FILE",
         off="--no-record",
     )

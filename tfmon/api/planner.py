@@ -35,6 +35,7 @@ from tfmon.model.spec import (
 )
 
 if TYPE_CHECKING:
+    from tfmon.api.change import Files
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
@@ -84,15 +85,22 @@ def plan_race(
         specs = _default_lanes(info, ANY_GPU if result.usable else "", taken)
         waits = race_options.wait_idle is not None
         as_is = bool(info.command) and not waits and (purpose.one_lane or not result.usable)
-        if purpose.one_lane:
+        if purpose.one_lane or purpose.change is not None:
             specs = [LaneSpec(ANY_GPU if result.usable or waits else "cpu")]
     if as_is:
         every = result.whole or result.usable[:1]
         chosen = [(LaneSpec(devices.device_of(every, result) if every else "cpu"), every)]
     else:
         chosen = (idle or Idle()).choose(specs, search)
+    files: Sequence[Files] = ({},) * len(chosen)
+    if (change := purpose.change) is not None:
+        if len(chosen) > 1 or specs[0].host:
+            raise UsageError("both lanes of a try have the same device of this machine", "name one with --lane")
+        chosen = [(replace(spec, label=label), gpus) for spec, gpus in chosen for label, _ in change.sides]
+        files = [changed for _, changed in change.sides]
     lanes = []
-    for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
+    named = name_lanes([spec for spec, _ in chosen])
+    for spec, (_, gpus), changed in zip(named, chosen, files, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
         check_settings(info, settings, spec.devices)
         reason = obstacle(settings, spec.devices)
@@ -101,7 +109,7 @@ def plan_race(
         uuids = ",".join(gpu.uuid for gpu in gpus) or None
         numbers = [gpu.physical_gpu for gpu in gpus]
         environment = {} if as_is else lane_environment(spec, uuids, numbers)
-        lanes.append(LanePlan(spec, settings, environment, as_is=as_is))
+        lanes.append(LanePlan(spec, settings, environment, as_is=as_is, files=changed))
     race = Race(
         scenario=info.name,
         title=info.title,

@@ -110,6 +110,12 @@ def _program(
 
         return SweepProgram(options)
     assert info is not None
+    if purpose.change is not None:
+        from tfmon.api.trial import TrialProgram
+
+        program: Program = TrialProgram(options, purpose, tell)
+        program.announce(info)
+        return program
     program = SeriesProgram(options, purpose, series, tell) if series else Program(options, purpose, tell)
     program.announce(info)
     return program

@@ -34,6 +34,7 @@ COMMANDS = {
     "runs": ("recordings", "List the recorded races, and the latest sweeps."),
     "show": ("scenarios", "Show what a scenario trains, and its knobs."),
     "sweep": ("series", "Measure many combinations of settings."),
+    "try": ("trial", "Race a change to your script against it: keep it, or not?"),
     "tune": ("series", "Find settings that train faster."),
     "verify": ("race", "Measure what is claimed about scenarios."),
     "watch": ("race", "Watch your own script in one lane."),

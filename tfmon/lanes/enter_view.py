@@ -31,10 +31,12 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
             signal.signal(number, signal.SIG_DFL)
     environment = own_environment()
     try:
+        changed, removed = read_changes(place)
         if kind == "overlay":
             enter_overlay(folder, place)
         else:
             command = enter_copy(folder, place, command, environment)
+        change_files(changed, removed)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
         sys.exit(f"the lane's view of {folder} could not be made: {why}; --in-place needs none")
@@ -42,6 +44,32 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
         os.execvpe(command[0], command, environment)  # noqa: S606 - it needs no shell
     except OSError as error:
         sys.exit(f"{command[0]} did not start: {error.strerror}")
+
+
+def read_changes(place: str) -> tuple[dict[str, tuple[int, bytes]], list[str]]:
+    """Return mode and content of each file that differs in this view, and the removed files; raises OSError."""
+    changed: dict[str, tuple[int, bytes]] = {}
+    for root, _, names in os.walk(f"{place}/changed"):
+        for path in (os.path.join(root, name) for name in names):
+            with open(path, "rb") as file:
+                changed[os.path.relpath(path, f"{place}/changed")] = os.stat(path).st_mode & 0o777, file.read()
+    try:
+        with open(f"{place}/removed", "rb") as file:
+            return changed, [os.fsdecode(path) for path in file.read().split(b"\0") if path]
+    except FileNotFoundError:
+        return changed, []
+
+
+def change_files(changed: dict[str, tuple[int, bytes]], removed: list[str]) -> None:
+    """Replace and remove files in the view, which is the working directory; raises OSError."""
+    for path in [*removed, *changed]:
+        if os.path.lexists(path):
+            os.unlink(path)
+    for path, (mode, content) in changed.items():
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+        os.chmod(path, mode)
 
 
 def own_environment() -> dict[bytes, bytes]:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -65,6 +65,8 @@ class Command:
     settings: Settings
     grace_s: float
     view: View | None = None
+    files: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Other contents of files in its view; `None` for a removed file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def launch(
         else:
             argv = list(command.argv)
             if command.view is not None:
-                open_place(command.view)
+                open_place(command.view, command.files)
                 argv = [*entry(command.view), *argv]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
             before = merged.get("PYTHONPATH", "")

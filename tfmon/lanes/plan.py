@@ -37,6 +37,8 @@ class LanePlan:
     as_is: bool = False
     """A user's command may use every device."""
     view: View | None = None
+    files: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Other contents of files in its view; `None` for a removed file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
     """Return the user's command, or `None` for a scenario."""
     if not plan.command:
         return None
-    return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
+    return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view, lane.files)
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:

@@ -55,6 +55,8 @@ class LaneSpec:
     """One letter, which never changes."""
     host: str = ""
     """Of ssh, or of the settings file; "" for this machine."""
+    label: str = ""
+    """Of a lane that trains with other files, such as "as it is"."""
     chosen: str = field(default="", compare=False)
 
     @property
@@ -175,7 +177,8 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """Return such as "gpu2/cpu batch_size=256 graph=off"; by default of the spec."""
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
-    parts = [spec.place, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
+    parts = [spec.place, *filter(None, [spec.label])]
+    parts += [f"{knob}={show(values[knob])}" for knob in knobs if knob in values]
     if spec.number:
         parts.append(f"#{spec.number}")
     return " ".join(parts)
@@ -185,7 +188,8 @@ def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> s
     """Return such as "batch 256, graph off", or the place."""
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
-    parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
+    parts = [spec.label] if spec.label else []
+    parts += [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
     not_local_cpu = spec.kind == "gpu" or spec.host or spec.devices > 1
     parts = [spec.place, *parts] if not_local_cpu or not parts else parts
     return ", ".join(parts) + (f" #{spec.number}" if spec.number else "")

@@ -2,7 +2,7 @@
 
 Each race has a private store beside the recordings, locked while it runs, with a folder for each process of a
 lane, such as `A`, and `A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and
-until the end `work`, which overlays need.
+until the end `work`, which overlays need, and `changed`, other contents of files.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
+CHANGED, REMOVED = "changed", "removed"
+"""Below a place: a tree of files that replace those of the folder, and the paths of removed files."""
 LIMIT_BYTES = 4 * 2**30
 """Of all kept files."""
 MOST_ENTRIES = 20_000
@@ -47,8 +49,8 @@ def new_store(view: View, number: int) -> View:
     return replace(view, store=str(before.with_name(name)))
 
 
-def open_place(view: View) -> None:
-    """Create the place of a lane in a locked store; raises OSError."""
+def open_place(view: View, files: Mapping[str, bytes | None] | None = None) -> None:
+    """Create the place of a lane in a locked store, with other contents of files; raises OSError."""
     place = Path(view.store)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.parent not in _locked:
@@ -62,6 +64,16 @@ def open_place(view: View) -> None:
             result = Path(view.folder).stat()
             os.chown(place / WRITTEN, result.st_uid, result.st_gid)
         shutil.copystat(view.folder, place / WRITTEN)
+    for name, content in (files or {}).items():
+        if content is None:
+            with (place / REMOVED).open("ab") as removed:
+                removed.write(os.fsencode(name) + b"\0")
+            continue
+        target, original = place / CHANGED / name, Path(view.folder, name)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.write_bytes(content)
+        if original.exists():
+            shutil.copymode(original, target)
 
 
 def entry(view: View) -> list[str]:
@@ -101,6 +113,8 @@ def tidy(place: Path, view: View) -> None:
             if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
                 (place / WRITTEN / name).unlink()
     remove(place / WORK)
+    remove(place / CHANGED)
+    (place / REMOVED).unlink(missing_ok=True)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

@@ -1,0 +1,145 @@
+"""The answers about a change, from lanes with known figures."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from support.verdicts import ended, lane, noisy
+
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.trial import (
+    KEEP,
+    NO_TRIAL,
+    NOT_YET,
+    REFUSE,
+    LossDifference,
+    compare_training,
+    judge_trial,
+    loss_difference,
+)
+from tfmon.model.lane_state import FAILED, LaneState, LossCurve, Totals, Trouble
+from tfmon.model.spec import LaneSpec
+
+SEEDED, UNSEEDED = {"seed": "7"}, {"seed": "none"}
+
+
+def losses(seed: int, *, slower: float = 1.0, offset: float = 0.0, every: int = 1) -> LossCurve:
+    draw, curve = random.Random(seed), LossCurve()
+    for step in range(1, 201, every):
+        curve = curve.plus(step, 2 * math.exp(-step / 60 / slower) + 0.3 + offset + draw.gauss(0, 0.03))
+    return curve
+
+
+def trained(
+    name: str, speed: float, curve: LossCurve | None = None, *, steps=200, examples=6_400, seed=SEEDED
+) -> LaneState:
+    one = lane(name, noisy(speed, number=30, seed=len(name)))
+    curve = losses(1) if curve is None else curve
+    return replace(
+        one,
+        spec=LaneSpec("cpu", name=name, label=name),
+        script=replace(one.script, command="python train.py", resolved=seed),
+        totals=Totals(steps=steps, examples=examples, losses=curve),
+    )
+
+
+def judged(first: LaneState, second: LaneState, lengths=None, seeds=None):
+    return judge_trial(analyse(ended(first, second)), lengths or {}, "fix.patch", seeds)
+
+
+A = trained("a", 100)
+
+
+def test_a_faster_change_that_trains_the_same_is_kept():
+    trial, unclear = judged(A, trained("bb", 200, losses(2)))
+    assert (trial.answer, unclear, trial.same_training, trial.exit_code) == (KEEP, False, True, 0)
+    assert trial.steps_factor is not None
+    assert trial.steps_factor.low < 2 < trial.steps_factor.high
+    assert trial.text.startswith("keep: its steps are 2.0× as fast (95 % CI ")
+
+
+@pytest.mark.parametrize(("speed", "why"), [(100, "it changes nothing: the same speed"), (60, "slower: ")])
+def test_a_change_that_is_not_faster_is_refused(speed, why):
+    trial, _ = judged(A, trained("bb", speed, losses(2)))
+    assert (trial.answer, trial.exit_code) == (REFUSE, 4)
+    assert why in trial.text
+
+
+def test_a_difference_within_the_noise_is_not_known_yet():
+    few = replace(A, measurements=lane("a", noisy(100, number=4, scatter=0.2)).measurements)
+    trial, _ = judged(few, trained("bb", 104))
+    assert (trial.answer, trial.exit_code) == (NOT_YET, 5)
+    assert "would tell" in trial.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "lengths", "why"),
+    [
+        ({"steps": 150, "examples": 4_800}, {}, "150 instead of 200 steps"),
+        ({"steps": 198, "examples": 6_336}, {}, ""),
+        ({"steps": 400}, {}, "16 instead of 32 examples per step"),
+        ({"examples": 3_200}, {}, "16 instead of 32 examples per step"),
+        ({}, {"a": (2, 100), "bb": (2, 90)}, "90 instead of 100 steps per epoch"),
+        ({}, {"a": (2, 100), "bb": (2, 99)}, ""),
+        ({}, {"a": (2, 100), "bb": (1, 100)}, "1 instead of 2 epochs"),
+        ({"curve": losses(2, slower=1.5)}, {}, "losses at the same step differ by"),
+        ({"curve": losses(2, offset=0.3)}, {}, "losses at the same step differ by"),
+        ({"curve": losses(2).plus(201, math.nan)}, {}, "its loss is no longer a number"),
+        ({"curve": losses(2, every=9)}, {}, ""),
+    ],
+)
+def test_a_faster_change_that_trains_something_else_is_refused(changed, lengths, why):
+    trial, _ = judged(A, trained("bb", 200, **{"curve": losses(2), **changed}), lengths)
+    assert trial.answer == (REFUSE if why else KEEP), trial.text
+    assert (f"it trains something else: {why}" in trial.text) == bool(why)
+
+
+def test_without_a_seed_a_second_run_tells_what_seeds_explain():
+    first, second = (trained(name, speed, seed=UNSEEDED) for name, speed in (("a", 100), ("bb", 200)))
+    second = replace(second, totals=replace(second.totals, losses=losses(2, offset=0.1)))
+    trial, unclear = judged(first, second)
+    assert (trial.answer, unclear) == (NOT_YET, True)
+    assert "may train something else" in trial.text
+    for apart, answer in ((0.08, KEEP), (0.005, REFUSE)):
+        trial, unclear = judged(first, second, seeds=LossDifference(apart, 0.01, 0.5))
+        assert (trial.answer, unclear) == (answer, False), trial.text
+        assert "two runs of the script as it is differ by" in trial.text
+
+
+def test_small_differences_with_equal_seeds_are_not_refused():
+    training = compare_training(A, trained("bb", 200, losses(2, offset=0.06)), {})
+    assert (training.same, training.differs) == (None, True)
+
+
+def test_the_mean_of_an_epoch_that_is_reset_is_no_difference():
+    curve, sparse = LossCurve(), LossCurve()
+    for step in range(1, 241):
+        loss = 3 / (step // 60 + 1) + (step % 60) / 20
+        curve = curve.plus(step, loss)
+        sparse = sparse.plus(step, loss) if step % 7 == 0 else sparse
+    difference = loss_difference(trained("a", 1, curve), trained("bb", 1, sparse))
+    assert difference is not None
+    assert difference.size == 0
+
+
+def test_too_few_losses_are_said_to_be_too_few():
+    few = LossCurve().plus(1, 2.0).plus(2, 1.0)
+    trial, _ = judged(A, trained("bb", 200, few))
+    assert (trial.answer, trial.same_training) == (KEEP, None)
+    assert trial.text.endswith("too few losses to compare")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_run_that_fails_is_one_line(which):
+    lanes = [A, trained("bb", 200)]
+    snapshot = ended(*lanes)
+    trouble = Trouble("ValueError: no (train.py:3)")
+    failed = replace(snapshot.lanes[which], phase=FAILED, trouble=trouble)
+    failed = replace(failed, totals=replace(failed.totals, steps=20))
+    both = tuple(failed if number == which else one for number, one in enumerate(snapshot.lanes))
+    trial, _ = judge_trial(analyse(replace(snapshot, lanes=both)), {}, "fix.patch")
+    assert trial.answer == (REFUSE if which else NO_TRIAL)
+    assert trial.exit_code == (4 if which else 1)
+    assert "fails after 20 steps" in trial.text
+    assert "ValueError: no (train.py:3)" in trial.text
