@@ -20,7 +20,7 @@ P = ParamSpec("P")
 def with_arguments(
     options: Callable[P, Chosen], command: str
 ) -> Callable[[Callable[[Chosen], Result]], Callable[P, Result]]:
-    """Return a decorator that gives a function declared options as arguments."""
+    """Give a function declared options as arguments."""
 
     def decorate(function: Callable[[Chosen], Result]) -> Callable[P, Result]:
         made = inspect.signature(options)
@@ -50,7 +50,6 @@ def with_arguments(
 
 
 def _describe(options: list[Option[Any, Any]]) -> str:
-    """Return the section `Args:` of a docstring."""
     names = {option.flag.partition("/")[0]: option.name for option in options}
     lines = []
     for option in options:

@@ -1,4 +1,4 @@
-"""The devices of a lane, and waiting until they are free."""
+"""The devices of a lane."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def _several(lane: str) -> bool:
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the possible GPUs of a lane, and their number; raises as `instance_of`."""
+    """Return the possible GPUs of a lane, and their number; raises DeviceAbsentError or UsageError."""
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
-        return (instance_of(spec, listing),), 1
+        return (_instance_of(spec, listing),), 1
     if not listing.usable:
         raise DeviceAbsentError(f"{spec.place} is not there: {listing.reason}", listing.hint)
     if spec.indexes:
@@ -94,8 +94,7 @@ def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
-def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
-    """Return the instance of a lane; raises DeviceAbsentError or UsageError."""
+def _instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
     fitting = [one for one in listing.instances if one.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:
         return fitting[0]
@@ -126,7 +125,7 @@ def listed(listing: GpuSearch, part_of: str = "") -> str:
 
 @dataclass
 class Idle:
-    """Chooses GPUs; lanes of a later race get the same."""
+    """Chooses GPUs, once for all races."""
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
@@ -136,7 +135,7 @@ class Idle:
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
-        """Return the lanes with their GPUs; raises as `candidates`."""
+        """Return the lanes with their GPUs."""
         result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, result, strict=True)]
         if self.wait_s is not None:
@@ -152,7 +151,7 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """Return the idlest GPUs and the reason. If none is readable, return the first."""
+        """If none is readable, return the first."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
@@ -189,7 +188,6 @@ class Idle:
 
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
-    """Return why a lane must wait, the idlest first."""
     places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
     free = {one.key for one in samples if one.key in places and is_free(one)}
     if len(free) >= count:

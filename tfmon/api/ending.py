@@ -1,4 +1,4 @@
-"""The automatic end of a race, and its exit code."""
+"""The end of a race, and its exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfmon.model.session import Session
 
 
 class Ending:
-    """Ends the race by `until_ci` or `fail_on`. Thread: any."""
+    """Ends the race automatically. Thread: any."""
 
     def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
         self._session, self._lanes = session, lanes
@@ -59,7 +59,7 @@ class Ending:
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code. A single command's code is passed on."""
+        """Return the exit code of race or command."""
         lanes, ours = self._session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return EXIT_UNHEALTHY

@@ -31,7 +31,7 @@ from tfmon.reports.checks import to_text
 
 
 class Hosts:
-    """The connections of one run. Thread: any; `connect` and `close` can block for seconds."""
+    """The connections of one run. Thread: any; some methods block."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class Hosts:
         self._read: set[str] = set()
 
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
-        """Connect to the missing hosts at the same time; raises TfmonError with a line for each unusable host."""
+        """Connect to the missing hosts at the same time; raises TfmonError."""
         for name in names:
             if name not in self._connections:
                 self._connections[name] = self._connect(find(name), self._session.accept)
@@ -122,18 +122,18 @@ class Hosts:
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
-    """Return the folder, the program and the files of a command."""
+    """Return the paths of a command."""
     program, *arguments = command
     files = [word for word in arguments if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
-    """Return the doctor's report, without loading TensorFlow. Thread: any; blocks for about a second."""
+    """Return the doctor's report. Thread: any; blocks for about a second."""
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 
     def one(host: str) -> str:
-        others = others_load(snapshot.hosts[host])
+        others = _others_load(snapshot.hosts[host])
         if not host or connected is None:
             facts = gather_facts(python, imports=False, running=Running(tuple(processes), others))
             return to_text(Diagnosis(facts))
@@ -154,9 +154,7 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
         return "\n\n".join(f"On {host or 'this machine'}:\n\n{report}" for host, report in named)
 
 
-def others_load(machine: HostState) -> OthersLoad:
-    """Return the load by others, in cores and as a share of all CPU time."""
-
+def _others_load(machine: HostState) -> OthersLoad:
     def mean(readings: list[Reading]) -> float | None:
         values = [value for one in readings if (value := known(one)) is not None]
         return sum(values) / len(values) / 100 if values else None

@@ -1,4 +1,4 @@
-"""Runs the app for a run in another process, or for a recording."""
+"""Runs the app."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tfmon.ui.app import MonitorApp
 
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
-"""For the app to close, once the lanes have ended."""
+"""For the app to close."""
 
 
 def show(viewer: Viewer, screen: ScreenOptions) -> None:
@@ -54,10 +54,10 @@ def show(viewer: Viewer, screen: ScreenOptions) -> None:
         if viewer.began_here:
             viewer.request_end(interrupted.signal)
             app.request_quit()
-            leave_anyway(partial(viewer.close, interrupted.reason))
+            _leave_anyway(partial(viewer.close, interrupted.reason))
         else:
             app.request(app.exit, "left")
-            leave_anyway(viewer.close)
+            _leave_anyway(viewer.close)
 
     app = _app(viewer, screen, take_terminal, suspend_job if has_shell() else None)
     with contextlib.ExitStack() as undo, ended(viewer, leave, quiet=True) as interrupted:
@@ -65,14 +65,14 @@ def show(viewer: Viewer, screen: ScreenOptions) -> None:
         collect_rarely()
         app.run(mouse=screen.mouse)
         if app.broken is not None:
-            flush_input()
+            _flush_input()
             if viewer.detachable:
-                raise screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
+                raise _screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
             say(f"the screen failed: {described(app.broken)}")
             say("the race goes on without it; Ctrl+C ends it and prints the result")
             go_on(viewer, lambda: bool(interrupted.signal))
             viewer.request_end(interrupted.signal)
-            flush_input()
+            _flush_input()
 
 
 def _app(
@@ -81,7 +81,6 @@ def _app(
     on_terminal: Callable[[], None] | None = None,
     suspend: Callable[[], None] | None = None,
 ) -> MonitorApp:
-    """Return the app; its keys come from the terminal."""
     if not os.isatty(0):
         terminal = os.open(os.ctermid(), os.O_RDWR)
         os.dup2(terminal, 0)
@@ -97,22 +96,21 @@ def _app(
     )
 
 
-def screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    """Return the error."""
+def _screen_failed(error: Exception, hint: str = "") -> TfmonError:
     failed = TfmonError(f"the screen failed: {described(error)}", hint)
     failed.exit_code = EXIT_LANE_FAILED
     return failed
 
 
-def flush_input() -> None:
-    """Discard typed keys, so that no shell receives them."""
+def _flush_input() -> None:
+    """No shell must receive the typed keys."""
     for fd in (0, 1, 2):  # standard input may be a pipe
         with contextlib.suppress(termios.error):
             termios.tcflush(fd, termios.TCIFLUSH)
 
 
-def leave_anyway(close: Callable[[], None]) -> None:
-    """End the lanes, then the process: the app can be blocked by a lost terminal."""
+def _leave_anyway(close: Callable[[], None]) -> None:
+    """The app can be blocked by a lost terminal."""
 
     def leave() -> NoReturn:
         close()
@@ -123,7 +121,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 
 
 def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False) -> bool:
-    """Show a recorded race; return whether the user left; raises TfmonError."""
+    """Show a recorded race; return whether the user left."""
     player = Player(recording)
     if at_end:
         player.go_to(player.state().to_ns)
@@ -131,9 +129,9 @@ def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False)
     with closed_terminal(partial(os._exit, EXIT_INTERRUPTED)):
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
-        flush_input()
+        _flush_input()
         hint = f"the recording stays as it is: tfmon replay {recording.path} --headless prints its result"
-        raise screen_failed(app.broken, hint)
+        raise _screen_failed(app.broken, hint)
     return ending is not None
 
 
@@ -178,7 +176,7 @@ class RecordedRuns:
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report in a child at the lowest priority."""
+        """Write a report in a child."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"

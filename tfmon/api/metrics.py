@@ -1,4 +1,4 @@
-"""Figures of a race as OpenMetrics. An unknown reading is absent, never 0."""
+"""Figures of a race as OpenMetrics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RaceCollector:
 
 
 def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Values]]:
-    """Yield name, description, labels, and values of each metric."""
+    """Yield name, text, labels, and values."""
     snapshot = analysis.snapshot
     lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
     for name, (text, of_lane) in OF_A_LANE.items():
@@ -100,13 +100,7 @@ def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Val
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
-    """Serve the metrics, or write them into a file; return the function that ends it.
-
-    Args:
-        where: `PORT`, `ADDRESS:PORT`, or a file, which is rewritten periodically.
-
-    Raises: UsageError.
-    """
+    """Serve the metrics on `PORT` or `ADDRESS:PORT`, or write a file; return the end of it. Raises UsageError."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
     except ImportError:

@@ -1,4 +1,4 @@
-"""Converts a notebook to a script without IPython-only code."""
+"""Converts a notebook to a script."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ class NotebookScript:
 
 
 def notebook_script(notebook: Path) -> NotebookScript:
-    """Write the code cells as a script, which finds the modules beside the notebook; raises UsageError.
-
-    IPython lines without a used result are skipped and listed.
-    """
+    """Write the code cells as a script, beside whose modules it runs; raises UsageError."""
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
     for number, source in enumerate(_code_cells(notebook), 1):
@@ -89,7 +86,7 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of IPython as typed: the magic, its line and its cell."""
+    """Return a call of IPython as typed."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
     given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]

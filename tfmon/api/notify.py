@@ -1,4 +1,4 @@
-"""Notices about a race, by a command or the terminal."""
+"""Notices about a race."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def notices(
 ) -> Iterator[None]:
     """Call `act` for new events, once in `EVERY_S` for each kind; an event that ends can be reported again.
 
-    `tell` gets a line after the first failure. Thread: `act` runs in a separate one.
+    Thread: `act` runs in a separate one.
     """
     over, known, latest_s = threading.Event(), set[tuple[str, str]](), dict[str, float]()
 
@@ -92,7 +92,7 @@ def notices(
 def notices_in_terminal(
     session: Session, how: str, write: Callable[[str], object]
 ) -> contextlib.AbstractContextManager[None]:
-    """Write notices to the terminal, unless `how` is a command."""
+    """Write notices, unless `how` is a command."""
     if how not in TERMINAL:
         return contextlib.nullcontext()
     return notices(session, lambda notice: write(sequence(how, notice)), lambda _: None)
@@ -107,7 +107,7 @@ def sequence(how: str, notice: Notice) -> str:
 
 
 def run_command(command: str, notice: Notice) -> None:
-    """Run a shell command with the facts on stdin and in `TFMON_NOTIFY_…`; raises OSError."""
+    """Run a command with the facts on stdin; raises OSError."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     facts = {"tfmon": __version__, "time": now, **asdict(notice), "recording": notice.recording or None}
     texts = {**facts, "lanes": ",".join(notice.lanes), "recording": notice.recording}

@@ -1,4 +1,4 @@
-"""The declaration of an option, from which flags, arguments, settings and tables are made."""
+"""The declaration of an option, from which all else is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Out = TypeVar("Out", covariant=True)
 class Option(Generic[In, Out]):
     """A field of `Options`, which checks and converts assigned values; `None` stands for the default.
 
-    Its type has two parts: of an assigned value, and of the value that is read.
+    Its type has two parts: of an assigned value, and of the read value.
     """
 
     name: str
@@ -40,9 +40,7 @@ class Option(Generic[In, Out]):
 
         Args:
             flag: If it does not follow from the name. `None` for no flag.
-            shown: The default in the help.
             off: A second flag, which sets the option to False.
-            optional_value: The value of a flag without one.
         """
         self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()
         self.setting, self.metavar, self.shown, self.off = setting, metavar, shown, off
@@ -71,7 +69,7 @@ class Option(Generic[In, Out]):
         return f"TFMON_{self.setting.upper()}"
 
     def read(self, value: object, *, as_text: bool = True) -> Out:
-        """Return a value from text, or else from the file; raises ValueError."""
+        """Return a value from text or the file; raises ValueError."""
         try:
             return self.rule.read(self.rule.parse(value) if as_text and isinstance(value, str) else value)
         except ValueError:
@@ -104,4 +102,4 @@ class Options:
         return vars(self).get(name) is not None
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for a conflict; `names` are set by the caller, not by settings."""
+        """Raise UsageError; `names` are set by the caller, not by settings."""

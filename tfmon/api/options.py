@@ -1,4 +1,4 @@
-"""The options of races, sweeps and screens: each is declared only here."""
+"""The options, each declared only here."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
 
 HEADLESS_SECONDS = 30.0
-"""Without a screen and an end."""
 FRESH_FROM_S = 60.0
-"""From this length on, unwatched races are repeated in new processes."""
 LEAST_CI = 0.025
 """Least with one process of each lane: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
@@ -41,12 +39,12 @@ class Purpose:
     """The purpose of a program's lanes, by command."""
 
     watched: bool = True
-    """Whether the verdict must be valid at any time."""
+    """The verdict must be valid at any time."""
     one_lane: bool = False
     varied_knob: str = ""
     """Of a crossover."""
     restarts: bool = False
-    """Whether even a single lane needs its own view."""
+    """A single lane needs its own view."""
     change: Change | None = None
     """A change that two lanes of one script try."""
 
@@ -120,7 +118,7 @@ class LaneOptions(Options):
         return interpreter(self.python, self.command)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for a conflict or a bad Python."""
+        """Raise UsageError for a conflict."""
         _ = self.interpreter, self.ray_cluster
 
     @cached_property
@@ -256,11 +254,11 @@ class RaceOptions(LaneOptions):
     @cached_property
     def info(self) -> ScenarioInfo:
         """The scenario or command; raises UsageError."""
-        return scenario_of(self.scenario, self.command)
+        return _scenario_of(self.scenario, self.command)
 
     @property
     def record_file(self) -> Path | None:
-        """The file. `None` for a new one among the user's."""
+        """`None` for a new one."""
         return None if isinstance(self.record, bool) else self.record
 
     @property
@@ -284,7 +282,7 @@ class RaceOptions(LaneOptions):
         return result
 
     def unwatched(self) -> RaceOptions:
-        """Return the options with an end, and repeated starts if long."""
+        """Return the options with an end."""
         endless = self.seconds is None and self.steps is None and self.until_ci is None
         seconds = HEADLESS_SECONDS if endless and not self.command else self.seconds
         long = self.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
@@ -296,7 +294,7 @@ class RaceOptions(LaneOptions):
 
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""
-        check_scenario(names, command, needed=command in ("tune", "profile"))
+        _check_scenario(names, command, needed=command in ("tune", "profile"))
         super().validate(command, names)
         if "slower_than" in names and not self.baseline:
             text, hint = "--slower-than needs --baseline", "tfmon diff compares races that are over"
@@ -393,7 +391,7 @@ class SweepOptions(LaneOptions):
     @cached_property
     def info(self) -> ScenarioInfo:
         """The scenario or command; raises UsageError."""
-        return scenario_of(self.scenario or "", self.command)
+        return _scenario_of(self.scenario or "", self.command)
 
     @property
     def race(self) -> RaceOptions:
@@ -412,7 +410,7 @@ class SweepOptions(LaneOptions):
 
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""
-        check_scenario(names, command, needed=not self.resume)
+        _check_scenario(names, command, needed=not self.resume)
         super().validate(command, names)
         fixed = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
         if self.resume and (kept := tuple(name for name in fixed if name in names)):
@@ -420,15 +418,13 @@ class SweepOptions(LaneOptions):
             raise UsageError("--resume goes on as the sweep began", hint, options=("resume", *kept))
 
 
-def scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario or command; raises UsageError."""
+def _scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
     from tfmon.catalog import command_scenario, find_scenario
 
     return command_scenario(tuple(command)) if command else find_scenario(scenario)
 
 
-def check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
-    """Raise UsageError for a scenario and a command, or neither if `needed`."""
+def _check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
     if {"scenario", "command"} <= names:
         raise UsageError(f"{verb} a scenario, or a command of your own: not both", ALONE)
     if needed and not {"scenario", "command"} & names:
@@ -447,7 +443,7 @@ def find_python(text: str, option: str = "python") -> Path:
 
 
 def interpreter(python: str, command: Sequence[str] = ()) -> Path:
-    """Return `python`, a command's Python, or this one; raises UsageError."""
+    """Return the Python that trains; raises UsageError."""
     if python:
         return find_python(python)
     result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None

@@ -52,11 +52,8 @@ def plan_race(
     """Return the plan, and why it has no GPU lane.
 
     The default lanes are the CPU and the idlest GPU, or the two sides of the scenario's contrast on the CPU.
-
-    Args:
-        search: Finds the GPUs of a host; called only if necessary: it can take seconds.
-
-    Raises: GpusBusyError after the wait, UsageError, DeviceAbsentError, or TfmonError for an unusable host.
+    `search` is called only if necessary: it can take seconds. Raises: GpusBusyError, UsageError,
+    DeviceAbsentError, TfmonError.
     """
     purpose = purpose or Purpose()
     try:
@@ -147,7 +144,6 @@ def _interval_kind(race_options: RaceOptions, purpose: Purpose) -> IntervalKind:
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
-    """Return CPU and GPU, or the first contrast without the knobs `taken`."""
     if gpu:
         return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
@@ -163,7 +159,7 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 
 
 def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
-    """Return a lane of a script, with unchecked knobs; raises KnobError."""
+    """Return a lane of a script; raises KnobError."""
     device, *assignments = [part.strip() for part in text.split(",")]
     spec = parse_lane(device, ())
     settings = guess_settings([word for word in assignments if word])
@@ -176,7 +172,7 @@ def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for an infinite number, and for a batch larger than the data."""
+    """Raise UsageError for an infinite number or a large batch."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")

@@ -29,10 +29,7 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 
 
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
-    """Return the profiles of a recording, or of a folder with traces; raises TfmonError.
-
-    `last:B` is lane B of a recording. The first trace is also written to `chrome`.
-    """
+    """Return the profiles of a recording (`last:B`), or of a folder with traces; raises TfmonError."""
     path = Path(word)
     if path.is_dir() or word.endswith(".xplane.pb"):
         return ProfiledSide(id, word, tuple(_traces(path, python, chrome)))
@@ -78,11 +75,11 @@ def _traces(path: Path, python: Path, chrome: str) -> Iterator[Any]:
 
 
 _MORE = 10_000
-"""Added to process numbers, because trace viewers merge equal ones."""
+"""Trace viewers merge equal process numbers."""
 
 
 def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
-    """Write traces into one file, with the same start; raises TfmonError."""
+    """Write traces into one file; raises TfmonError."""
     try:
         with target.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')

@@ -23,7 +23,7 @@ TIMEOUT_S = 90.0
 
 
 class Profiling:
-    """Profiles lanes. Thread: any except the screen's. Each call takes seconds."""
+    """Profiles lanes. Thread: any except the screen's."""
 
     def __init__(self, session: Session, lanes: LaneGroup) -> None:
         self._session = session
@@ -32,10 +32,7 @@ class Profiling:
     def take(
         self, lane: str, folder: Path, steps: int = STEPS, chrome: str = "", *, count: bool = True
     ) -> Profile:
-        """Profile a lane into `folder` and `chrome`, after reading the processor's counters (`count`).
-
-        Raises: TfmonError.
-        """
+        """Profile a lane into `folder` and `chrome`; raises TfmonError."""
         state = self._session.snapshot().lane(lane)
         counters: CpuCounters | Missing = NOT_COUNTED
         if count and state.spec.kind == "cpu" and not state.spec.host and state.process.pid is not None:
@@ -67,7 +64,7 @@ class Profiling:
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
         """Profile each lane alone, alternately and several times; raises TfmonError.
 
-        Below the folder, `A/1` has the first profile of lane A, and `A.json` the same for trace viewers.
+        `A/1` is the first profile of lane A, and `A.json` the same for trace viewers.
         """
         snapshot = self._session.snapshot()
         contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))

@@ -89,7 +89,6 @@ class Program(AnyRun):
         purpose: Purpose | None = None,
         tell: Tell | None = None,
     ) -> None:
-        """Connect all parts."""
         self._options, self._purpose = race_options, purpose or Purpose()
         self._machine = read_machine()
         self._latest: RacePlan | None = None
@@ -199,7 +198,7 @@ class Program(AnyRun):
         return *race.differs, *describe(race.views)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output, as text or for JSON, and the exit code."""
+        """Return the output and the exit code."""
         return "", self.ending.exit_code_of_race(interrupted)
 
     def join(self, timeout_s: float) -> bool:
@@ -229,7 +228,7 @@ class Program(AnyRun):
         self.lanes.suspension.continue_lanes()
 
     def go_on_alone(self) -> bool:
-        """Continue a command without a terminal; return False if there is none."""
+        """Continue a command without a terminal."""
         if not self.trains_command:
             return False
         self.alone = True
@@ -244,7 +243,7 @@ class Program(AnyRun):
         return True
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a request and return the answer; raises TfmonError or ExperimentError."""
+        """Carry out a request; raises TfmonError or ExperimentError."""
         lanes, experiments = self.lanes, self.experiments
         match message:
             case ChangeKnob():
@@ -296,7 +295,7 @@ class Program(AnyRun):
         return self.lanes.all_over
 
     def watch_gpus(self) -> str:
-        """Read all GPUs, also hidden ones; return why there are none."""
+        """Read all GPUs; return why there are none."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -318,7 +317,7 @@ class Program(AnyRun):
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End everything: at most 3 s, plus slow disks and `--notify` commands."""
+        """End everything: at most 3 s, plus slow disks and commands."""
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()

@@ -1,4 +1,4 @@
-"""The folder for persistent data, and the lock of a running race."""
+"""The folder for persistent data, and the lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def state_folder() -> Path:
 
 @contextlib.contextmanager
 def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
-    """Wait until Python's other race is over; raises TfmonError if not to wait."""
+    """Wait until Python's other race is over, or raise TfmonError."""
     since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
     with contextlib.ExitStack() as entered:
         while other := _enter(entered):
@@ -47,7 +47,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beside() -> Iterator[str]:
-    """Announce a race on a terminal; return the text about another race."""
+    """Announce a race; return the text about another."""
     with contextlib.ExitStack() as entered:
         with contextlib.ExitStack() as looked:
             other = _enter(looked)
@@ -60,7 +60,7 @@ def beside() -> Iterator[str]:
 
 
 def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
-    """Lock both files; return the process that has a taken lock."""
+    """Lock both files; return the other process."""
     if not _IN_THIS_PROCESS.acquire(blocking=False):
         return " in this process"
     with contextlib.ExitStack() as mine:

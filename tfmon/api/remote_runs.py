@@ -1,4 +1,4 @@
-"""The runs of another machine, over ssh or another connection."""
+"""The runs of another machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class RemoteRuns:
     """The runs of a host, and one connection."""
 
     def __init__(self, name: str) -> None:
-        """Connect; raises TfmonError."""
         self.host = find_host(name)
         self._wire = Wire(self.host)
         self.connection = self._wire.connection
@@ -109,7 +108,6 @@ class RemoteRuns:
 
     @contextlib.contextmanager
     def _answer(self, request: bytes) -> Iterator[BinaryIO]:
-        """Send a request and yield the answer; raises TfmonError."""
         try:
             self.connection.sendall(request + b"\n")
             with self.connection.makefile("rb") as answer:
@@ -120,7 +118,7 @@ class RemoteRuns:
             raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
-        """Return the error for a broken connection. `None` if the run has ended."""
+        """Return the error for a broken connection."""
         code = self._exit_code()
         if code == 0:
             return None

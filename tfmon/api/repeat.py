@@ -1,4 +1,4 @@
-"""The command line that repeats a race with the settings in effect."""
+"""The command that repeats a race."""
 
 from __future__ import annotations
 
@@ -124,7 +124,6 @@ def _lanes(snapshot: Snapshot) -> list[str]:
 
 
 def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: bool) -> dict[str, KnobValue]:
-    """Return the changeable settings; of a script, its explicit and offered ones."""
     known = {**lane.spec.settings, **lane.settings}
     if script:
         return {name: value for name, value in known.items() if name in defaults or name in lane.spec.settings}

@@ -53,7 +53,6 @@ class ValueRule(Kind[Out]):
         in_text: str = "",
         words: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """Create a rule; `allowed` and `in_text` are nouns for values and text."""
         self.name, self.read, self.parse, self.words = name, read, parse, words
         self._allowed, self._in_text = allowed, in_text
 
@@ -134,7 +133,7 @@ def _end(most: float) -> str:
 
 
 def share(least: float, why: str = "") -> ValueRule[float]:
-    """Return the rule for shares below 1, written as percentages."""
+    """Return the rule for shares below 1."""
 
     def read(value: object) -> float:
         result = _real(value)
@@ -152,7 +151,7 @@ def share(least: float, why: str = "") -> ValueRule[float]:
 
 
 def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule[str]:
-    """Return the rule for the words of a list, created late."""
+    """Return the rule for words of a list."""
 
     def read(value: object) -> str:
         need(isinstance(value, str) and value in names())
@@ -200,7 +199,7 @@ def line_of(value: object) -> str:
 
 
 class ProgramRule(ValueRule[str]):
-    """A program. Commands and Python look it up on the machine that runs it."""
+    """A program, which commands and Python look up later."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text unchanged."""
@@ -223,7 +222,7 @@ def file_or_bool(value: object) -> bool | Path:
 
 
 def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
-    """Return the rule for lists of text; with `none`, not empty ones."""
+    """Return the rule for lists of text."""
 
     def read(value: object) -> tuple[str, ...]:
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):

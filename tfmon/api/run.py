@@ -1,4 +1,4 @@
-"""Start, waiting, progress and end of everything with lanes."""
+"""Start, progress and end of everything with lanes."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class AnyRun(ABC):
 
     @abstractmethod
     def suspend_lanes(self) -> None:
-        """Suspend the lanes along with tfmon. Thread: also a signal's handler."""
+        """Suspend the lanes. Thread: also a signal's handler."""
 
     @abstractmethod
     def continue_lanes(self) -> None:
         """Undo that. Thread: also a signal's handler."""
 
     def news(self) -> Iterable[str]:
-        """Return the new lines that stay in the output."""
+        """Return new lines that stay."""
         return ()
 
     def settle(self, *, interrupted: bool) -> None:
@@ -83,18 +83,18 @@ class AnyRun(ABC):
         """Report facts without an event."""
 
     def go_on_alone(self) -> bool:
-        """Continue without the lost terminal; return False if that is impossible."""
+        """Continue without the terminal, if possible."""
         return False
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run and wait for its end or a stop; the caller closes it."""
+    """Begin a run and wait for its end or a stop."""
     run.begin()
     go_on(run, stopped, tell, say)
 
 
 def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
-    """Wait for the end or stop of a run. `tell` gets a line a second."""
+    """Wait for the end or stop of a run."""
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():
         if time.monotonic() >= due_s:
@@ -120,7 +120,7 @@ YOUNG_OBJECTS = 10_000
 
 
 def collect_rarely() -> None:
-    """Exclude loaded objects from garbage collection, and collect rarely: the state is immutable."""
+    """Collect garbage rarely: the state is immutable."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
 
@@ -128,7 +128,7 @@ def collect_rarely() -> None:
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run and close it; return why it was interrupted.
 
-    `quiet`: the output is a command's, which gets standard input unchanged. Thread: the main thread.
+    `quiet`: the output is a command's, which gets stdin unchanged. Thread: the main thread.
     """
     script_input.pass_on(single=quiet)
     tell = show_progress if not quiet and sys.stderr.isatty() else None
@@ -143,7 +143,7 @@ class Interruption:
     """Whether an ending signal has arrived."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, but at SIGHUP only unless `hangup`, in a thread, returns True."""
+        """Call `react` at each signal, at SIGHUP unless `hangup`, in a thread, returns True."""
         self.signal = ""
         self.count = 0
         self._react, self._hangup, self._hung_up = react, hangup, False
@@ -162,7 +162,7 @@ class Interruption:
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
-        """End the run because of a signal, or a viewer's request."""
+        """End the run."""
         self.signal = self.signal or name
         self.count += 1
         self._came.set()
@@ -188,13 +188,8 @@ def ended(
 ) -> Iterator[Interruption]:
     """Catch the signals that would end the program, and close a run at the end: the only way to quit.
 
-    A second signal ends immediately what the first waits for.
-
-    Args:
-        leave: Closes the screen and the run at the first signal, and suspends the lanes along with tfmon.
-        hangup: Called at SIGHUP; returns whether the program continues.
-
-    Thread: the main thread.
+    A second signal ends immediately what the first waits for. `leave` closes the screen and the run; `hangup`,
+    called at SIGHUP, returns whether the program continues. Thread: the main thread.
     """
 
     def react() -> None:
@@ -226,7 +221,7 @@ def ended(
 
 @contextlib.contextmanager
 def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
-    """Call a function, in a thread, if the terminal is closed: only its session's leader gets SIGHUP."""
+    """Call a function if the terminal is closed: only its session's leader gets SIGHUP."""
     over, poll = threading.Event(), select.poll()
     for fd in (0, 1, 2):
         with contextlib.suppress(OSError):
@@ -299,7 +294,7 @@ def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
 
 
 def tell_changes() -> Tell:
-    """Return the function that displays a line, or else writes each change."""
+    """Return the function that displays or writes changes."""
     last = [""]
 
     def tell(line: str) -> None:

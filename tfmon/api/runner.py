@@ -1,4 +1,4 @@
-"""A process that runs a race without a terminal, and serves viewers."""
+"""A process that runs a race and serves viewers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,10 @@ def start(
     as_json: bool = False,
     detach: bool = False,
 ) -> socket.socket:
-    """Start a process for a race, a series or a sweep; return its first viewer's connection.
+    """Start a process for a race, series or sweep; return its first viewer's connection.
 
     The process loads the modules that run lanes while the viewer loads the screen. It ends when the race or sweep
     is over and no viewer is attached, or with the series. A user's command continues if its first viewer vanishes.
-
-    Args:
-        info: `None` for a sweep.
-        detach: Whether lanes of a scenario continue without their first viewer.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
@@ -75,7 +71,7 @@ def start(
 
 
 def _leave_terminal(kept: int) -> None:
-    """Close all inherited descriptors except one and piped input; output goes to the log."""
+    """Close inherited descriptors except one and piped input."""
     from tfmon.api.race_lock import state_folder
     from tfmon.api.sockets import LOG
 

@@ -1,7 +1,4 @@
-"""Observes a training that tfmon did not start, without signals or changes.
-
-Source: psutil, the GPUs' drivers, and `py-spy dump --nonblocking`.
-"""
+"""Observes a training that tfmon did not start, without changes. Source: psutil, drivers, py-spy."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class ProcessLook:
 
     @property
     def gpu_pct(self) -> Reading:
-        """Of its most used GPU: its own, or of all programs."""
+        """Of its most used GPU."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
         numbers = [one for one in shares if not isinstance(one, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
@@ -69,10 +66,9 @@ def _share(gpu: GpuSample, pids: tuple[int, ...]) -> Reading:
 
 
 class RunningProcess:
-    """A running process; `look` at it once a second. Thread: one."""
+    """A running process. Thread: one."""
 
     def __init__(self, pid: int) -> None:
-        """Find it; raises UsageError."""
         psutil = need_psutil()
         self.pid = pid
         try:
@@ -95,7 +91,7 @@ class RunningProcess:
         self.looks.clear()
 
     def look(self) -> ProcessLook:
-        """Return its activity; raises TfmonError once it has ended."""
+        """Return its activity; raises TfmonError."""
         try:
             if not self._process.is_running() or self._process.status() == "zombie":
                 raise self._gone(self.pid)
@@ -199,7 +195,7 @@ def supposed(looks: list[ProcessLook], cores: float) -> str:
 
 
 def stack_of(pid: int) -> str:
-    """Return the position of the main thread, by py-spy."""
+    """Return the main thread's position, by py-spy."""
     program = shutil.which("py-spy")
     if program is None:
         return ""
@@ -219,7 +215,7 @@ def stack_of(pid: int) -> str:
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show a process, or print it once; raises UsageError or TfmonError."""
+    """Show or print a process; raises UsageError or TfmonError."""
     process = RunningProcess(pid)
     with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):
         screen = shown.enter_context(Live(auto_refresh=False, console=Console(highlight=False))) if live else None

@@ -29,7 +29,7 @@ LEAST_WINDOWS = 5
 
 
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
-    """Plan a race, with progress; on an error, undo it. Raises TfmonError."""
+    """Plan a race; raises TfmonError."""
     try:
         with connecting(lanes):
             return program.plan(info)
@@ -42,7 +42,6 @@ class SeriesProgram(Program):
     """A crossover or a tuning."""
 
     result: Snapshot | None = None
-    """The end, before the lanes got back their settings."""
 
     def __init__(
         self,
@@ -51,7 +50,6 @@ class SeriesProgram(Program):
         make: Callable[[Sequence[LaneSpec]], SeriesState],
         tell: Tell | None = None,
     ) -> None:
-        """Connect all parts; `make` creates the series."""
         super().__init__(race_options, purpose, tell)
         self._make = make
 
@@ -101,7 +99,7 @@ class SeriesProgram(Program):
 
 
 class ProfileProgram(Program):
-    """A profile of a lane in steady state, or several of two lanes."""
+    """Profiles of one or two lanes."""
 
     result: Profile | None = None
     """`None` after a signal."""
@@ -116,12 +114,11 @@ class ProfileProgram(Program):
         chrome: str,
         times: int = TIMES,
     ) -> None:
-        """See `Profiling.take` and `Profiling.in_turns`."""
         super().__init__(race_options, purpose)
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether the lanes are ready; raises TfmonError if one ended."""
+        """Wait; return whether the lanes are ready."""
         super().join(timeout_s)
         lanes = self.session.snapshot().lanes
         for lane in lanes:
@@ -145,7 +142,7 @@ class ProfileProgram(Program):
 
 
 def pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes until a stream is closed."""
+    """Return a function that writes to a stream."""
     broken = False
 
     def write(chunk: bytes) -> None:

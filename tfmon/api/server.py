@@ -1,4 +1,4 @@
-"""The server of a run: it sends events to viewers and carries out their requests."""
+"""The server of a run for its viewers."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
 
 CALM_S = 1.0
-"""A calm screen draws once a second, and each wake-up costs CPU time."""
+"""Each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""After a request, a viewer gets each event at once. Source: `ui.monitor.CALM_NS`."""
+"""Then each event is sent at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
 """A slower viewer gets a snapshot instead."""
 MOST_VIEWERS = 16
@@ -53,10 +53,9 @@ UNANNOUNCED = (*SLOW, Perform("repeat"), Perform("suspend"), Perform("continue")
 
 
 class Server:
-    """The viewers of a run. Thread: any, but the session may be locked when its lock is taken."""
+    """The viewers of a run. Thread: any; the session may be locked when its lock is taken."""
 
     def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
-        """Serve a program; `interrupted` gets a request to end it."""
         self.lock = threading.Lock()
         self.viewers: list[Connection] = []
         self.lost = False
@@ -75,7 +74,7 @@ class Server:
                 viewer.add(event)
 
     def listen(self) -> None:
-        """Listen for viewers, again if the socket was lost, as when the user's last session ends."""
+        """Listen for viewers, again if the socket was lost."""
         if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
             return
         try:
@@ -103,7 +102,7 @@ class Server:
                     connection.close()
 
     def connect(self, connection: socket.socket, *, ends_run: bool = False) -> Connection:
-        """Add a viewer; with `ends_run`, the run ends if it vanishes. Raises OSError."""
+        """Add a viewer; with `ends_run`, the run ends if it vanishes."""
         known = self.known
         path = known.recording.path if known.recording is not None else ""
         greeting = RunnerGreeting(
@@ -116,8 +115,7 @@ class Server:
         start_thread("tfmon-viewer", viewer.read, viewer.drop)
         return viewer
 
-    def disconnect(self, viewer: Connection) -> None:
-        """Remove a viewer, and continue the lanes that it has suspended or paused."""
+    def _disconnect(self, viewer: Connection) -> None:
         with self.lock:
             self.viewers.remove(viewer)
             watched = any(other.follows for other in self.viewers)
@@ -133,7 +131,7 @@ class Server:
                 self._program.perform(ChangeLanes("resume", paused))
 
     def begin(self, start: TfmonError | Sequence[str]) -> None:
-        """Set the result of the start: lines, or the error."""
+        """Set the result of the start."""
         self._start = start if isinstance(start, TfmonError) else "\n".join(start)
         self._began.set()
 
@@ -144,12 +142,12 @@ class Server:
                 viewer.send(Notice(text=text))
 
     def all_done(self) -> bool:
-        """Return whether the race is over and no viewer is left."""
+        """Return whether nothing and nobody is left."""
         failed = isinstance(self._start, TfmonError)
         return not self.viewers and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
-        """Send the end of the run to all viewers."""
+        """Send the end to all viewers."""
         if self._listening is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
@@ -233,7 +231,7 @@ class Connection:
             self._wake.set()
 
     def send(self, message: Answer | Notice | Ended) -> None:
-        """Queue a message after the events; a viewer that does not read is dropped."""
+        """Queue a message after the events."""
         with self._server.lock:
             self._messages.append(message)
         if len(self._messages) > MOST_WAITING:
@@ -258,7 +256,7 @@ class Connection:
         finally:
             self.over.set()
             self._wake.set()
-            self._server.disconnect(self)
+            self._server._disconnect(self)
             self.socket.close()
 
     def _handle(self, request: Request) -> None:

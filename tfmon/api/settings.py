@@ -31,7 +31,7 @@ FILE_VARIABLE = "TFMON_CONFIG"
 LIMITS = "limits"
 """Stands for all commands."""
 SCREENS = "race watch sweep replay attach config"
-"""And `config`, which has the flag of every setting."""
+"""And `config`, with all settings."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -146,7 +146,7 @@ class Resolved:
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
-    """Return the value in effect; `given` is the flag's; raises UsageError."""
+    """Return the value in effect; raises UsageError."""
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
     try:
@@ -173,7 +173,7 @@ def settled(options: Chosen, command: str) -> Chosen:
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
-    """Return a host of the settings file, Ray or ssh; raises UsageError or TfmonError."""
+    """Return a host; raises UsageError or TfmonError."""
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
         from tfmon.lanes.remote.ray import RayCluster
@@ -213,7 +213,7 @@ def config_file() -> ConfigFile:
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
-    """Return the settings in a file and its mistakes."""
+    """Return a file's settings and mistakes."""
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -250,7 +250,6 @@ def _keys(table: object) -> tuple[dict[str, str], list[str]]:
 
 
 def _flat(table: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the entries: `batch.up` is a table in a table."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{parent}{name}.")

@@ -1,7 +1,6 @@
 """Sockets between viewers and the process of a run, and their messages, a line of JSON each.
 
-A runner listens in a folder that only its user can enter, and checks the connecting process. After its greeting, a
-viewer that sends `Follow` gets a snapshot, then each event.
+After the greeting of a runner, a viewer that sends `Follow` gets a snapshot, then each event.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tfmon.version import __version__
 FOLDER_VARIABLE = "TFMON_RUNTIME"
 SUFFIX = ".sock"
 LOG = "runner.log"
-"""The runners' stderr, empty unless tfmon has a bug."""
+"""The runners' stderr."""
 LONGEST_PATH = 100
 """Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
 ANSWER_S = 3.0
@@ -107,7 +106,7 @@ class LiveRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The id of its recording, or the number of its process."""
+        """Its recording's id, or its process."""
         recording = Path(self.greeting.recording)
         folders = [library.folder().resolve(), sweeps.folder().resolve()]
         listed = bool(self.host) or recording.parent.resolve() in folders
@@ -118,8 +117,7 @@ class LiveRun(NamedTuple):
         """With the host."""
         return f"{self.host}/{self.name}" if self.host else self.name
 
-    def has_name(self, word: str) -> bool:
-        """Return whether a word identifies it."""
+    def _has_name(self, word: str) -> bool:
         recording = self.greeting.recording
         same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
         return same or word == str(self.greeting.pid) or self.name.startswith(word)
@@ -161,7 +159,7 @@ def listen() -> socket.socket:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user of the peer, from the kernel; raises OSError."""
+    """Return process and user of the peer; raises OSError."""
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return pid, uid
@@ -204,7 +202,7 @@ def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> Tfmon
 
 
 def under_way() -> Iterator[LiveRun]:
-    """Yield the user's runs, oldest first; sockets of dead runners are deleted."""
+    """Yield the user's runs, oldest first."""
     for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
         try:
             with connect(path) as connection, connection.makefile("rb") as lines:
@@ -228,8 +226,8 @@ def find(word: str) -> LiveRun | None:
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
-    """Return a run by id (or its start), process or recording, `last` the newest; raises UsageError."""
-    fitting = runs[-1:] if word == "last" else [run for run in runs if run.has_name(word)]
+    """Return a run by id, process or recording, `last` the newest; raises UsageError."""
+    fitting = runs[-1:] if word == "last" else [run for run in runs if run._has_name(word)]
     fitting = [run for run in fitting if word in (run.name, str(run.greeting.pid))] or fitting
     if len(fitting) > 1:
         raise UsageError(

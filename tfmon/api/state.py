@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 NOISY = 2 * BETWEEN_PROCESSES_SD
-"""With a larger standard error, a race teaches nothing about others."""
+"""A larger error teaches nothing about others."""
 
 
 def path() -> Path:
@@ -45,7 +45,7 @@ def recall(machines: Sequence[Machine]) -> BetweenProcesses | None:
 
 
 def remember_race(raced: Snapshot) -> None:
-    """Store the variance of a race with repeated starts, unless it is noisy."""
+    """Store a race's variance, unless it is noisy."""
     if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
         return
     first, last = raced.lanes[0], raced.lanes[-1]
@@ -59,7 +59,7 @@ def remember_race(raced: Snapshot) -> None:
 
 
 def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
-    """Add a race's variance, which counts for at most `MOST_DEGREES`."""
+    """Add a race's variance."""
     table, key = _read(), _key(machines)
     before = _read_entry(table.get(key)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
@@ -107,10 +107,7 @@ def _write(table: Mapping[str, Any]) -> None:
 
 
 class Views:
-    """The views of a user's lanes, whose written files are settled after a race.
-
-    Thread: `plan` and `close` can block for tenths of a second, plus the time for the files.
-    """
+    """The views of a user's lanes. Thread: `plan` and `close` can block."""
 
     def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
         self._session, self._connection, self._kept = session, connection, kept
@@ -161,7 +158,7 @@ class Views:
         return settled
 
     def close(self) -> None:
-        """Settle the written files, while the hosts are known."""
+        """Settle the written files."""
         while self._races:
             views = self._settle_first()
             if views and not self._races:

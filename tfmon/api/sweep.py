@@ -34,10 +34,9 @@ CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
 
 
 class SweepProgram(AnyRun):
-    """A sweep. Thread: its creation and `close` can block for seconds."""
+    """A sweep. Thread: its creation and `close` can block."""
 
     def __init__(self, options: SweepOptions) -> None:
-        """Connect to the places, and open the file; raises TfmonError."""
         self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
         """Without a race, for viewers."""
@@ -66,7 +65,7 @@ class SweepProgram(AnyRun):
                 swept = [word.partition("=")[0].strip() for word in options.over]
                 options = replace(options, on=options.on or ("gpu" if "gpus" in swept else "cpu",))
                 self._info = _with_scope(result, options, swept)
-                over, baseline = read_options(self._info, options)
+                over, baseline = _read_options(self._info, options)
                 self._stations = open_stations(self._info, options.on, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
                 self.file = sweeps.create(Path(options.record) if options.record else None, state, self._info.name)
@@ -158,7 +157,7 @@ class SweepProgram(AnyRun):
         return printed, EXIT_INTERRUPTED if interrupted else code
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a request; raises TfmonError for a change."""
+        """Carry out a request."""
         match message:
             case Perform("suspend"):
                 self.suspend_lanes()
@@ -198,10 +197,9 @@ def _last() -> Path:
     return files[-1]
 
 
-def read_options(
+def _read_options(
     info: ScenarioInfo, options: SweepOptions
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
-    """Return each knob's values, and the baseline; raises UsageError."""
     from tfmon.analysis.sweep import parse_over
 
     try:
@@ -281,7 +279,6 @@ def _name(info: ScenarioInfo) -> str:
 
 
 def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
-    """Return a resumed sweep's scenario; raises UsageError if it has changed."""
     if plan.command:
         if scenario is not None or (command and command != plan.command):
             raise UsageError(f"this sweep is of another command: {plan.scenario}", "leave the command out")

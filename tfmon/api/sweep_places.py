@@ -47,7 +47,7 @@ class ProgramStation(RaceStation):
         return self.program.lanes.suspension
 
     def race(self, plan: RacePlan) -> tuple[str, str]:
-        """Start fresh processes of both lanes; return their names."""
+        """Start fresh lanes; return their names."""
         if self._began:
             self.program.lanes.begin(plan)
         else:
@@ -75,7 +75,6 @@ class PlaceStation(ProgramStation):
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
-        """Connect to the place, for `counts` of devices; raises TfmonError."""
         super().__init__(race, Purpose(watched=False, restarts=True))
         self._info = info
         self._counts = counts
@@ -100,13 +99,13 @@ class PlaceStation(ProgramStation):
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
 
     def _find(self, word: str) -> LaneSpec:
-        """Return a lane on the fewest devices. The largest number is searched first, to reserve it in Ray."""
+        """The largest number is searched first, to reserve it in Ray."""
         for count in sorted(self._counts, reverse=True)[:-1]:
             try:
-                self._planned(with_count(word, count))
+                self._planned(_with_count(word, count))
             except DeviceAbsentError as error:
                 self.absent[count] = error.message
-        return self._planned(with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
+        return self._planned(_with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
         plan = self.program.plan(self._info, replace(self.options, lanes=lanes))
@@ -114,18 +113,17 @@ class PlaceStation(ProgramStation):
         return plan
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start the baseline and a combination; return the lanes."""
+        """Start both lanes; return their names."""
         settings = attempt.settings
         knobs = [f"{knob}={exact(value)}" for knob, value in settings.items() if knob not in KINDS]
         base, changed = self._word, self._word
         if self._counts:
-            base, changed = with_count(base, min(self._counts)), with_count(base, devices_of(settings))
+            base, changed = _with_count(base, min(self._counts)), _with_count(base, devices_of(settings))
         plan = self._planned(base, ",".join([changed, *knobs]))
         return self.race(plan)
 
 
-def with_count(word: str, count: int) -> str:
-    """Return such as `gpu2/4xgpu` for `gpu2/gpu`."""
+def _with_count(word: str, count: int) -> str:
     host, slash, kind = word.rpartition("/")
     return f"{host}{slash}{count}x{kind}"
 
@@ -133,7 +131,7 @@ def with_count(word: str, count: int) -> str:
 def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
     """Return each place with its number among equal ones; raises UsageError or TfmonError.
 
-    A word for Ray expands to the free places of the cluster, or N with `*N`; `most` is the devices of each.
+    A word for Ray expands to the free places of the cluster, or N with `*N`.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []
@@ -151,7 +149,7 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
         if on_ray and not star:
             _check_disjoint(name, unlimited)
             unlimited.append(name)
-        count = int(times) if star else _room(with_count(name, most) if most else name, cluster) if on_ray else 1
+        count = int(times) if star else _room(_with_count(name, most) if most else name, cluster) if on_ray else 1
         already = sum(one == name for one, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
@@ -164,7 +162,6 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
 
 
 def _check_disjoint(name: str, others: Sequence[str]) -> None:
-    """Raise UsageError if a word for Ray overlaps with another."""
     host, _, kind = name.rpartition("/")
     for other in others:
         other_host, _, other_kind = other.rpartition("/")
@@ -191,7 +188,7 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 def open_stations(
     info: ScenarioInfo, places_given: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
 ) -> list[PlaceStation]:
-    """Connect to the places; on an error close them. Raises UsageError or TfmonError."""
+    """Connect to the places; raises UsageError or TfmonError."""
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]
     places = split_places(places_given, race.ray_cluster, max(counts, default=0))
@@ -212,6 +209,6 @@ def open_stations(
 
 
 def close_all(stations: Sequence[PlaceStation]) -> None:
-    """Close stations at the same time: each can take seconds."""
+    """Close stations at the same time."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
         list(pool.map(PlaceStation.close, stations))

@@ -31,7 +31,7 @@ def verify_claims(
     claims = [(info, claim) for info in infos for claim in info.claims]
     raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
     policy = ClaimPolicy([claim for _, claim in raced], seconds)
-    run = ClaimsRun(policy, ClaimStation(raced, python, policy))
+    run = _ClaimsRun(policy, _ClaimStation(raced, python, policy))
     interrupted = run_until_over(run)
     results = []
     attempts = iter(run.series.state.attempts)
@@ -52,7 +52,6 @@ def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
 
 
 def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult | None:
-    """Return the result, or `None` if not measured to its end."""
     if attempt.refused:
         return ClaimResult(info.name, claim, "not testable here", reason=attempt.refused)
     if attempt.gain is None:
@@ -60,15 +59,12 @@ def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult |
     return ClaimResult(info.name, claim, judge(claim, attempt.gain), attempt.gain, claim.corrected)
 
 
-class ClaimStation(ProgramStation):
-    """The machines of a claim's lanes."""
-
+class _ClaimStation(ProgramStation):
     def __init__(self, claims: Sequence[tuple[ScenarioInfo, Claim]], python: Path, policy: ClaimPolicy) -> None:
         super().__init__(RaceOptions(python=python), Purpose(watched=False))
         self.claims, self.policy = claims, policy
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Start both lanes; raises RefusedError."""
         info, claim = self.claims[attempt.number]
         try:
             plan = self.program.plan(info, replace(self.options, lanes=(claim.first, claim.second)))
@@ -79,49 +75,38 @@ class ClaimStation(ProgramStation):
         return second, first
 
     def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the race of a claim."""
-        return ClaimVisit(self, attempt, add)
+        return _ClaimVisit(self, attempt, add)
 
 
-class ClaimVisit(RaceVisit):
-    """The race of a claim, without a baseline."""
-
-    _station: ClaimStation
+class _ClaimVisit(RaceVisit):
+    _station: _ClaimStation
 
     @property
     def patience_s(self) -> float:
-        """Longest time without a pair."""
         return START_PATIENCE_S + self._station.policy.length_s
 
     def time_out(self) -> None:
-        """Refuse a claim without a pair."""
         raise RefusedError("too few slices were measured; a longer --seconds may do")
 
     def over(self, event: Event) -> bool:
-        """Refuse a claim with a failed lane."""
         lane = self.lane(event.lane)
         if lane.trouble is not None:
             raise RefusedError(f"{lane.title} failed: {lane.trouble.message}")
         return super().over(event)
 
 
-class ClaimsRun(AnyRun):
-    """The races of all claims."""
-
-    def __init__(self, policy: ClaimPolicy, station: ClaimStation) -> None:
+class _ClaimsRun(AnyRun):
+    def __init__(self, policy: ClaimPolicy, station: _ClaimStation) -> None:
         self._policy, self._station = policy, station
         self.series = Series(policy.begin(), policy, [station], lambda step: None)
 
     def begin(self) -> None:
-        """Start the first race."""
         self.series.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
         return self.series.join(timeout_s)
 
     def line(self) -> str:
-        """Return the present claim."""
         state = self.series.state
         number = next(iter(state.running), 0)
         info, claim = self._station.claims[number]
@@ -129,15 +114,12 @@ class ClaimsRun(AnyRun):
         return f"{number + 1} of {len(state.attempts)}  {info.name}: {claim.id}   about {left} left"
 
     def close(self, reason: str = "") -> None:
-        """End the series and its lanes."""
         self.series.stop(reason)
         self.series.join(CLOSE_S)
         self._station.close()
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes. Thread: also a signal's handler."""
         self._station.suspension.suspend_lanes()
 
     def continue_lanes(self) -> None:
-        """Undo that. Thread: also a signal's handler."""
         self._station.suspension.continue_lanes()

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Viewer(AnyRun, Source):
-    """A run in another process. Thread: any. `tell` is called in a separate one."""
+    """A run in another process. Thread: any."""
 
     disturbs = False
 
@@ -63,12 +63,7 @@ class Viewer(AnyRun, Source):
         began_here: bool = False,
         detachable: bool = True,
     ) -> None:
-        """Prepare a viewer; see `connect`.
-
-        Args:
-            began_here: Whether a signal to this process ends the run.
-            detachable: Whether the run continues without it.
-        """
+        """Prepare a viewer; a signal to this process ends a run that `began_here`."""
         self._connection, self._lines = connection, connection.makefile("rb")
         self._remote, self.began_here, self.detachable = remote, began_here, detachable
         self._ahead_ns = 0
@@ -165,7 +160,6 @@ class Viewer(AnyRun, Source):
         return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + viewer_pct)
 
     def _lose(self, reason: str) -> None:
-        """Stop: the runner has ended, or sent an invalid message."""
         self.died = self.ended is None and not self.left
         self.over.set()
         answer = Answer(number=0, error=reason or self.lost_error().message)
@@ -270,7 +264,7 @@ class Viewer(AnyRun, Source):
         return ending_line(self.session.snapshot())
 
     def request_end(self, name: str = "") -> None:
-        """Request the end, because of a signal or not."""
+        """Request the end."""
         if not self._ending:
             self._ending = True
             self.send(EndRun(name))
@@ -292,7 +286,7 @@ class Viewer(AnyRun, Source):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self, reason: str = "") -> None:
-        """Leave, or wait for the end, for a reason such as "interrupted by SIGTERM"."""
+        """Leave, or wait for the end, for a reason."""
         if self._ending or reason:
             self.request_end(reason.rpartition(" ")[2])
             self.over.wait()

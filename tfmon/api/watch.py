@@ -97,7 +97,7 @@ class Watch:
         return self._analysis
 
     def __enter__(self) -> Watch:
-        """Watch this process from now on; does nothing in a lane. Raises UsageError if it is watched already."""
+        """Does nothing in a lane. Raises UsageError if this process is watched."""
         pipes = os.environ.get(VARIABLE)
         if pipes and pipes == Watch._pipes:
             raise UsageError("this process is watched already, and cannot be twice", "leave the other block first")
@@ -131,7 +131,6 @@ class Watch:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Restore the process, and show the result; an error of the block propagates."""
         try:
             self._undo.close()
         except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
@@ -163,7 +162,7 @@ class Watch:
         self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 
     def _follow(self, fd: int) -> None:
-        """Read and show the hooks' events until the end of the block; close this end of both pipes."""
+        """Read the hooks' events until the end; close this end of both pipes."""
         lines, due_s, over = MetricLines("", self._take), time.monotonic(), False
         with os.fdopen(fd, "rb", 0) as metrics, self._requests, selectors.DefaultSelector() as selector:
             selector.register(metrics, selectors.EVENT_READ)
@@ -189,7 +188,7 @@ class Watch:
             self._requests.send(encode_message(Run()))
 
     def _use_gpus(self, event: LibrariesLoaded) -> None:
-        """Restart with a lane on the GPUs of the hooks."""
+        """Restart with a lane on these GPUs."""
         search = find_gpus()
         gpus = [gpu for gpu in search.usable if gpu.uuid in event.gpu_uuids] or search.usable[:1]
         self._session.set_machine(with_devices(self._session.snapshot().machine, search, None))
@@ -213,7 +212,6 @@ class Watch:
         self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=reason))
 
     def _show_now(self, *, over: bool = False) -> None:
-        """Show the progress; after an error not again."""
         try:
             self._show(self._look(), over)
         except Exception:  # noqa: BLE001 - the training must go on, and its figures are in `result`

@@ -1,4 +1,4 @@
-"""The account of a lane's process: its time, in parts that do not overlap and add up to it."""
+"""The account of a process: its time, in parts that add up to it."""
 
 from __future__ import annotations
 

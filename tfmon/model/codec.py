@@ -51,10 +51,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
-    """Return the text without escape sequences, controls, direction marks and surrogates.
-
-    The text of a lane cannot control the terminal.
-    """
+    """Return the text without escape sequences and controls: a lane cannot control the terminal."""
     if len(text) <= limit and text.isascii() and text.isprintable():
         return text
     text = _ESCAPES.sub("", text[: 4 * limit]).replace("\t", "    ")
@@ -73,7 +70,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as a line without the lane's name and defaults."""
+    """Return a message as a line without the lane."""
     body = {"v": PROTOCOL, **plain(message, whole=False)}
     body.pop("lane", None)
     return _dumps(body).encode() + b"\n"
@@ -107,10 +104,7 @@ def plain(value: object, *, whole: bool = True) -> Any:
 
 
 def to_json(value: object) -> Any:
-    """Return a value as JSON types for other programs: without class names, and with null for NaN.
-
-    Fields whose metadata has `json=False` are left out.
-    """
+    """Return a value for other programs: without class names, null for NaN, no fields with `json=False`."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Path):
@@ -166,7 +160,7 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:
-    """Return the object from its JSON types; `strict` rejects unknown keys. Raises CodecError."""
+    """Return the object; `strict` rejects unknown keys. Raises CodecError."""
     return _reader(kind, strict)(value)
 
 

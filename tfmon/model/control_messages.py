@@ -1,4 +1,4 @@
-"""Messages from a viewer to the process that runs the lanes."""
+"""Messages from a viewer to a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChangeKnob:
 
 @dataclass(frozen=True, slots=True)
 class ChangeLanes:
-    """Pause lanes at the next step boundary, resume, restart or end them, or request their stacks."""
+    """Pause, resume, restart or end lanes, or request their stacks."""
 
     action: Literal["pause", "resume", "restart", "end", "report_stack"]
     lanes: tuple[str, ...]
@@ -50,7 +50,7 @@ class BeginCrossover:
 
 @dataclass(frozen=True, slots=True)
 class BeginTuning:
-    """Try the most promising change, or changes until nothing helps."""
+    """Try one change, or everything."""
 
     lane: str
     everything: bool
@@ -58,14 +58,14 @@ class BeginTuning:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLanes:
-    """Profile a lane for a report, or two for the session."""
+    """Profile one or two lanes."""
 
     lanes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """End the run, because of a signal or not."""
+    """End the run."""
 
     signal: str = ""
 

@@ -1,7 +1,4 @@
-"""All events of a race.
-
-Stamps are those of `time.monotonic_ns` on the monitor's machine; those of other machines are converted.
-"""
+"""All events of a race. Stamps are of `time.monotonic_ns` on the monitor's machine."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ class LaneEnded(MonitorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePrinted(MonitorEvent):
-    """Lines that a lane wrote to stdout and stderr, without control codes."""
+    """Lines that a lane wrote, without control codes."""
 
     at_ns: int
     """At most half a second after the output."""
@@ -77,7 +74,7 @@ class BadLine(MonitorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStalled(MonitorEvent):
-    """A lane has sent nothing for too long; its next event ends the stall."""
+    """A lane has sent nothing for too long."""
 
     since_ns: int
 

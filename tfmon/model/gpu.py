@@ -1,4 +1,4 @@
-"""Samples of a GPU, in groups that are read together. Every reading has another name."""
+"""Samples of a GPU. Every reading has another name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class GpuLoad:
     """The load of a GPU."""
 
     busy_pct: Reading = NOT_READ
-    """Time with at least one kernel, mean over the tick."""
+    """With at least one kernel, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
     source: str = ""
     """`samples` (mean over our tick), `gpm` (the same), `driver window` (1/6 to 1 s), `sysfs` or `ioreg`."""
@@ -50,7 +50,7 @@ class ProcessName:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcesses:
-    """The processes on a GPU, by the driver's number."""
+    """By the driver's number."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
     no_list_reason: str = ""
@@ -70,12 +70,12 @@ class GpuProcesses:
         return {} if isinstance(self.busy_by_pid, Missing) else self.busy_by_pid
 
     def pids(self, without: Collection[int] = ()) -> list[int]:
-        """Return the processes that are listed or used time."""
+        """Return the active processes."""
         took = (pid for pid, share in self.shares.items() if share)
         return sorted({*self.used_by_pid, *took}.difference(without))
 
     def of_others(self, own: Collection[int] = ()) -> list[int]:
-        """Return the processes that are not tfmon's and not in `own`."""
+        """Return others' processes."""
         return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
 
 
@@ -138,7 +138,7 @@ class PcieTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """The use of the units since the previous sample, in percent of the maximum."""
+    """Mean since the previous sample, in percent of the maximum."""
 
     kernels_pct: Reading
     """Without copies."""
@@ -155,7 +155,7 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True)
 class SlowReading:
-    """A reading that is read less often; samples repeat the last value."""
+    """A reading that is read less often."""
 
     name: str
     took_ms: float
@@ -218,7 +218,7 @@ class GpuSample:
 
 
 def unread(part: Part, why: Missing) -> Part:
-    """Return a part in which every reading is missing."""
+    """Return a part without readings."""
     kind: Any = type(part)
     readings: dict[str, object] = {}
     for one in fields(kind):

@@ -36,7 +36,7 @@ class Taken:
 
 
 def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
-    """Return the use by others since the previous reading. `None` if unknown."""
+    """Return the use by others since the previous reading."""
     since_ns, until_ns, shares = on_it.since_ns, on_it.until_ns, on_it.busy_by_pid
     if isinstance(shares, Missing) or since_ns is None or until_ns is None:
         return None
@@ -56,23 +56,23 @@ def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ..
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A process with memory on a GPU."""
-
+class _Holder:
     pid: int
     used_bytes: int
     name: ProcessName | None
 
 
-def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
-    """Return the other processes with memory, the largest first."""
+def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[_Holder]:
+    """Return others with memory, the largest first."""
     of_others = on_it.of_others(own)
-    result = [Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))]
+    result = [
+        _Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))
+    ]
     return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
-    """Return a text about others' memory if that explains a lack of it."""
+    """Return a text if others' memory explains a lack of it."""
     result, total = holders(sample.processes, own), known(sample.memory.total_bytes)
     held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:

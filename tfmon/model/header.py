@@ -11,14 +11,9 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
 SCHEMA = 10
-"""Version of recordings; others are refused. New events, and fields with a default, need no new version.
-
-10: a snapshot has the blocks of a lane's speed in one series. 9: it has one list of windows, and a tuning is a
-series. 3: views have no `kept`. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
-`gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`.
-"""
+"""Others are refused. New events, and fields with a default, need no new version."""
 JSON_SCHEMA = 10
-"""Version of JSON results; others are refused. 10: no slices in `gpu_others`. 9: no `figures`."""
+"""Others are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +41,7 @@ class Header:
 
     @property
     def lane_names(self) -> dict[str, str]:
-        """Names on the time line: the device, or else the id."""
+        """Names on the time line."""
         return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
 
     def wall_s(self, at_ns: int) -> float:

@@ -1,4 +1,4 @@
-"""Histograms of step times with the same geometric bins, so that they can be added."""
+"""Histograms of step times with equal bins, so that they can be added."""
 
 from __future__ import annotations
 

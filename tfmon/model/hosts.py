@@ -1,4 +1,4 @@
-"""The known facts about each machine, by the host name that the user gave; two can mean the same."""
+"""The facts about each machine, by the host name that the user gave; two can mean the same."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> N
     else:
         state.gpus = tuple(sample if gpu is before else gpu for gpu in state.gpus)
         for lane in trained:
-            lane.discard(before.at_ns, sample.at_ns, gpu_disturbances(sample))
+            lane.discard(before.at_ns, sample.at_ns, _gpu_disturbances(sample))
     history = (*state.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
     state.gpu_history = {**state.gpu_history, sample.key: history}
 
 
 def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
-    """Return the processes of all lanes on a machine."""
+    """Return the lanes' processes on a machine."""
     key = machine_key(hosts, host)
     here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
     return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
@@ -132,7 +132,7 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane has a GPU: by UUID, or else by index."""
+    """Return whether a lane has a GPU."""
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.process.gpu_uuids:
@@ -156,9 +156,6 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result))
 
 
-def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """Return the disturbances of the lanes on this GPU.
-
-    A power cap is not one: most GPUs reach it.
-    """
+def _gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
+    """A power cap is not one: most GPUs reach it."""
     return (GPU_THROTTLED,) if sample.clocks.lowered_by(ALARM) else ()

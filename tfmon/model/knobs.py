@@ -1,4 +1,4 @@
-"""Knobs: the settings of a lane and their allowed values."""
+"""Knobs: the settings of a lane."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Knob:
     default: KnobValue
     help: str
     kind: Literal["live", "restart"] = "restart"
-    """`live` takes effect in the running child with its weights kept."""
+    """`live` keeps the running child."""
     choices: tuple[KnobValue, ...] = ()
-    """All values, or for a number those that a key steps through."""
+    """Or the steps of a key."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
     """In place of a number."""
     remedies: tuple[KnobValue, ...] = ()
-    """Choices that do the same work differently: one can be advised."""
+    """One of them can be advised."""
 
     def parse(self, text: str) -> KnobValue:
         """Parse text; raises KnobError."""
@@ -213,7 +213,7 @@ ALLOCATOR = Knob(
 PYTHON = "python"
 """The interpreter of a script's lane."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
-"""Settings of any script's lane, applied when TensorFlow or Keras is loaded or a model is compiled."""
+"""Of any script's lane, applied when libraries are loaded or a model is compiled."""
 
 
 BY_HAND = "in a loop of its own it is the function's: @tf.function(jit_compile=True), or several steps in one call"
@@ -239,7 +239,7 @@ def short_name(knob: str) -> str:
 
 
 def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
-    """Return an error about a knob that a script does not offer, and the remedy."""
+    """Return an error about an unknown knob, and the remedy."""
     if name in (XLA.name, STEPS_PER_EXECUTION.name):
         return f"{name} was requested, and the script compiles no model of Keras before it trains", BY_HAND
     names = {*offered, *(knob.name for knob in (*COMMON, *LEVERS))} - {name}
@@ -262,7 +262,7 @@ def parse_settings(knobs: Sequence[Knob], assignments: Sequence[str]) -> dict[st
 
 
 def guess_settings(assignments: Sequence[str]) -> dict[str, KnobValue]:
-    """Parse a script's `KNOB=VALUE` words: as common knobs, on or off, numbers, or text; raises KnobError."""
+    """Parse a script's `KNOB=VALUE` words; raises KnobError."""
     return {name: _guess(name, text) for name, text in _split(assignments)}
 
 

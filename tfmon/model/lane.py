@@ -86,7 +86,7 @@ SIGNS_OF_LIFE = tuple(kind for kind in get_args(FromLane) if kind not in (StackR
 
 
 class Lane(LaneState):
-    """A lane that changes. Thread: the session's lock is required."""
+    """Thread: the session's lock is required."""
 
     @classmethod
     def from_state(cls, state: LaneState) -> Lane:
@@ -388,7 +388,6 @@ class Lane(LaneState):
         self.mark_charts(event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
 
     def _on_profiled(self, event: Profiled) -> None:
-        """The shares of the profile before apply if this one has none."""
         step, profile = self.step, event.profile
         step.profiles = (*step.profiles, profile)[-MOST_PROFILES:]
         if isinstance(profile.call, Missing):

@@ -28,12 +28,12 @@ from tfmon.model.script_events import (
 SLICE_START = "after a switch"
 """Marks windows just after the switch to the lane."""
 IN_A_STEP = "suspended in a step"
-"""Marks windows with a suspension outside of steps or while it waited."""
+"""Marks windows with a suspension at another time."""
 STALL = "stall"
 SUSPENDED = "suspended"
-"""Marks windows in a suspension of tfmon or the machine."""
+"""Of tfmon or the machine."""
 STOOD_STILL = "stood still until its end"
-"""Marks the window in which a stalled lane was ended."""
+"""Marks a stalled lane's last window."""
 STOPPED = "suspended or paused"
 """Reason of time that is in no share."""
 PROTOCOL = 2
@@ -121,7 +121,7 @@ class Window(LaneEvent):
     """A part of `call_ns`."""
     traced: str = ""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Of `call_ns`, in which an operation ran on the CPU, from a profile."""
+    """Of `call_ns`, from a profile."""
     sampled: Amount = 0
     """Steps before it with a barrier around each part, in no other figure."""
     sampled_examples: Amount = 0
@@ -129,13 +129,13 @@ class Window(LaneEvent):
     sampled_copy_ns: Amount | None = None
     sampled_call_ns: Amount = 0
     sampled_tail_ns: Amount = 0
-    """From the call's return to the end on the device."""
+    """After the call, on the device."""
     windows: Annotated[int, Range(1, 10**17)] = 1
     """Old ones are added up."""
 
     @property
     def since_ns(self) -> int:
-        """The end of the previous window, or the first step's start."""
+        """The start, or the previous window's end."""
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:

@@ -1,4 +1,4 @@
-"""The state of one lane, as readers see it."""
+"""The state of one lane."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_STEPS_HINT = (
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
-"""A lane stalls if a step runs this long, and this multiple of its longest step."""
+"""A lane stalls if a step runs this long."""
 RECENT_NS = 5_000_000_000
 MOST_KNOB_MARKS = 64
 MOST_POINTS = 256
@@ -86,7 +86,7 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Losses; if there are too many, every second one is dropped."""
+    """Losses; some are dropped if there are too many."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -94,7 +94,7 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step with a loss that is not a number, after the last finite one."""
+    """The first step after the last finite loss."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with one more loss."""
@@ -271,7 +271,7 @@ class LaneState(StatePart):
     differs: tuple[str, ...] | None = None
     """Knobs in which lanes differ now."""
     mark: str = ""
-    """`#` and its id, if another lane has the same title."""
+    """`#` and its id, for equal titles."""
 
     def copy(self: State) -> State:
         """Return an independent copy."""
@@ -300,10 +300,7 @@ class LaneState(StatePart):
 
     @property
     def memory_bytes(self) -> Reading:
-        """Private memory: the last sample before its last window, or else the peak.
-
-        Later samples may be of a process that exits.
-        """
+        """The last sample before its last window: later ones may be of a process that exits."""
         if self.tree.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
             return self.tree.memory.latest[1] if self.tree.memory.latest is not None else self.tree.private_bytes
         return self.tree.peak_private_bytes if self.points else Missing("not sampled while the lane raced")
@@ -374,7 +371,7 @@ class LaneState(StatePart):
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return the time without a step. `None` if it validates, is between epochs, or ended."""
+        """Return the time without a step, unless that is normal."""
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)

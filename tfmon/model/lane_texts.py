@@ -118,7 +118,7 @@ MOST_CHARACTERS = 300
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
-"""The NotMeasured that a Python with tfmon sends first."""
+"""First NotMeasured of a Python with tfmon."""
 HINTS = {
     "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
     "if it is the only one and there is no screen",
@@ -132,7 +132,7 @@ _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended without a message. A stalled lane has failed in any case."""
+    """Return why a child ended without a message. A stalled lane has failed."""
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
@@ -174,7 +174,7 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if begun := went_on(state):
         return Trouble(f"the script {begun}, and nothing was left to train", "remove that backup to train again")
     unknown = state.script.not_measured
-    reason = unknown.get("steps") or why_unseen(state.script.command, loaded=LOADED in unknown)
+    reason = unknown.get("steps") or _why_unseen(state.script.command, loaded=LOADED in unknown)
     return Trouble("the script ended, and no training step was seen", reason)
 
 
@@ -187,7 +187,7 @@ _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64"
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Return a text if the output shows a fragmented pool."""
+    """Return a text for a fragmented pool."""
     found: dict[str, int] = {}
     asked_bytes = 0
     for line in output:
@@ -214,8 +214,7 @@ def went_on(lane: LaneState) -> str:
     return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
 
 
-def why_unseen(command: str, *, loaded: bool) -> str:
-    """Return why no step was seen; `loaded`: tfmon was."""
+def _why_unseen(command: str, *, loaded: bool) -> str:
     try:
         argv = shlex.split(command)
     except ValueError:
@@ -243,10 +242,7 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback.
-
-    TensorFlow writes its reason at the end, before the node of its graph.
-    """
+    """Return the error below the last traceback. TensorFlow writes its reason at the end."""
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
     begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
     if not begins:
@@ -270,7 +266,7 @@ def last_line(output: Sequence[str]) -> str:
 def explain_end(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> None:
-    """Explain a lack of GPU memory by others' use, or fail a lane with an unknown knob."""
+    """Explain a lack of GPU memory, or fail a lane with an unknown knob."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
         # Windows also show values that a library chose itself.

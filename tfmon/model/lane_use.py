@@ -18,7 +18,6 @@ LEAST_NS = 50_000_000
 """CPU time is counted in steps of 10 ms."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""SIGHUP, SIGINT, SIGPIPE and SIGTERM, by which a parent ends its children."""
 
 
 MOST_SAMPLES = 96
@@ -26,7 +25,7 @@ MOST_SAMPLES = 96
 
 @dataclass(frozen=True, slots=True)
 class MemoryCourse:
-    """Samples; if there are too many, every second one is dropped."""
+    """Samples; some are dropped if there are too many."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -50,7 +49,7 @@ class MemoryCourse:
 
 @dataclass(frozen=True, slots=True)
 class SliceClock:
-    """The time of a lane in slices since the last sample, or its last step."""
+    """The time of a lane in slices."""
 
     sampled_ns: int | None = None
     granted_ns: int | None = None
@@ -102,7 +101,7 @@ class TreeUse(StatePart):
     deaths: tuple[Death, ...] = ()
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
-        """Return a sample with CPU per time in slices, at most all `cores`."""
+        """Return a sample with CPU per time in slices."""
         cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
         if cores and not isinstance(cpu_pct, Missing):
             cpu_pct = min(cpu_pct, 100 * cores)
@@ -114,7 +113,7 @@ class TreeUse(StatePart):
         return max(self.peaks.values(), default=NOT_SAMPLED)
 
     def add(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> None:
-        """Add a sample; without a slice, the last CPU figure stays."""
+        """Add a sample."""
         seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
         self.deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))[:MOST_DEATHS]
@@ -158,10 +157,9 @@ def used_bytes_of_lane(
 ) -> tuple[Reading, str]:
     """Return the GPU memory of a lane and its source, the first that applies.
 
-    `driver`: the amounts of the lane's processes. `only process`: in a container with the host's process numbers,
-    the only one on this GPU. `TensorFlow's allocator`: its peak, without the CUDA context. `device change`: the
-    increase since the lane opened the GPU. A process without an amount is ignored: newer drivers list a
-    container's own numbers that way.
+    `driver`: of the lane's processes. `only process`: in a container with the host's process numbers, the only one
+    on this GPU. `TensorFlow's allocator`: without the CUDA context. `device change`: since the lane opened the
+    GPU. A process without an amount is ignored: newer drivers list a container's own numbers that way.
     """
     used, on_it = sample.memory.used_bytes, sample.processes
     own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
@@ -232,7 +230,7 @@ class GpuPart:
 class BatchPeaks:
     """The allocator's peak by batch size, with otherwise equal settings.
 
-    A process's peak never falls: a size's peak is known if it was the first or exceeds all before it.
+    A process's peak never falls: a size's peak is known if it was the first or exceeds all before.
     """
 
     by_size: Mapping[int, int] = field(default_factory=dict)
@@ -247,7 +245,7 @@ class BatchPeaks:
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
-        """Return the peaks after a change; other knobs can change all peaks."""
+        """Return the peaks after a change of a knob."""
         return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 

@@ -1,4 +1,4 @@
-"""Relations between lanes: distinguishing names, and shared files and ports."""
+"""Distinguishing names of lanes, and shared files and ports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
 
 
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
-    """Return the knobs in which lanes differ now, the contrast first."""
+    """Return the differing knobs, the contrast first."""
     started = contrast([lane.spec for lane in lanes])
     result = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
@@ -42,7 +42,7 @@ def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
 
 
 def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
-    """Return (knob, value, whether lanes differ), differing ones first."""
+    """Return (knob, value, whether lanes differ)."""
     values, differs = lane.in_effect, lane.differs or ()
     first = [(knob, values[knob], True) for knob in differs if knob in values]
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
@@ -58,7 +58,7 @@ def set_names(lanes: Sequence[LaneState], race: Race) -> None:
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
-    """Return a key that differs for each value: 1 equals True."""
+    """Return a distinct key: 1 equals True."""
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 
@@ -83,7 +83,7 @@ class Collision:
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
-    """Return the collisions of lanes of one machine, except inside a view."""
+    """Return the lanes' collisions outside a view."""
     result: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         view = views.get(one.spec.host)

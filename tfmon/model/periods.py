@@ -1,4 +1,4 @@
-"""The periods of a race: the measurements under one choice of settings."""
+"""The periods of a race, each under one choice of settings."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ def after_event(
     running: SeriesState | None,
     experiment: SeriesState | None,
 ) -> Periods:
-    """Return the periods after one of the `CAUSES`.
-
-    `race`, `lanes` and `running` are as before the event, `after` and `experiment` as after it.
-    """
+    """Return the periods after one of the `CAUSES`; `after` and `experiment` are as after it."""
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
@@ -116,7 +113,7 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
-    """Return the period that the same key press ended, in another lane."""
+    """The same key press can change several lanes."""
     asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
     for place in reversed(range(len(periods))):

@@ -21,7 +21,7 @@ class ExperimentError(ValueError):
 
 
 class Controls(Protocol):
-    """Requests of a series to the lanes, which return at once."""
+    """Requests of a series to the lanes."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Change a setting."""

@@ -47,7 +47,7 @@ class Input:
 
     wait_ns: Reading
     stages: tuple[Stage, ...]
-    """The busiest first, without stages that only pass elements on."""
+    """The busiest first."""
     python_ns: Reading
 
 
@@ -56,7 +56,7 @@ class Call:
     """The loop's thread during the step; the parts add up to `total_ns`."""
 
     total_ns: float
-    """The step; in a trace without its mark, calls of a tf.function; eager: all but the input."""
+    """Without its mark, calls of a tf.function; eager: all but the input."""
     dispatch_ns: float
     """Python, TensorFlow's runtime, launches. On a GPU this is all."""
     python_ns: Reading
@@ -74,7 +74,7 @@ class GpuTime:
     kernels_ns: float
     """All but copies from or to the host."""
     all_reduce_ns: float
-    """Only kernels that sum over GPUs, including the wait for the slowest."""
+    """Only kernels that sum over GPUs."""
     h2d_ns: float
     d2h_ns: float
     h2d_exposed_ns: float
@@ -148,7 +148,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class CpuCounters:
-    """Counters of the processor for a CPU lane, shortly before its profile."""
+    """Counters of the processor, shortly before a profile."""
 
     instructions_per_cycle: float
     stalled_share: Reading
@@ -179,7 +179,7 @@ class MemoryPeak:
     before_bytes: int
     """Usually weights and the optimizer."""
     unknown_bytes: int
-    """Missing in the trace; negative if frees were lost."""
+    """Negative if frees were lost."""
     operations: tuple[Allocated, ...]
     reached_in: str
     """The operation that made the peak."""
@@ -202,13 +202,13 @@ class Profile:
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
-    """From the first step's start to the end of the last one's work, over their number."""
+    """Up to the end of the last one's work."""
     longest_ns: float
     mode: Mode
     input: Input
     call: Call | Missing
     sync_ns: Reading
-    """Outside of both while the GPU worked: usually reading a result."""
+    """Usually reading a result."""
     other_ns: float
     drain_ns: float
     devices: tuple[GpuTime, ...]
@@ -226,7 +226,7 @@ class Profile:
 
     @property
     def computing_share(self) -> float | None:
-        """Share of the calls in which an operation ran on the CPU."""
+        """Of the calls, in which an operation ran."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -234,7 +234,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Share of step calls in the time without input and waits."""
+        """Of the time without input and waits."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)

@@ -44,7 +44,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """Between-process variance of earlier races here: a scaled chi-squared prior."""
+    """Between-process variance here: a scaled chi-squared prior."""
 
     squares: float
     """`degrees` times the variance of the log ratio."""
@@ -53,7 +53,7 @@ class BetweenProcesses:
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
-    """Return whether lanes train one at a time on each machine."""
+    """Return whether lanes train one at a time."""
     return bool(exclusive) or (mode == TURNS and lanes > 1)
 
 
@@ -123,7 +123,7 @@ class Claim:
     """For a claim of no difference."""
     needs: Literal["", "gpu", "mac"] = ""
     seconds: float | None = None
-    """Such a claim is only measured with its scenario named."""
+    """Only measured with its scenario named."""
     corrected: str = ""
     """Of a wrong statement."""
 
@@ -140,7 +140,7 @@ class ClaimResult:
 
 
 def judge(claim: Claim, ratio: Estimate) -> Outcome:
-    """Return the outcome; the whole interval must be on one side."""
+    """Return the outcome, by the whole interval."""
     if claim.at_most is not None:
         if 1 / claim.at_most <= ratio.low and ratio.high <= claim.at_most:
             return "supported"

@@ -41,7 +41,6 @@ IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
 ALWAYS_VALID: IntervalKind = "always-valid"
 SPENDING: IntervalKind = "spending"
 FIXED: IntervalKind = "fixed"
-"""Looks at any time; within a known length; one at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class TreeSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The machine since the previous sample; 100 % of CPU is one core."""
+    """The machine; 100 % of CPU is one core."""
 
     lane: str = ""
     host: str = ""
@@ -127,7 +126,7 @@ FULL = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLoad:
-    """Use of the CPU in a slice, with its discarded start."""
+    """Use of the CPU in a slice."""
 
     span_ns: Amount
     examples: Amount

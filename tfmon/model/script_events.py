@@ -19,15 +19,11 @@ COMPILES, SEES_BATCHES = "compiles", "sees batches"
 DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
 """Parts of the dataset."""
 SEQUENTIAL, UNCACHED, RANDOM = "sequential map", "uncached work", "random map"
-"""A map in one thread, work in each epoch, random operations."""
 ENDLESS, READ = "endless", "stages read"
 """No end; tf.data's own statistics were read."""
 SHORT, SPARE = "a short wait", "time to spare"
-"""The wait is short; the rest of an epoch has time."""
 FITS, MOVABLE, SHUFFLED = "fits in memory", "can be moved", "shuffled before"
-"""In memory; elements can be dropped before the work, and are shuffled before it."""
 MADE, DIFFERS, UNROLLS = "made again", "other arrays", "unrolled layer"
-"""A model or function; called with other arrays; a layer unrolls its loop."""
 MOST_CAUSES = 32
 
 

@@ -13,7 +13,6 @@ from tfmon.model.spec import LaneSpec, devices_of, step_batch
 CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
 """Policies."""
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
-"""`refused`: the setting could not take effect, or the lane failed."""
 MOST_DEATHS = 3
 """Then an attempt has failed."""
 LATEST_VISITS = 40
@@ -23,8 +22,7 @@ LATEST_VISITS = 40
 class SeriesPlan:
     """The plan of a series, complete before its first measurement.
 
-    A sweep races each combination against a baseline, in separate races. A crossover sets each value in two
-    lanes of the present race. A tuning tries changes on one lane of it.
+    A sweep races each combination against a baseline, in separate races.
     """
 
     policy: str
@@ -102,7 +100,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A combination, a value of a knob, a change of a lane, or a claim."""
+    """A combination, a value, a change, or a claim."""
 
     number: int
     kind: str
@@ -144,7 +142,7 @@ class SeriesState:
 
     plan: SeriesPlan
     attempts: tuple[Attempt, ...] = ()
-    """A tuning adds them, after those of earlier tunings."""
+    """Also of earlier tunings."""
     first: int = 0
     running: dict[int, str] = field(default_factory=dict)
     visits_s: tuple[float, ...] = ()
@@ -250,7 +248,6 @@ class SeriesEnded:
 
 
 SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | VisitEnded | SeriesEnded
-"""The state is the first step, or a correction."""
 
 
 def after(state: SeriesState, step: SeriesStep) -> SeriesState:
@@ -294,7 +291,7 @@ def after(state: SeriesState, step: SeriesStep) -> SeriesState:
 
 
 def kind_of(spec: LaneSpec) -> str:
-    """Return the kind of places that measure the same combinations."""
+    """Return the kind of places with equal combinations."""
     kind, _, number = spec.device.partition(":")
     return kind if not number or number.isdecimal() else spec.device
 

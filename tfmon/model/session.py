@@ -1,4 +1,4 @@
-"""The state of a race: the session accepts events and returns snapshots."""
+"""The state of a race."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Session:
         self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
-        """Begin a race; `source` is the digest of the scenario file."""
+        """Begin a race; `source` is the scenario's digest."""
         race = replace(race, number=self._race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
@@ -193,7 +193,7 @@ class Session:
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
-        """Record a slice, "" for none, and which slices continue."""
+        """Record a slice, "" for none."""
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
@@ -216,7 +216,7 @@ class Session:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event, in the accepting thread; return the end of that."""
+        """Call `listener` with every event, in the accepting thread; return its end."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:

@@ -97,7 +97,7 @@ class LaneSpec:
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Parse such as `gpu:0,batch_size=256`; raises SpecError or KnobError."""
+    """Parse a spec; raises SpecError or KnobError."""
     first, *assignments = [part.strip() for part in text.split(",")]
     host, slash, device = first.rpartition("/")
     if slash:
@@ -148,10 +148,7 @@ def check_host(host: str) -> None:
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
-    """Give every lane a unique name and an id.
-
-    One CPU and one GPU lane are C and G; all other ids go from A.
-    """
+    """Name the lanes. One CPU and one GPU lane are C and G; other ids go from A."""
     named: list[LaneSpec] = []
     for spec in specs:
         twins = [other for other in specs if other.place == spec.place]

@@ -1,14 +1,13 @@
 """The step time of a lane as a series of blocks, and when it changes.
 
-A block has the steady windows of half a second. After each block, the series is split in two where the statistic
-of Wilcoxon's rank-sum test is largest. The speed has changed there if
+After each block of half a second, the series is split in two where the statistic of Wilcoxon's rank-sum test is
+largest. The speed has changed there if
 
-- the median of the later blocks is above 95 % of the earlier blocks, because the speed of a busy machine goes up
-  and down, and by a margin, which becomes smaller the longer the difference lasts: a factor of 1.22 after 20
-  blocks, and of 1.04 from 100 blocks on;
+- the median of the later blocks is above 95 % of the earlier blocks, by a margin that becomes smaller the longer
+  the difference lasts: a factor of 1.22 after 20 blocks, and of 1.04 from 100 blocks on;
 - chance does not explain the ranks that are left after the margin is taken off the later blocks. If blocks are
   exchangeable, the number of early blocks among the slowest is hypergeometric. Its tail must be below
-  `CHANCE / n**2` after n blocks, so that the sum over all looks at a lane stays below 2 `CHANCE`.
+  `CHANCE / n**2` after n blocks, so that the sum over all looks stays below 2 `CHANCE`.
 
 Both the mean and the median step time are tested: other programs hardly change the median.
 """
@@ -30,9 +29,7 @@ MARGIN, LEAST_MARGIN = 4.0, 0.04
 SCATTER = 0.95
 CHANCE = 0.01
 LEAST_SIDE, LEAST_BLOCKS = 5, 19
-"""Blocks on each side of a slowdown, and before a lane can be faster or steady."""
 MOST_RECENT, MOST_KNOWN, MOST_KEPT = 240, 128, 32
-"""Recent blocks, earlier ones (a uniform sample), and of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
 LATE_NS = 1_500_000_000
 """For late readings of disturbances."""
@@ -90,7 +87,7 @@ class Level:
 
 @dataclass
 class SpeedWatch(StatePart):
-    """The speed since the settings last changed."""
+    """The speed since the last change."""
 
     known: tuple[StepBlock, ...] = ()
     recent: tuple[StepBlock, ...] = ()
@@ -137,7 +134,7 @@ class SpeedWatch(StatePart):
         if len(self.known) > MOST_KNOWN:
             self.known, self.every = self.known[::2], 2 * self.every
         places = [
-            changed_at([one.logs[which] for one in self.blocks], len(self.known), self.count) for which in (0, 1)
+            _changed_at([one.logs[which] for one in self.blocks], len(self.known), self.count) for which in (0, 1)
         ]
         place = next((place for place in places if place is not None), None)
         if place is not None:
@@ -163,14 +160,8 @@ class SpeedWatch(StatePart):
         self.readings = {**self.readings, **{name: one for name, one in readings.items() if one is not None}}
 
 
-def changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
-    """Return the index of the first block at another speed.
-
-    Args:
-        times: Logarithms of step times, oldest first.
-        earliest: Least index of a change.
-        looks: Number of blocks until now.
-    """
+def _changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
+    """Return the index of the first block at another speed; `times` are logarithms, oldest first."""
     count, difference = len(times), 0
     if count < 2 * LEAST_SIDE:
         return None

@@ -1,4 +1,4 @@
-"""The views of the working folder for lanes with a command."""
+"""The views of the working folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORTS = "ports"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of all lanes of a race on one machine, or of one lane."""
+    """The view of a race's lanes, or of one."""
 
     kind: str
     """`overlay` (writes are redirected), `copy` or `in place`."""

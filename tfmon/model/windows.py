@@ -1,4 +1,4 @@
-"""The windows of a lane: one list, whose old windows are added up, and running sums."""
+"""The windows of a lane, and running sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfmon.model.state_part import StatePart
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
 """Kept as they came."""
 OLD_NS = 2_000_000_000
-"""Older ones are added up over this time, or 1 / `OLD_SHARE` of their age."""
+"""Added up over this time, or 1 / `OLD_SHARE` of their age."""
 OLD_SHARE, MOST_OLD = 400, 4_096
 """After a day, the list has about 2,500 items."""
 SHORTEST_STRETCH_NS = 1_000_000_000
@@ -137,7 +137,7 @@ class LaneWindow(WindowSums):
 
     @property
     def kind(self) -> object:
-        """Old windows of a kind are added up; a slice's start is added to the rest."""
+        """Windows of a kind are added up."""
         marks = tuple(mark for mark in self.marks if mark != SLICE_START)
         return marks, self.in_slice, self.process, self.period
 
@@ -231,8 +231,7 @@ class _Item(Protocol):
 Item = TypeVar("Item", bound=_Item)
 
 
-def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """Return the items with the oldest recent ones added up, if necessary."""
+def _aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     first, now_ns = recent[0], recent[-1].at_ns
     if len(recent) <= MOST_RECENT and first.at_ns >= now_ns - RECENT_NS:
         return recent, old
@@ -245,7 +244,7 @@ def aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, .
 
 
 def shortened(old: tuple[Item, ...], now_ns: int) -> tuple[Item, ...]:
-    """Return the items added up, the more the older they are."""
+    """Return the items added up by age."""
     share = OLD_SHARE
     while share and len(old) > 0.8 * MOST_OLD:
         old, share = _joined(old, now_ns, share), share // 2
@@ -306,7 +305,7 @@ class Measurements(StatePart):
     discarded: dict[str, int] = field(default_factory=dict)
     """Of steady state, under each of their reasons."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """By `main_reason`, with time in no window."""
+    """By `_main_reason`, with time in no window."""
     windows: int = 0
     span_ns: int = 0
     process: int = 0
@@ -315,14 +314,13 @@ class Measurements(StatePart):
     unaccounted_ns: int = 0
     """Time in no window, or in two: 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()
-    """Disturbances most of the time, for which no window is discarded."""
 
     def add(self, event: Window, process: int = 0) -> None:
         """Add a window."""
         window = LaneWindow.from_event(event, process, self.period)
         if window.marks:
             self.discarded = _counted(self.discarded, window.marks, window.windows)
-            self.discarded_ns = add(self.discarded_ns, {main_reason(window.marks): window.span_ns})
+            self.discarded_ns = add(self.discarded_ns, {_main_reason(window.marks): window.span_ns})
         else:
             self.steady = self.steady.plus(window)
             self.slices = _with_window(self.slices, window)
@@ -333,12 +331,12 @@ class Measurements(StatePart):
         self.span_ns += event.at_ns - event.since_ns
         self.process = process
         self.until_ns = window.at_ns
-        self.recent, self.old = aged((*self.recent, window), self.old)
+        self.recent, self.old = _aged((*self.recent, window), self.old)
 
     def sample(self, at_ns: int, **readings: Reading) -> None:
         """Add a sample, for the charts."""
         means = {name: Mean().plus(reading) for name, reading in readings.items()}
-        self.samples, self.old_samples = aged((*self.samples, LaneSample(at_ns, **means)), self.old_samples)
+        self.samples, self.old_samples = _aged((*self.samples, LaneSample(at_ns, **means)), self.old_samples)
 
     def begin_process(self) -> None:
         """Count the present windows to the old ones."""
@@ -353,7 +351,7 @@ class Measurements(StatePart):
     def discard(self, since_ns: int, until_ns: int, reason: str) -> bool:
         """Discard windows in a disturbance, known after they ended; return whether there are any.
 
-        If it is present most of the time, all windows count, and `constant` contains it.
+        A disturbance that is present most of the time is in `constant`.
         """
 
         def is_hit(window: LaneWindow) -> bool:
@@ -405,8 +403,8 @@ class Measurements(StatePart):
 def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
     """Return the length of a stretch, and each lane's sums in each stretch in which all trained.
 
-    The lanes' shares of the cores change from second to second, so only the same seconds are compared. A stretch
-    is as long as two of the longest windows, because lanes with long steps report rarely.
+    The lanes' shares of the cores change from second to second, so only the same seconds are compared. Lanes with
+    long steps report rarely, so a stretch has at least two windows.
     """
     longest_ns = max((window.span_ns for one in lanes for window in one.steady_points), default=0)
     length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
@@ -419,8 +417,7 @@ def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) ->
     return {**discarded, **{reason: discarded.get(reason, 0) + windows for reason in reasons}}
 
 
-def main_reason(marks: Iterable[str]) -> str:
-    """Return the reason that counts: the switch to the lane comes last."""
+def _main_reason(marks: Iterable[str]) -> str:
     return min(marks, key=lambda mark: (mark == SLICE_START, mark))
 
 

@@ -1,4 +1,4 @@
-"""The first and last line of a recording, and its marks."""
+"""The ends of a recording, and its marks."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ MARKING = {
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:
-    """Return the mark of an event; `names` are titles by key."""
+    """Return the mark of an event."""
 
     def named(lane: str) -> str:
         return names.get(lane, lane)

@@ -57,7 +57,7 @@ def create_file(path: Path) -> int:
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest recordings; return False if `keep` does not fit."""
+    """Drop the oldest; return False if `keep` does not fit."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):

@@ -115,7 +115,7 @@ class Recording:
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
-        """Return the number of events before the last snapshot. 0 without one."""
+        """Return the number of events before the last snapshot."""
         return max((at for at in self._known if at <= place), default=0)
 
     def place_at(self, at_ns: int) -> int:

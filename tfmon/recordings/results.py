@@ -23,7 +23,7 @@ REPLACE = "compare the recording of the race, write the result again with tfmon 
 
 
 def read_recorded(path: Path) -> tuple[RaceResult, bool]:
-    """Return a recorded race, and whether it is cut off; raises RecordingError."""
+    """Return a recorded race, and whether it is torn; raises RecordingError."""
     with guard(path):
         opened, end = play_all(path)
     return summarise(analyse(end), opened.header, run_id(path)), opened.torn
@@ -37,7 +37,7 @@ def read_race(path: Path) -> tuple[RaceResult, bool]:
 
 
 def read_races(folder: Path) -> list[tuple[RaceResult, bool]]:
-    """Return every race of a folder, by file name; raises RecordingError."""
+    """Return every race of a folder; raises RecordingError."""
     result = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if not result:
         raise RecordingError(

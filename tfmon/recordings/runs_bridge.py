@@ -1,7 +1,7 @@
 """The bridge on another machine: its Python (3.8 or newer) runs this text without tfmon.
 
 It prints the sockets of the user's runs with their first lines, then answers lines from stdin: an empty one with
-the recordings, the path of a recording with its size and bytes. The path of a socket passes bytes both ways.
+the recordings, a recording's path with its size and bytes. A socket's path passes bytes both ways.
 """
 
 import contextlib
@@ -106,8 +106,7 @@ def folders() -> "list[Path]":
     return [parent / "tfmon" for parent in parents]
 
 
-def greetings() -> "list[tuple[str, str]]":
-    """Return each socket that answers, with its first line, the oldest first."""
+def _greetings() -> "list[tuple[str, str]]":
     result = {}
     for path in [path for folder in folders() for path in folder.glob("*.sock")]:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:
@@ -141,7 +140,7 @@ def write(descriptor: int, chunk: bytes) -> None:
 
 def main(marker: str) -> None:
     """List the runs, and answer requests."""
-    write(1, f"{marker} {json.dumps({'runs': greetings()})}\n".encode())
+    write(1, f"{marker} {json.dumps({'runs': _greetings()})}\n".encode())
     with open(0, "rb", buffering=0) as stdin:
         while line := stdin.readline():
             path = Path(os.fsdecode(line[:-1]))

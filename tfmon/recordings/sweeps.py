@@ -103,7 +103,7 @@ def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFi
 
 
 def read(path: Path) -> SeriesState:
-    """Return the state at the end of a file; raises TfmonError."""
+    """Return the state of a sweep; raises TfmonError."""
     return _parse(path, _load(path))[0]
 
 
@@ -126,7 +126,7 @@ def began(path: Path) -> str:
 
 
 def resume(path: Path) -> tuple[SeriesState, SweepFile]:
-    """Return the state of a sweep, and its file; raises TfmonError."""
+    """Return a sweep and its file; raises TfmonError."""
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

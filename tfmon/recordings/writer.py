@@ -1,4 +1,4 @@
-"""Writes one recording, which only grows and is compressed at once.
+"""Writes one recording, compressed at once.
 
 It is a chain of gzip members, which begin with a snapshot, except the first. If the process is killed, it can be
 read up to the last flush.
@@ -24,7 +24,6 @@ from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Known
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
 """From this age on, one sample of each kind is kept of this time."""
 SNAPSHOT_S = 600.0
-"""Between two snapshots; after an hour a sixth of the race's age."""
 MOST_LINES = 50
 """Of a lane's output, kept of this time."""
 _LEVEL = 4
@@ -34,9 +33,7 @@ RARE_EVENTS = GpuSample, HostSample, TreeSample, LinkMeasured, Progressed
 class Writer:
     """Appends to a new file; plain if its name does not end in .gz.
 
-    In a compressed recording of an old race, some samples and printed lines are left out.
-
-    Raises: OSError, except in `abandon`. Thread: one.
+    Of an old race, some samples and printed lines are left out. Raises: OSError, except in `abandon`. Thread: one.
     """
 
     def __init__(self, path: Path, fd: int) -> None:

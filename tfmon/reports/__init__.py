@@ -156,7 +156,7 @@ def link_json(link: LinkMeasured | None) -> dict[str, Any]:
 
 
 def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
-    """Return the names of machines, which shared reports must not contain."""
+    """Return names that shared reports must not contain."""
     return {name for host, machine in machines for name in (host.rpartition("@")[2], machine.hostname)}
 
 

@@ -1,4 +1,4 @@
-"""The account of the lanes' runs as a section of a report."""
+"""The account as a section of a report."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from tfmon import units
 
 Spec = dict[str, Any]
 Point = tuple[float, float | None, str, str]
-"""Position, value (`None` ends a stretch), its text, and a note."""
 TALL, LOW = 300, 190
 COLOURS = 4
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])

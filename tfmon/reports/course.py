@@ -33,9 +33,7 @@ Values: TypeAlias = Mapping[str, Sequence[LaneWindow]] | Mapping[str, Sequence[S
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
-    """The quantity of a chart."""
-
+class _Quantity:
     title: str
     unit: str
     about: str
@@ -48,7 +46,7 @@ class Quantity:
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race; `keys` hide lanes in charts."""
+    """Return the course of the race."""
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
@@ -80,15 +78,15 @@ def _mean(samples: Sequence[Sample]) -> float | None:
     return sum(one.value for one in samples) / len(samples) if samples else None
 
 
-_LOSS = Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
+_LOSS = _Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
 _SHARED = "Of the processes of a lane, while it trains; of the whole machine."
 _READINGS = {
-    CPU: Quantity("CPU", "% of a core", _SHARED, _mean, units.percent),
-    MEMORY: Quantity("Memory", "MiB", "That no other process shares.", _mean, units.memory, scale=2.0**20),
-    BUSY: Quantity("GPU load", "% of the time", "Time in which at least one kernel ran.", _mean, units.percent),
-    USED: Quantity("GPU memory", "MiB", "Of all processes.", _mean, units.memory, scale=2.0**20),
-    POWER: Quantity("Power", "W", "As the driver counts it.", _mean, units.watts),
-    HEAT: Quantity("Temperature", "°C", "Of the GPU.", _mean, units.celsius),
+    CPU: _Quantity("CPU", "% of a core", _SHARED, _mean, units.percent),
+    MEMORY: _Quantity("Memory", "MiB", "That no other process shares.", _mean, units.memory, scale=2.0**20),
+    BUSY: _Quantity("GPU load", "% of the time", "Time in which at least one kernel ran.", _mean, units.percent),
+    USED: _Quantity("GPU memory", "MiB", "Of all processes.", _mean, units.memory, scale=2.0**20),
+    POWER: _Quantity("Power", "W", "As the driver counts it.", _mean, units.watts),
+    HEAT: _Quantity("Temperature", "°C", "Of the GPU.", _mean, units.celsius),
 }
 
 
@@ -108,7 +106,7 @@ class _Drawer:
             f"A point for every {units.about(self._every_s)}, discarded windows included. Shaded: "
             f"windows that do not count{few}, but for those {SLICE_START}. Dashed: what was changed."
         )
-        quantity = Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
+        quantity = _Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
         return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
     def sampled(self, what: str) -> Chart | None:
@@ -122,7 +120,7 @@ class _Drawer:
         )
 
     def chart(
-        self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
+        self, quantity: _Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
         order = [*self._names, *(subject for subject in of if subject not in self._names)]
         rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
@@ -149,7 +147,7 @@ class _Drawer:
         )
         return Chart(quantity.title, quantity.about, spec, self._table(quantity, of))
 
-    def _points(self, quantity: Quantity, items: Items, rest_ns: int, of_lane: bool) -> Iterator[charts.Point]:
+    def _points(self, quantity: _Quantity, items: Items, rest_ns: int, of_lane: bool) -> Iterator[charts.Point]:
         before_s, before_ns = 0.0, None
         for at_s, group in self._grouped(items, self._every_s):
             value = quantity.fold(group)
@@ -177,7 +175,7 @@ class _Drawer:
         for at, group in itertools.groupby(items, place):
             yield (at + 0.5) * every_s, list(group)
 
-    def _table(self, quantity: Quantity, of: Values) -> Table:
+    def _table(self, quantity: _Quantity, of: Values) -> Table:
         step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
         known = {
             subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}

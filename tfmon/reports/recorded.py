@@ -18,12 +18,7 @@ from tfmon.reports.race import report
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether it is cut off.
-
-    Args:
-        again: Returns the command that repeats the race.
-        host: The name of this machine. The doctor examines it if it raced.
-    """
+    """Return the report of a recording, and whether it is cut off; the doctor examines `host` if it raced."""
     course = gather(path)
     analysis = analyse(course.end)
     result = replace(summarise(analysis, course.header), recording=Path(path.name))

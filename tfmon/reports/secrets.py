@@ -64,12 +64,12 @@ def keep(text: str) -> str:
 
 
 def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
-    """Return a function that hides names and secrets of a report."""
+    """Return a function that hides secrets of a report."""
     return keep if everything else hider({host, *report.hosts}, report.others)
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
-    """Return a function that hides hosts, users, commands of others, and secrets."""
+    """Return a function that hides names and secrets."""
     known = set(processes)
     home, user = str(Path.home()), ""
     with contextlib.suppress(OSError, KeyError):

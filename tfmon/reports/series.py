@@ -48,8 +48,7 @@ from tfmon.reports.series_json import sweep_to_json
 CHART = (90, 16)
 
 
-def table_of(table: SeriesTable, about: str = "") -> Table:
-    """Return the table of a series."""
+def _table_of(table: SeriesTable, about: str = "") -> Table:
     left = [place for place, column in enumerate(table.columns) if not column.right]
     rows = [[text for text, _ in row.cells] for row in table.rows]
     values = [[_number(value) for _, value in row.cells] for row in table.rows]
@@ -62,8 +61,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def charts_of(table: SeriesTable) -> Iterator[Chart]:
-    """Yield the non-empty curves."""
+def _charts_of(table: SeriesTable) -> Iterator[Chart]:
     for curve in table.curves:
         if any(point is not None for line in curve.lines for point in line.points):
             yield _chart(curve)
@@ -96,8 +94,8 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
     table = crossover_table(analysis)
     if table is None:
         return ()
-    rows = table_of(table)
-    drawn: list[Block] = [replace(chart, about=table.curves[0].about, table=rows) for chart in charts_of(table)]
+    rows = _table_of(table)
+    drawn: list[Block] = [replace(chart, about=table.curves[0].about, table=rows) for chart in _charts_of(table)]
     return (*(drawn or [rows]), Lines([f"{line.id}: {line.name}" for line in table.curves[0].lines]))
 
 
@@ -106,7 +104,7 @@ def tuning(analysis: Analysis) -> tuple[Block, ...]:
     table = tuning_table(analysis)
     if table is None:
         return ()
-    tried = (table_of(table),) if table.rows else ()
+    tried = (_table_of(table),) if table.rows else ()
     return (*tried, *([] if analysis.is_series else _told(table)))
 
 
@@ -140,13 +138,13 @@ def describe(ranking: Ranking, began: str = "") -> Report:
     marked = [row for row in ranking.rows if row.ratio is not None and row.outcome != BASELINE]
     learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
     note = [LEARNS.format(" or ".join(learns))] if learns else []
-    table_block = table_of(table, "Ratio: throughput over that of the baseline on the same device")
+    table_block = _table_of(table, "Ratio: throughput over that of the baseline on the same device")
     return Report(
         f"{plan.scenario}: a sweep of {len(ranking.rows)} combinations",
         [
             Section("", (Note(where), Note(progress_text(ranking)))),
             Section("Ranking", (table_block, Lines(note))),
-            Section("Over the knobs", list(charts_of(table)), long=True),
+            Section("Over the knobs", list(_charts_of(table)), long=True),
             Section("How it was measured", (Lines(list(_method(ranking))),), long=True),
             Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
             Section("Machine and versions", (_machines(ranking),), long=True),

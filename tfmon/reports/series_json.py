@@ -35,7 +35,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
             for kind in plan.kinds
         },
         "scaling": [scaling_json(one) for one in scaling_of(ranking)],
-        "combinations": [combination_json(row) for row in ranking.ranked],
+        "combinations": [_combination_json(row) for row in ranking.ranked],
         "settled": ranking.settled,
         "lost_places": state.lost,
         "interrupted": state.ended or None,
@@ -43,8 +43,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
     }
 
 
-def combination_json(row: SweepRow) -> dict[str, Any]:
-    """Return one combination as JSON."""
+def _combination_json(row: SweepRow) -> dict[str, Any]:
     known, figures = row.attempt, row.attempt.figures
     missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
     return {

@@ -119,7 +119,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return aligned lines; on a narrower terminal each row's cells with headers."""
+    """Return aligned lines, also for a narrow terminal."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]

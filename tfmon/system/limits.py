@@ -1,4 +1,4 @@
-"""The limits of a process by its control groups, and their effects."""
+"""The limits of a process by its control groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMORY_FILES = (
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
-    """Return how many cores the process may use: the tightest limit of its group and all groups above.
+    """Return the tightest limit of the group and all groups above.
 
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1).
     """
@@ -60,7 +60,7 @@ def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[
     """Return the memory that this process may use, and the free part, with files.
 
     Source: memory.max, memory.current and memory.stat (v2), or memory.limit_in_bytes, memory.usage_in_bytes and
-    memory.stat (v1) of its group and all groups above.
+    memory.stat (v1).
     """
     for folder in group_folders("memory", root):
         for limit, usage, files in _MEMORY_FILES:
@@ -166,10 +166,7 @@ class MemoryKills:
         self._counts.append((at_ns, self._read()))
 
     def since(self, at_ns: int) -> str:
-        """Return a text about kills since a lane's last sign of life.
-
-        A process with much memory ends seconds after its kill, so the last count may include it.
-        """
+        """Return a text about kills; the last count may include a process that ends slowly."""
         before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
         before = before or self._counts[0][1]
         group, machine = (_more(now, then) for now, then in zip(self._read(), before, strict=True))

@@ -1,8 +1,8 @@
 """The files that lanes write in their views of the working folder.
 
-Each race has a private store beside the recordings, locked while it runs, with a folder for each process of a
-lane, such as `A`, and `A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and
-until the end `work`, which overlays need, and `changed`, other contents of files.
+Each race has a private store, locked while it runs, with a folder for each process of a lane, such as `A`, and
+`A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and until the end `work` and
+`changed`, other contents of files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def new_store(view: View, number: int) -> View:
 
 
 def open_place(view: View, files: Mapping[str, bytes | None] | None = None) -> None:
-    """Create the place of a lane in a locked store, with other contents of files; raises OSError."""
+    """Create the place of a lane, with other contents of files; raises OSError."""
     place = Path(view.store)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.parent not in _locked:
@@ -125,7 +125,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield each written path and size. `None` for a removed file."""
+    """Yield each path and size. `None` for a removed file."""
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
 
 
 def take_out(place: Path, target: Path) -> int:
-    """Copy the files of a place, and return their number; raises OSError."""
+    """Copy the files of a place; raises OSError."""
     if not (place / WRITTEN).is_dir():
         raise FileNotFoundError(2, "it kept no files", str(place))
     target.mkdir(parents=True)
@@ -149,7 +149,7 @@ def take_out(place: Path, target: Path) -> int:
 
 
 def sweep(base: Path) -> None:
-    """Remove files of killed races, and the oldest beyond the limit."""
+    """Remove files of killed races and old ones."""
     total = 0
     for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
         if not is_locked(store):

@@ -41,7 +41,7 @@ def charts_script() -> str:
 
 
 def write_charts_script() -> None:
-    """Write the script, in a child because this keeps Python's lock."""
+    """Write the script: it keeps Python's lock."""
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
@@ -49,7 +49,7 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the file, which loads nothing and allows no other script."""
+    """Return the file, which loads nothing."""
     scripts = [script.replace("</script", "<\\/script"), _read("page.js")]
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     charts: dict[str, Spec] = {}
