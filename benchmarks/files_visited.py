@@ -90,7 +90,7 @@ class FakeProgram(SimpleNamespace):
     """A program with other lanes."""
 
     perform, all_over = Program.perform, Program.all_over
-    suspend_lanes, continue_lanes = Program.suspend_lanes, Program.continue_lanes
+    suspenders, suspend_lanes, continue_lanes = Program.suspenders, Program.suspend_lanes, Program.continue_lanes
 
 
 async def race(visits: Visits, logs: Path) -> None:

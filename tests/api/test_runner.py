@@ -55,7 +55,7 @@ class FakeProgram(SimpleNamespace):
     """A program that carries out requests with other parts."""
 
     perform, all_over = Program.perform, Program.all_over
-    suspend_lanes, continue_lanes = Program.suspend_lanes, Program.continue_lanes
+    suspenders, suspend_lanes, continue_lanes = Program.suspenders, Program.suspend_lanes, Program.continue_lanes
 
 
 @dataclass

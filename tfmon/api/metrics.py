@@ -1,4 +1,4 @@
-"""Figures of a race as OpenMetrics."""
+"""Figures of a race as OpenMetrics; an unknown reading is absent."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Val
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
-    """Serve the metrics on `PORT` or `ADDRESS:PORT`, or write a file; return the end of it. Raises UsageError."""
+    """Serve the metrics on `PORT` or `ADDRESS:PORT`, or write a file; return the function that ends it.
+
+    Raises: UsageError.
+    """
     try:
         from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
     except ImportError:

@@ -32,6 +32,7 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
+from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.control_messages import (
     BeginCrossover,
@@ -219,13 +220,10 @@ class Program(AnyRun):
         """Kill ending commands."""
         self.lanes.end_now()
 
-    def suspend_lanes(self) -> None:
-        """Suspend the lanes. Thread: also a signal's handler."""
-        self.lanes.suspension.suspend_lanes()
-
-    def continue_lanes(self) -> None:
-        """Undo that. Thread: also a signal's handler."""
-        self.lanes.suspension.continue_lanes()
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        """The owner of the lanes' processes."""
+        return (self.lanes.suspension,)
 
     def go_on_alone(self) -> bool:
         """Continue a command without a terminal."""
@@ -279,10 +277,6 @@ class Program(AnyRun):
                 return self.examine()
             case Perform("watch_gpus"):
                 return self.watch_gpus()
-            case Perform("suspend"):
-                self.suspend_lanes()
-            case Perform("continue"):
-                self.continue_lanes()
             case Perform("end_now"):
                 lanes.end_now()
             case _:

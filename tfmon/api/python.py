@@ -40,11 +40,6 @@ __all__ = [
 ENDED = "ended by the program that began it"
 
 
-def never() -> bool:
-    """Return False: only an exception stops the race."""
-    return False
-
-
 WAIT = "Wait while another race or sweep that Python began is under way; False raises TfmonError."
 SHOWN = "Whether to show the progress in a notebook or on a terminal, or a function that gets each line."
 
@@ -95,7 +90,7 @@ def _race(
         plan = program.plan(info)
         if tell is not None and plan.race.views:
             tell("; ".join(describe(plan.race.views)))
-        follow(program, never, tell)
+        follow(program, lambda: False, tell)  # only an exception stops it
         reason = ""
     finally:
         program.close(reason if program.header is not None else "")
@@ -120,7 +115,7 @@ def sweep(arguments: SweepArguments) -> SweepResult:
     with teller(arguments.progress) as tell, alone(arguments.wait, tell):
         program = SweepProgram(arguments)
         try:
-            follow(program, never, tell)
+            follow(program, lambda: False, tell)
         finally:
             program.close(ENDED)
     return sweep_result_of(program.sweep.ranking, program.file.path if program.file else None)

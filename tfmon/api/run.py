@@ -22,7 +22,7 @@ import click
 
 from tfmon.api.race_lock import TOLD_EVERY_S, Tell, beside
 from tfmon.lanes import script_input
-from tfmon.lanes.suspend import suspend_with
+from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
 from tfmon.system.threads import start_thread
 
@@ -57,13 +57,20 @@ class AnyRun(ABC):
     def close(self, reason: str = "") -> None:
         """End everything, with the reason of an interruption."""
 
-    @abstractmethod
+    @property
+    def suspenders(self) -> Iterable[Suspender]:
+        """The owners of the lanes' processes."""
+        return ()
+
     def suspend_lanes(self) -> None:
         """Suspend the lanes. Thread: also a signal's handler."""
+        for suspender in self.suspenders:
+            suspender.suspend_lanes()
 
-    @abstractmethod
     def continue_lanes(self) -> None:
         """Undo that. Thread: also a signal's handler."""
+        for suspender in self.suspenders:
+            suspender.continue_lanes()
 
     def news(self) -> Iterable[str]:
         """Return new lines that stay."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CALM_S = 1.0
 """Each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""Then each event is sent at once. Source: `ui.monitor.CALM_NS`."""
+"""For this time after a request, events are sent at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
 """A slower viewer gets a snapshot instead."""
 MOST_VIEWERS = 16
@@ -120,7 +120,7 @@ class Server:
             self.viewers.remove(viewer)
             watched = any(other.follows for other in self.viewers)
         if viewer.suspends:
-            self._program.perform(Perform("continue"))
+            self._program.continue_lanes()
         if viewer.ends_run and not viewer.left:
             self._end(signal.SIGHUP.name)
         elif viewer.follows and not viewer.left:
@@ -202,7 +202,13 @@ class Server:
             if isinstance(self._start, TfmonError):
                 raise self._start
             return self._start
-        return "" if message == Perform("leave") else self._program.perform(message)
+        if message == Perform("suspend"):
+            self._program.suspend_lanes()
+        elif message == Perform("continue"):
+            self._program.continue_lanes()
+        elif message != Perform("leave"):
+            return self._program.perform(message)
+        return ""
 
 
 class Connection:

@@ -31,7 +31,7 @@ FILE_VARIABLE = "TFMON_CONFIG"
 LIMITS = "limits"
 """Stands for all commands."""
 SCREENS = "race watch sweep replay attach config"
-"""And `config`, with all settings."""
+"""Commands with a screen, and `config`."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.lanes.plan import digest
+from tfmon.lanes.suspend import Suspender
 from tfmon.model.control_messages import ControlMessage, Perform
 from tfmon.model.events import RecordingChanged
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
@@ -159,25 +160,16 @@ class SweepProgram(AnyRun):
     def perform(self, message: ControlMessage) -> str:
         """Carry out a request."""
         match message:
-            case Perform("suspend"):
-                self.suspend_lanes()
-            case Perform("continue"):
-                self.continue_lanes()
             case Perform("end_now" | "repeat"):
                 pass
             case _:
                 raise TfmonError(CHOOSES_ITSELF)
         return ""
 
-    def suspend_lanes(self) -> None:
-        """Suspend the lanes. Thread: also a signal's handler."""
-        for station in self._stations:
-            station.suspension.suspend_lanes()
-
-    def continue_lanes(self) -> None:
-        """Undo that. Thread: also a signal's handler."""
-        for station in self._stations:
-            station.suspension.continue_lanes()
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        """Of all places."""
+        return [station.suspension for station in self._stations]
 
     def close(self, reason: str = "") -> None:
         """End the sweep and every process."""

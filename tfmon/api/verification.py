@@ -13,6 +13,7 @@ from tfmon.api.run import AnyRun, run_until_over
 from tfmon.api.sweep_places import ProgramStation
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
+from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import Event
 from tfmon.model.race import Claim, ClaimResult, judge
 from tfmon.model.series import Attempt, Pair
@@ -118,8 +119,6 @@ class _ClaimsRun(AnyRun):
         self.series.join(CLOSE_S)
         self._station.close()
 
-    def suspend_lanes(self) -> None:
-        self._station.suspension.suspend_lanes()
-
-    def continue_lanes(self) -> None:
-        self._station.suspension.continue_lanes()
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        return (self._station.suspension,)

@@ -32,13 +32,13 @@ class Knob:
     kind: Literal["live", "restart"] = "restart"
     """`live` keeps the running child."""
     choices: tuple[KnobValue, ...] = ()
-    """Or the steps of a key."""
+    """All values, or those that a key steps through."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
     """In place of a number."""
     remedies: tuple[KnobValue, ...] = ()
-    """One of them can be advised."""
+    """Choices with the same work; one can be advised."""
 
     def parse(self, text: str) -> KnobValue:
         """Parse text; raises KnobError."""

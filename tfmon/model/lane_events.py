@@ -28,7 +28,7 @@ from tfmon.model.script_events import (
 SLICE_START = "after a switch"
 """Marks windows just after the switch to the lane."""
 IN_A_STEP = "suspended in a step"
-"""Marks windows with a suspension at another time."""
+"""Marks windows with a suspension outside of steps or while it waited."""
 STALL = "stall"
 SUSPENDED = "suspended"
 """Of tfmon or the machine."""
@@ -51,11 +51,6 @@ class Hello(LaneEvent):
     reports_stack: bool = False
     """On SIGUSR1 (a scenario's child), or on ReportStack."""
     unlike: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared(LaneEvent):
-    """Only in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +130,7 @@ class Window(LaneEvent):
 
     @property
     def since_ns(self) -> int:
-        """The start, or the previous window's end."""
+        """The previous window's end, or the first step's start."""
         return self.at_ns - self.span_ns - sum(self.left_out_ns.values())
 
     def implausible(self) -> str:
@@ -211,7 +206,6 @@ class Finished(LaneEvent):
 
 FromLane: TypeAlias = (
     Hello
-    | Prepared
     | PhaseEntered
     | LibrariesLoaded
     | Built

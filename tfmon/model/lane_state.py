@@ -94,7 +94,7 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step after the last finite loss."""
+    """The first step with a loss that is not finite, after the last finite one."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with one more loss."""
@@ -227,7 +227,7 @@ class Heartbeat(StatePart):
     """Of windows that show the duration of steps."""
     warm_up_ns: int = 0
     stalled_since_ns: int | None = None
-    """The last sign of life."""
+    """The last sign of life before a present stall."""
     suspensions: tuple[tuple[int, int], ...] = ()
 
     def hear(self, at_ns: int) -> None:

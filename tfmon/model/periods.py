@@ -65,7 +65,7 @@ def after_event(
     running: SeriesState | None,
     experiment: SeriesState | None,
 ) -> Periods:
-    """Return the periods after one of the `CAUSES`; `after` and `experiment` are as after it."""
+    """Return the periods after one of the `CAUSES`; `after` and `experiment` are the state after it."""
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 

@@ -202,7 +202,7 @@ class Profile:
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
-    """Up to the end of the last one's work."""
+    """From the first step's start to the end of the last one's work, over their number."""
     longest_ns: float
     mode: Mode
     input: Input

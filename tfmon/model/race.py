@@ -82,7 +82,7 @@ class Race:
     interval: IntervalKind = ALWAYS_VALID
     margin: float = MARGIN
     until_ci: float | None = None
-    """Half the width of every interval at the end."""
+    """The race ends at this half width of every interval."""
     ignored_causes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
     views: dict[str, View] = field(default_factory=dict)

@@ -216,7 +216,7 @@ class Session:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event, in the accepting thread; return its end."""
+        """Call `listener` with every event, in the accepting thread; return the function that ends it."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:

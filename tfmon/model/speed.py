@@ -29,7 +29,9 @@ MARGIN, LEAST_MARGIN = 4.0, 0.04
 SCATTER = 0.95
 CHANCE = 0.01
 LEAST_SIDE, LEAST_BLOCKS = 5, 19
+"""Least blocks beside a slowdown, and before a lane can become faster or be steady."""
 MOST_RECENT, MOST_KNOWN, MOST_KEPT = 240, 128, 32
+"""Recent blocks, a sample of earlier ones, and blocks of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
 LATE_NS = 1_500_000_000
 """For late readings of disturbances."""
