@@ -219,7 +219,7 @@ class Watcher(Monkey):
         code = self.alone.wait()
         last = f"{self.ended.read_text()} times, "
         printed = [line for line in Path("alone.out").read_text().splitlines() if line.startswith(last)]
-        _, known = play_all(_latest().path)
+        _, known = play_all(_latest().file)
         (lane,) = known.lanes
         assert lane.end.event is not None
         changes = [change.text for period in known.periods for change in period.changes]

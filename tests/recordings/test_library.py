@@ -51,4 +51,4 @@ def test_names_of_scenarios_make_safe_names_of_files(place):
 
 def test_a_named_pipe_is_no_recording(place):
     os.mkfifo(place / "20260103-100000-conv.jsonl")
-    assert {run.path.name for run in library.runs()} == set(NAMES)
+    assert {run.file.name for run in library.runs()} == set(NAMES)

@@ -183,14 +183,14 @@ def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recor
     assert kept == list(range(len(kept)))
     assert 0 < len(kept) < 2_000
     (run,) = library.runs()
-    assert run.info().outcome == "still running", "it was not killed"
+    assert run.outcome == "still running", "it was not killed"
     disk.room = 10**9
     session.begin(Race("second"), LANES)
     finish(session, 2)
     one.close()
     assert recording_of(session).reason == "", "the next race is recorded again"
     assert steps_in(Path(recording_of(session).path)) == [2]
-    assert library.runs()[0].info().outcome == NOT_CLOSED
+    assert library.runs()[0].outcome == NOT_CLOSED
 
 
 def test_a_disk_without_any_room_is_reported_and_no_empty_file_is_left(place, session, keep, monkeypatch):

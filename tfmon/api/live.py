@@ -169,7 +169,7 @@ class RecordedRuns:
 
     def list(self) -> Sequence[RunInfo]:
         """Return all, the oldest first."""
-        return [run.info() for run in library.runs()]
+        return library.runs()
 
     def delete(self, id: str) -> None:
         """Delete a recording."""

@@ -75,15 +75,15 @@ class RemoteRuns:
         """Return a recording; raises RecordingError."""
         known = self.recorded()
         path = library.choose(
-            word, sorted(run.path for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
+            word, sorted(run.file for run in known), lambda: known, self.host.name, f"tfmon runs {self.host.name}"
         )
-        return next(run for run in known if run.path == path)
+        return next(run for run in known if run.file == path)
 
     def fetch(self, run: RecordedRun) -> Path:
         """Return a copy of a recording; raises TfmonError."""
-        target = copies() / f"{self.host.name}-{run.path.name}"
+        target = copies() / f"{self.host.name}-{run.file.name}"
         part = target.with_name(target.name + library.PART)
-        if target.exists() and target.stat().st_size == run.size:  # an ended run does not change
+        if target.exists() and target.stat().st_size == run.bytes:  # an ended run does not change
             return target
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -85,7 +85,6 @@ def _local_viewer(word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
 def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
-    from tfmon.recordings import library
 
     remote = RemoteRuns(host)
     try:
@@ -94,7 +93,7 @@ def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) ->
             viewer.connect()
             return viewer
         run = remote.find(word)
-        _check_over(f"{host}/{library.run_id(run.path)}", running=run.running, end=end)
+        _check_over(f"{host}/{run.id}", running=run.running, end=end)
         path = remote.fetch(run)
         click.echo(f"copied from {host}: tfmon replay, diff and export take {path}", err=True)
         _show_recording(path, screen)

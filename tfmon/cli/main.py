@@ -141,8 +141,7 @@ def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from tfmon.recordings import library
 
     result = [CompletionItem("last", help="the last race that is over")]
-    for run in reversed(library.runs()):
-        info = run.info()
+    for info in reversed(library.runs()):
         result.append(CompletionItem(info.id, help=info.outcome))
     matching = [item for item in result if str(item.value).startswith(incomplete)]
     return matching or [CompletionItem(incomplete, type="file")]

@@ -127,7 +127,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         remote.close()
     if as_json:
         attachable = {run.name: run.greeting for run in live}
-        rows = [_run_json(run, host, attachable.pop(library.run_id(run.path), None)) for run in listed]
+        rows = [_run_json(run, host, attachable.pop(run.id, None)) for run in listed]
         rows += [
             {
                 "id": name,
@@ -148,7 +148,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
     else:
         lines = lines or [f"no race was recorded in {library.folder()} yet"]
         if listed:
-            used = f"{units.memory(sum(run.size for run in listed))} of {units.memory(library.LIMIT_BYTES)}"
+            used = f"{units.memory(sum(run.bytes for run in listed))} of {units.memory(library.LIMIT_BYTES)}"
             lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
         lines += _sweep_lines({run.name for run in live})
     for line in lines:
@@ -156,11 +156,11 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
 
 
 def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str | None) -> list[str]:
-    infos, place = [run.info() for run in listed], f"{host}/" if host is not None else ""
+    place = f"{host}/" if host is not None else ""
     attachable = {run.name: run.greeting.scenario for run in live}
-    width = max((len(info.id) for info in infos), default=0)
+    width = max((len(info.id) for info in listed), default=0)
     lines = []
-    for info in infos:
+    for info in listed:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
         under_way = f"under way: tfmon attach {place}{info.id}" if attachable.pop(info.id, "") else ""
         text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {under_way or info.outcome}"
@@ -219,8 +219,8 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
-def _run_json(run: RecordedRun, host: str | None, live: RunnerGreeting | None) -> dict[str, Any]:
-    info, header, closed = run.info(), run.header, run.closed
+def _run_json(info: RecordedRun, host: str | None, live: RunnerGreeting | None) -> dict[str, Any]:
+    header, closed = info.header, info.closed
     if header is None:
         return {"id": info.id, "host": host, "path": info.path, "unreadable": info.problem}
     return {

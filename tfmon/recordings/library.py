@@ -78,35 +78,17 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """One recording, by its ends."""
+class RecordedRun(RunInfo):
+    """One recording, with its ends."""
 
-    path: Path
-    size: int
-    modified_s: float
+    modified_s: float = 0.0
     header: Header | None = None
     closed: Closed | None = None
-    running: bool = False
-    problem: str = ""
 
-    def info(self) -> RunInfo:
-        """Return its line in a list."""
-        header, closed = self.header, self.closed
-        about = RunInfo(run_id(self.path), str(self.path), bytes=self.size, problem=self.problem)
-        if header is None:
-            return about
-        return replace(
-            about,
-            started=header.started,
-            scenario=header.scenario,
-            mode=header.mode,
-            lanes=(closed.lanes if closed else ()) or tuple(spec.name for spec in header.lanes),
-            verdict=closed.verdict if closed else "",
-            ratio=closed.ratio if closed else None,
-            failure=closed.failure if closed else "",
-            seconds=closed.seconds if closed else None,
-            running=self.running,
-        )
+    @property
+    def file(self) -> Path:
+        """Its path."""
+        return Path(self.path)
 
 
 def runs() -> list[RecordedRun]:
@@ -123,7 +105,7 @@ def runs_of(outlines: Iterable[Outline]) -> list[RecordedRun]:
 
     def began(run: RecordedRun) -> tuple[float, str]:
         header = run.header
-        return run.modified_s if header is None else header.wall_s(header.started_ns), run.path.name
+        return run.modified_s if header is None else header.wall_s(header.started_ns), run.file.name
 
     return sorted(map(_run, outlines), key=began)
 
@@ -153,7 +135,7 @@ def choose(
         if back > len(over):
             ended = " that ended" if len(known) > len(over) else ""
             raise RecordingError(f"there are {len(over)} recordings{ended} in {where}, so there is no {word}")
-        return over[-back].path
+        return over[-back].file
     exact = [path for path in paths if run_id(path) == word]
     result = exact or [path for path in paths if path.name.startswith(word)]
     if not result:
@@ -186,12 +168,25 @@ def _remove(path: Path) -> None:
 
 
 def _run(found: Outline) -> RecordedRun:
-    run = RecordedRun(Path(found.path), found.size, found.modified_s)
+    run = RecordedRun(run_id(Path(found.path)), found.path, bytes=found.size, modified_s=found.modified_s)
     try:
         header, closed = read_outline(found)
     except RecordingError as error:
         return replace(run, problem=error.message)
-    return replace(run, header=header, closed=closed, running=closed is None and found.locked)
+    run = replace(
+        run,
+        started=header.started,
+        scenario=header.scenario,
+        mode=header.mode,
+        lanes=tuple(spec.name for spec in header.lanes),
+        running=closed is None and found.locked,
+        header=header,
+        closed=closed,
+    )
+    if closed is None:
+        return run
+    lanes, verdict, failure = closed.lanes or run.lanes, closed.verdict, closed.failure
+    return replace(run, lanes=lanes, verdict=verdict, ratio=closed.ratio, failure=failure, seconds=closed.seconds)
 
 
 def _files(place: Path) -> list[Path]:
