@@ -17,12 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import (
-    Watch,
-    options_of,
-    plan_one_lane,
-    racing,
-)
+from common import Watch, options_of, plan_one_lane, racing
 
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.shares import shares_of

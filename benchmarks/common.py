@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # for `support`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for this checkout
 
+from tfmon.analysis.intervals import student
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.api.program import Program
@@ -112,6 +115,12 @@ def add_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
         else:
             kind = str if default is None else type(default)
             parser.add_argument(f"--{name}", type=kind, default=default, help=f"default {default}")
+
+
+def mean_and_reach(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and half its 95 % interval by Student's t."""
+    reach = student(0.05, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.mean(values), reach
 
 
 def met(reached: bool) -> str:

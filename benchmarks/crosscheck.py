@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from common import measured_on, options_of
-from scipy.stats import t as student
+from common import mean_and_reach, measured_on, options_of
 from verdicts import load
 
 import tfmon
@@ -70,7 +69,7 @@ class Row:
         logs = [math.log(one / other) for one, other in self.pairs]
         middle, interval, near = statistics.mean(logs), "", abs(statistics.mean(logs)) <= math.log1p(CLOSE)
         if len(logs) > 1:
-            reach = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+            middle, reach = mean_and_reach(logs)
             low, high = (100 * math.expm1(middle + sign * reach) for sign in (-1, 1))
             interval, near = f" ({low:+.1f} to {high:+.1f})", near or low <= 0 <= high
         off = f"{100 * math.expm1(middle):+.1f} %{interval}"
@@ -279,7 +278,7 @@ def trace(rounds: int) -> Iterator[Row]:
     times: dict[str, list[tuple[float, float]]] = {"step time": [], "input wait": [], "ten largest operations": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as kept:
-            run(PYTHON, str(HERE / "traces" / "record_slow_input.py"), kept)
+            run(PYTHON, str(HERE / "traces" / "record.py"), "slow-input", kept)
             (path,) = Path(kept).glob("**/*.xplane.pb")
             steps, operations = by_xprof(path)
             loop, ours = loop_thread.find(read_space(path), STEP), largest(read_profile(path))

@@ -28,9 +28,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from common import Watch, met, run_command
+from common import Watch, mean_and_reach, met, run_command
 from scipy.stats import chi2
-from scipy.stats import t as student
 from support.hosts import CHILDREN, Linked
 from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
@@ -226,8 +225,7 @@ def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -
     link.close()
     there, here = (", ".join(map(str, sorted(nice[host]))) for host in (HOST, ""))
     print(f"nice value of the lanes: {there} {what}, {here} for those started here: {met(there == here)}")
-    mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
-    reach = student.ppf(0.975, len(logs) - 1) * error
+    mean, reach = mean_and_reach(logs)
     low, high = math.exp(mean - reach), math.exp(mean + reach)
     good = low <= 1 <= high and reach <= most
     interval = f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f}) by {len(logs)} pairs"

@@ -1,4 +1,4 @@
-"""Measures the cost of the screen: CPU, bytes to the terminal, memory, and the time of keys and pages.
+"""Measures the cost of the screen: CPU, bytes to the terminal, memory, and the time of keys.
 
     python benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
 
@@ -8,10 +8,10 @@ threads, sampling and recording included, after they have settled; not of the la
 the median, with the least and the most behind it; `--against` measures another checkout in turn with this one.
 `--scripted` has lanes that report like small-dense but do not train, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), six, eight, keys, pages, script (a user's command, which has a process of its own:
-counted are that and its viewer, then that alone), peers (htop, btop, nvitop; one that does not run is named with
-what it says). `goals` stands for two,six,keys,peers. Each figure that has a goal is printed with it. A key counts
-as echoed, and a page as open, when the terminal has been given the words that it changes.
+PARTS: two, six, keys, script (a user's command, which has a process of its own: counted are that and its viewer,
+then that alone), peers (htop, btop, nvitop; one that does not run is named with what it says). `goals` stands for
+two,six,keys,peers. Each figure that has a goal is printed with it. A key counts as echoed when the terminal has
+been given the words that it changes.
 
 Python keeps its bytecode as it does for a user, whatever PYTHONDONTWRITEBYTECODE says here: a program that
 compiles its modules at each start takes 7 MiB more from then on. The first start of each checkout is not counted.
@@ -43,13 +43,10 @@ from support.terminal import racing
 THIS = Path(__file__).resolve().parents[1]
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
-QUIET_S = 7.0
-"""After a key: by then its message has gone."""
 KEY_S = 5.0
 ESCAPE = "\x1b[27u"
 TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
-EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
-MANY = {"six": EIGHT[:6], "eight": EIGHT}
+SIX = tuple(f"cpu,batch_size={2**power}" for power in range(2, 8))
 MEMORY = "resident, shared pages in parts"
 NO_LANES = {"script", "peers"}
 """Parts that start no lane of a scenario, so that they run without TensorFlow."""
@@ -68,15 +65,6 @@ GOALS = {
     "key to echo: 95 % within": 20.0,
 }
 """At most."""
-PAGES = (
-    ("?", " Help ", ESCAPE),
-    ("k", "[k knobs]", ESCAPE),
-    ("i", "[i lane]", ESCAPE),
-    ("l", "[l log]", ESCAPE),
-    ("R", "[R runs]", ESCAPE),
-    ("z", "lane 1 of 2", "z"),
-)
-"""Keys that open a page, words that only it shows, and the key that goes back."""
 
 
 class Figures:
@@ -171,67 +159,35 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
     return program
 
 
-def press(program: Link, key: str, words: str) -> float:
-    """Press a key and return the time until the screen shows some words, in seconds; infinity if it never does."""
-    pressed = time.monotonic()
-    program.process.send(key)
-    try:
-        program.wait_for(lambda text: words in text, KEY_S)
-    except AssertionError:
-        return float("inf")
-    return program.taken_at - pressed
-
-
 def key_times(program: Link, presses: int) -> list[float]:
-    """Press Tab and Esc in turn and return the time from each press to its echo, in seconds."""
+    """Press Tab and Esc in turn; return the seconds from each press to its echo, infinity if there is none."""
     times = []
     for number in range(presses):
         program.run(0.1 + 0.37 * (number % 7) / 7)
-        times.append(press(program, *(("\t", "keys act on cpu"), (ESCAPE, "keys act on all"))[number % 2]))
+        key, words = (("\t", "keys act on cpu"), (ESCAPE, "keys act on all"))[number % 2]
+        pressed = time.monotonic()
+        program.process.send(key)
+        try:
+            program.wait_for(lambda text, words=words: words in text, KEY_S)
+            times.append(program.taken_at - pressed)
+        except AssertionError:
+            times.append(float("inf"))
     return times
-
-
-def page_times(program: Link, pages: int) -> list[float]:
-    """Open and close pages in turn and return the time until each is shown, in seconds, but the first of each."""
-    times = []
-    for number in range(pages + len(PAGES)):
-        key, words, back = PAGES[number % len(PAGES)]
-        took = press(program, key, words)
-        if number >= len(PAGES):
-            times.append(took)
-        press(program, back, "keys act on all")
-    return times
-
-
-def add_times(figures: Figures, part: str, place: str, times: list[float]) -> None:
-    """Keep how long keys took."""
-    figures.add(f"{part}: median", place, "ms", statistics.median(times) * 1e3)
-    figures.add(f"{part}: 95 % within", place, "ms", sorted(times)[int(0.95 * (len(times) - 1))] * 1e3)
 
 
 def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
-    """Measure all that a race of two lanes shows."""
-    seconds, scripted = options.seconds, options.scripted
-    if not wanted & {"two", "paused", "help", "keys", "pages"}:
+    """Measure a race of two lanes and its keys."""
+    if not wanted & {"two", "keys"}:
         return
-    program = start(folder, TWO, scripted)
+    program = start(folder, TWO, options.scripted)
     if "two" in wanted:
         compare_status_line(figures, place, program)
-        measure(figures, "two lanes", place, program, seconds)
-    if "help" in wanted:
-        program.process.send("?")
-        program.run(QUIET_S)
-        measure(figures, "two lanes, help", place, program, seconds)
-        program.process.send(ESCAPE)
+        measure(figures, "two lanes", place, program, options.seconds)
     if "keys" in wanted:
         program.process.send("\x0c")
-        add_times(figures, "key to echo", place, key_times(program, options.presses))
-    if "pages" in wanted:
-        add_times(figures, "page to open", place, page_times(program, options.presses))
-    if "paused" in wanted:
-        program.process.send(" ")
-        program.run(QUIET_S)
-        measure(figures, "two lanes, paused", place, program, seconds)
+        times = sorted(key_times(program, options.presses))
+        figures.add("key to echo: median", place, "ms", statistics.median(times) * 1e3)
+        figures.add("key to echo: 95 % within", place, "ms", times[int(0.95 * (len(times) - 1))] * 1e3)
     figures.add("quit", place, "s", program.quit("q"))
 
 
@@ -285,7 +241,7 @@ def measure_peers(figures: Figures, seconds: float) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,six,eight,script,peers"
+    parts = "two,keys,six,script,peers"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.replace("goals", "two,six,keys,peers").split(","))
     if unknown := wanted - set(parts.split(",")):
@@ -299,9 +255,9 @@ def main() -> None:
     for _ in range(options.runs):
         for place, folder in places.items():
             measure_two(figures, place, folder, options, wanted)
-            for name in sorted(MANY.keys() & wanted):
-                program = start(folder, MANY[name], options.scripted)
-                measure(figures, f"{name} lanes", place, program, options.seconds)
+            if "six" in wanted:
+                program = start(folder, SIX, options.scripted)
+                measure(figures, "six lanes", place, program, options.seconds)
                 program.quit("q")
             if "script" in wanted:
                 measure_script(figures, place, folder, options.seconds)

@@ -19,17 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import options_of
+from common import mean_and_reach, options_of, program_of
 
-from tfmon.analysis.intervals import student
-from tfmon.lanes.group import LaneGroup
-from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.race import CONCURRENT, Race
-from tfmon.model.session import Session
-from tfmon.model.spec import LaneSpec
-from tfmon.probes.base import Ticker
-from tfmon.probes.host import HostProbe
-from tfmon.probes.machine import read_machine
+from tfmon.api.options import RaceOptions
+from tfmon.catalog import command_scenario
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
 UNITS_OF_WORK = {"step": 400, "eager": 200, "batch": 200, "call": 2_000, "fit": 400}
@@ -46,36 +39,18 @@ Pairs = list[tuple[float, float]]
 def one_start(what: str, pairs: int, units: int) -> Pairs:
     """Run loop_cost.py in a lane; return the seconds of every pair, without tfmon's hooks and with them."""
     with tempfile.TemporaryDirectory() as folder:
-        spec = LaneSpec("cpu", name="cpu")
         output = Path(folder) / "output"
         words = f"exec {sys.executable} {SCRIPT} {what} {pairs} {units} >{output}"
-        lane = LanePlan(spec, {}, lane_environment(spec, None))
-        command = ("/bin/sh", "-c", words)
-        plan = RacePlan(Race(mode=CONCURRENT), SCRIPT, (lane,), Path(sys.executable), command)
-        session = Session(read_machine(), time.monotonic_ns)
-        lanes = LaneGroup(session, lambda _scenario: plan)
-        ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
-        try:
-            lanes.begin(plan)
-            ticker.start()
-            while not lanes.all_over:
+        options = RaceOptions(lanes=("cpu",), python=Path(sys.executable), record=False)
+        with program_of(options, command_scenario(("/bin/sh", "-c", words))) as program:
+            while not program.lanes.all_over:
                 time.sleep(0.2)
-        finally:
-            ticker.close()
-            lanes.stop()
+            (state,) = program.session.snapshot().lanes
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]
-    (state,) = session.snapshot().lanes
     if len(said) != pairs or not state.totals.steps:
         raise SystemExit(f"the script was not watched to its end: {state.totals.steps} steps, {len(said)} pairs")
     return said
-
-
-def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
-    """Return the mean and the bounds of its 95 % interval."""
-    mean = statistics.mean(values)
-    half = student(0.05, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return mean, mean - half, mean + half
 
 
 def blocks(values: list[float]) -> list[float]:
@@ -89,11 +64,10 @@ def measure(what: str, starts: int, pairs: int, units: int) -> str:
     cost = [1e6 / UNITS_OF_WORK[what] * (on - off) for each in found for off, on in each]
     kept = [off / on for each in found for off, on in each]
     step_us = statistics.median(1e6 / UNITS_OF_WORK[what] * off for each in found for off, _ in each)
-    mean, low, high = mean_and_ci(blocks(cost))
-    share, least, most = mean_and_ci(blocks(kept))
+    (mean, reach), (share, share_reach) = mean_and_reach(blocks(cost)), mean_and_reach(blocks(kept))
     return (
-        f"{mean:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than {step_us:.1f} µs; "
-        f"keeps {share:.2%} (95 %: {least:.2%} to {most:.2%})"
+        f"{mean:.2f} µs more (95 %: ± {reach:.2f}) than {step_us:.1f} µs; "
+        f"keeps {share:.2%} (95 %: ± {share_reach:.2%})"
     )
 
 

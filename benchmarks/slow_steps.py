@@ -222,18 +222,10 @@ class Judge:
 
     def __init__(self) -> None:
         self.verdict: Verdict | None = None
-        self.first_left_s: float | None = None
-        self.rises = 0
-        self._left_s = math.inf
 
     def look(self, known: Snapshot) -> bool:
         """Return whether there is an answer."""
         found = find_verdict(known, before=self.verdict)
-        if found.left_s is not None:
-            if self.first_left_s is None:
-                self.first_left_s = found.left_s
-            self.rises += found.left_s > self._left_s * 1.2
-            self._left_s = found.left_s
         self.verdict = found
         rounds = min(len(lane.slices) for lane in known.lanes)
         return found.kind in (FASTER, SAME) or rounds >= MOST_ROUNDS
@@ -250,24 +242,20 @@ class Judge:
             "seconds": (known.at_ns - (known.race.started_ns or 0)) / 1e9,
             "slow_steps": min(lane.totals.steps for lane in known.lanes),
             "kind": found.kind,
-            "winner": found.winner,
             "ratio": interval.value if interval else None,
-            "half_width": interval.half_width if interval else None,
             "covered": interval.low <= true <= interval.high if interval else None,
             "discarded": max(lane.discarded_shares.get(SLICE_START, 0.0) for lane in known.lanes),
-            "first_left_s": self.first_left_s,
-            "rises": self.rises,
         }
 
 
-def simulate(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]:
+def simulate(steps_ms: Sequence[float], number: int) -> dict[str, Any]:
     """Race once more with a simulated clock."""
     machine = SimulatedMachine([one / 1e3 for one in steps_ms], number)
     judge = Judge()
     return judge.row(machine.run(judge.look), steps_ms)
 
 
-def race(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]:
+def race(steps_ms: Sequence[float], number: int) -> dict[str, Any]:
     """Race two scripts until there is an answer."""
     judge = Judge()
     with tempfile.TemporaryDirectory() as folder:
@@ -298,12 +286,12 @@ def pairs_of(text: str | None) -> list[tuple[float, float]]:
     return [tuple(map(float, one.split(":"))) for one in text.split(",")]  # type: ignore[misc]
 
 
-def measure(options: Any, what: str, run: Callable[[Sequence[float], int, Any], dict[str, Any]]) -> None:
+def measure(options: Any, what: str, run: Callable[[Sequence[float], int], dict[str, Any]]) -> None:
     """Race the missing pairs, and print a line for each."""
     for steps_ms in pairs_of(options.pairs):
         rows = kept_rows(options.out, {"what": what, "steps_ms": list(steps_ms)})
         for number in range(len(rows), options.races):
-            rows.append({"what": what, **run(steps_ms, number, options)})
+            rows.append({"what": what, **run(steps_ms, number)})
             keep_row(options.out, rows[-1])
         print(line_of(rows), flush=True)
 

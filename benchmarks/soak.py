@@ -18,7 +18,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -50,17 +49,15 @@ class Soak:
     """Between two acts, at least and at most."""
     may_leave = False
     """Whether an act may leave tfmon, as a click on the word does."""
-    codes = (0, 1)
-    """How tfmon may end."""
 
-    def __init__(self, *, real: bool, seed: int, words: Sequence[str] = RACE) -> None:
+    def __init__(self, *, real: bool, seed: int) -> None:
         self.random = random.Random(seed)
         self.real = real
         child = {} if real else {"TFMON_TEST_CHILD": str(TESTS / "faults" / "children" / "soaker.py")}
         root = str(TESTS.parent)
         program = ("-m", "tfmon") if real else (str(TESTS / "support" / "fake_tfmon.py"),)
         settings = {"PYTHONPATH": root, "TFMON_TEST_STALL_S": str(STALL_S), **child}
-        self.terminal = Terminal(*words, program=program, **settings)
+        self.terminal = Terminal(*RACE, program=program, **settings)
         self.program = psutil.Process(self.terminal.process.pid)
         self.ever: dict[int, psutil.Process] = {}
         self.stopped: list[tuple[float, psutil.Process]] = []
@@ -154,7 +151,7 @@ class Soak:
             self.wake(everybody=True)
             self.press("\x1b", "\x1b", "q")
             code = self.terminal.wait_for_exit()
-            if code not in self.codes:
+            if code not in (0, 1):
                 wrong.append(f"exit code {code}")
             if "\x1b[?1049l" not in self.terminal.raw:
                 wrong.append("the terminal was not restored")

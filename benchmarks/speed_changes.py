@@ -121,18 +121,9 @@ def record(folder: Path, seconds: float) -> None:
     """Record a lane of each loop."""
     folder.mkdir(exist_ok=True)
     for name, loop in LOOPS.items():
-        command = [
-            "-m",
-            "tfmon",
-            "watch",
-            "--headless",
-            "--seconds",
-            str(seconds),
-            "--record",
-            f"{folder}/{name}.tfmon",
-        ]
+        words = ("--headless", "--seconds", str(seconds), "--record", f"{folder}/{name}.tfmon")
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, *command, "--", sys.executable, "-c", loop]
+        command = [sys.executable, "-m", "tfmon", "watch", *words, "--", sys.executable, "-c", loop]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False, env=environment)
 
 

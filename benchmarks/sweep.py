@@ -9,7 +9,6 @@ All else is the monitor's own: decoding, sessions, figures, the file, and the ta
 from __future__ import annotations
 
 import gc
-import resource
 import tempfile
 import threading
 import time
@@ -84,7 +83,7 @@ def main() -> None:
 
         for station in stations:
             station.session.listen(count)
-        began_s, cpu_s = time.monotonic(), process_time()
+        began_s, cpu_s = time.monotonic(), time.process_time()
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
         table_s, table = 0.0, None
@@ -98,7 +97,7 @@ def main() -> None:
                 entry_of(row, table.columns, places)
             table_s += time.thread_time() - before_s
             memory.append(process.memory_info().rss / MIB)
-        spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
+        spent_s = time.process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
         spent_s -= sent_s + read_s
         known = sweep.ranking.state
         pairs = sum(len(one.pairs) for one in known.attempts)
@@ -118,11 +117,6 @@ def main() -> None:
     print(f"a viewer: {sent_share:.1f} % more for what changed, and {read_share:.1f} % in its process to read it")
     middle, end = sum(memory[third : 2 * third]) / third, sum(memory[-third:]) / third
     print(f"memory: {memory[0]:.0f} MiB, then {middle:.0f} and at the end {end:.0f} MiB; the file {size:.2f} MiB")
-
-
-def process_time() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

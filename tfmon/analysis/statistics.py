@@ -44,7 +44,7 @@ LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
 BETWEEN_PROCESSES_SD = 0.008
 """Supposed standard deviation of the log ratio of equal processes.
 
-It was 0.006 in 20 races on 2 cores, and up to 0.014 in one. Source: `benchmarks/fairness.py`.
+It was 0.006 in 20 races on 2 cores, and up to 0.014 in one. Source: `benchmarks/verdicts.py`.
 """
 BETWEEN_MACHINES_SD = 0.008
 """The same for lanes on two machines: at least as on one.
