@@ -2,7 +2,7 @@
 
     loop_cost.py step|eager|batch|call|fit PAIRS UNITS
 
-prints a line for each pair, with the seconds without hooks and with them.
+prints a line for each pair, with the seconds without hooks and with them. watch_cost.py trains the same.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+UNITS = int(sys.argv[3]) if len(sys.argv) > 3 else 64
 STEPS, EAGER_STEPS, CALLS, WARM_UP = 400, 200, 2_000, 4
 x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
 y = x[:, :1]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(UNITS, "relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-
-
 ONE = tf.ones(())
 
 
@@ -90,9 +88,10 @@ def fits() -> Callable[[bool], None]:
 
 def main() -> None:
     works = {"step": epoch, "eager": eager, "batch": batches, "call": calls}
-    (works[WHAT] if WHAT in ("eager", "batch") else epoch)()
-    run = fits() if WHAT == "fit" else switched(works[WHAT])
-    for number in range(-WARM_UP, PAIRS):
+    what, pairs = sys.argv[1], int(sys.argv[2])
+    (works[what] if what in ("eager", "batch") else epoch)()
+    run = fits() if what == "fit" else switched(works[what])
+    for number in range(-WARM_UP, pairs):
         took = {}
         for on in (True, False) if number % 2 else (False, True):
             began = time.perf_counter()
@@ -102,4 +101,5 @@ def main() -> None:
             print("pair", took[False], took[True], flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -17,22 +17,15 @@ import statistics
 import sys
 import time
 
-import keras
-import numpy as np
-import tensorflow as tf
+from loop_cost import STEPS, UNITS, data, epoch, model
 
 import tfmon
 from tfmon.api import watch as api
 
 WHAT = sys.argv[1] if len(sys.argv) > 1 else "fit"
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 30
-UNITS = int(sys.argv[3]) if len(sys.argv) > 3 else 64
-STEPS, PART_S, WARM_UP = 400, 1.0, 2
+PART_S, WARM_UP = 1.0, 2
 OFF, HOOKS, WATCH = "off", "hooks", "watch"
-x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
-data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(32)
-model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(UNITS, "relu"), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
 functions: dict[bool, object] = {}
 host_probe = api.HostProbe
 
@@ -50,22 +43,13 @@ class NoProbe:
     def close(self) -> None: ...
 
 
-@tf.function
-def step(features, labels):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(model(features) - labels))
-    model.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-    return loss
-
-
-def epoch(on: bool) -> None:
+def train(on: bool) -> None:
     if WHAT == "fit":
         model.train_function = functions.get(on)
         model.fit(data, epochs=1, verbose=0)
         functions[on] = model.train_function
     else:
-        for features, labels in data:
-            step(features, labels)
+        epoch()
 
 
 def part(kind: str, epochs: int) -> tuple[float, float, float]:
@@ -74,10 +58,10 @@ def part(kind: str, epochs: int) -> tuple[float, float, float]:
     shows = (lambda _line: watched._repr_html_()) if kind == WATCH else False
     watched = contextlib.nullcontext() if kind == OFF else tfmon.watch(progress=shows)
     with watched:
-        epoch(kind != OFF)  # warm-up
+        train(kind != OFF)  # warm-up
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
         for _ in range(epochs):
-            epoch(kind != OFF)
+            train(kind != OFF)
         ended_s, ended_cpu_s = time.perf_counter(), time.process_time()
     return ended_s - began_s, ended_cpu_s - began_cpu_s, time.perf_counter() - ended_s
 
@@ -91,8 +75,8 @@ def told(ratios: list[float]) -> str:
 
 def main() -> None:
     with tfmon.watch(progress=False):
-        epoch(True)
-    epoch(False)
+        train(True)
+    train(False)
     epochs = max(1, round(PART_S / part(OFF, 1)[0]))
     rounds = []
     for number in range(-WARM_UP, ROUNDS):
