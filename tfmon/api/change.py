@@ -1,7 +1,4 @@
-"""A change to the user's files: from a patch, from a revision of git, or from the code that a cause proposes.
-
-A patch is applied in memory, so that nothing is written before the user asks for it.
-"""
+"""A change to the user's files: of a patch, applied in memory, of a revision of git, or of a cause."""
 
 from __future__ import annotations
 
@@ -21,34 +18,34 @@ NO_FILE = "/dev/null"
 NO_NEWLINE = b"\\"
 BINARY = (b"GIT binary patch", b"Binary files ")
 Files = Mapping[str, bytes | None]
-"""Contents by the paths in the folder; `None` for a file that does not exist."""
+"""By path in the folder; `None` for a missing file."""
 
 
 class PatchError(TfmonError):
-    """A patch that cannot be applied to the files of the folder."""
+    """A patch that cannot be applied."""
 
     exit_code = EXIT_WORSE
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What lanes see of the files of the working folder."""
+    """What lanes see of the working folder."""
 
     title: str
     sides: tuple[tuple[str, Files], ...]
-    """The label of each lane, and the files that differ from the folder; the script as it is comes first."""
+    """The label of each lane, and its differing files; the script as it is comes first."""
     originals: Files = field(default_factory=dict)
-    """The present contents of the files that a patch changes."""
+    """Of the changed files."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the files that differ."""
+        """The differing paths."""
         return tuple(sorted({path for _, files in self.sides for path in files}))
 
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines of a file, and the lines that replace them."""
+    """Lines of a file, and their replacement."""
 
     start: int
     before: list[bytes] = field(default_factory=list)
@@ -65,7 +62,7 @@ class FilePatch:
 
 
 def change_of_patch(path: Path, folder: Path) -> Change:
-    """Return the change of a patch; raises UsageError if it cannot be read, PatchError if it does not apply."""
+    """Return the change of a patch; raises UsageError or PatchError."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -76,7 +73,7 @@ def change_of_patch(path: Path, folder: Path) -> Change:
 
 
 def apply_patch(text: bytes, folder: Path) -> dict[str, bytes | None]:
-    """Return the files that a unified diff changes, with their new contents; raises PatchError."""
+    """Return the changed files of a unified diff; raises PatchError."""
     result: dict[str, bytes | None] = {}
     for patch in read_patch(text):
         before, after = (_path_in(name, folder) for name in (patch.before, patch.after))
@@ -96,7 +93,7 @@ def apply_patch(text: bytes, folder: Path) -> dict[str, bytes | None]:
 
 
 def read_patch(text: bytes) -> list[FilePatch]:
-    """Return the patches of each file in a unified diff; raises PatchError if it is damaged."""
+    """Return the patches in a unified diff; raises PatchError."""
     lines, result = text.splitlines(keepends=True), list[FilePatch]()
     index, new = 0, True
     while index < len(lines):
@@ -126,7 +123,7 @@ def read_patch(text: bytes) -> list[FilePatch]:
 
 
 def _read_hunk(lines: list[bytes], index: int, match: re.Match[bytes], hunks: list[Hunk]) -> int:
-    """Add a hunk, and return the index of the line after it."""
+    """Add a hunk; return the index of the next line."""
     left, right = (int(match[number] or 1) for number in (2, 4))
     hunk, header = Hunk(int(match[1])), index
     while left > len(hunk.before) or right > len(hunk.after):
@@ -150,13 +147,12 @@ def _read_hunk(lines: list[bytes], index: int, match: re.Match[bytes], hunks: li
 
 
 def _name(line: bytes) -> str:
-    """Return the path in a line such as `+++ b/train.py`, without the time after it."""
+    """Return the path in a line such as `+++ b/train.py`."""
     name = line[4:].decode("utf-8", "surrogateescape").split("\t")[0].strip().strip('"')
     return "" if name == NO_FILE else name
 
 
 def _path_in(name: str, folder: Path) -> str:
-    """Return the path of a file of a patch in the folder; raises PatchError if it is outside of it."""
     if not name:
         return ""
     plain = re.sub(r"^[abciwo]/", "", name)
@@ -187,7 +183,7 @@ def _content_or_none(path: str, folder: Path) -> bytes | None:
 
 
 def _apply(original: bytes, hunks: list[Hunk], path: str) -> bytes:
-    """Return a file with its hunks replaced, at their line or at the nearest other; raises PatchError."""
+    """Return a file with its hunks replaced, at their line or at the nearest other."""
     lines, result, done, moved = original.splitlines(keepends=True), list[bytes](), 0, 0
     for hunk in hunks:
         wanted = hunk.start + moved - (1 if hunk.before else 0)
@@ -206,7 +202,7 @@ def _apply(original: bytes, hunks: list[Hunk], path: str) -> bytes:
 
 
 def change_of_revision(revision: str, folder: Path) -> Change:
-    """Return the difference of the folder from a revision of git; raises UsageError if git has none."""
+    """Return the difference from a revision of git; raises UsageError."""
     commit = (
         _git(folder, revision, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
         .decode()
@@ -236,7 +232,7 @@ def _git(folder: Path, revision: str, *words: str) -> bytes:
 
 
 def keep(change: Change, folder: Path) -> Iterator[str]:
-    """Write a change into the folder; yield each path. Raises TfmonError if a file was changed or is read-only."""
+    """Write a change; yield each path. Raises TfmonError."""
     if edited := [name for name, content in change.originals.items() if _content_or_none(name, folder) != content]:
         raise TfmonError(f"{', '.join(edited)} changed during the try, so nothing is applied", "try it again")
     for name, content in change.sides[-1][1].items():

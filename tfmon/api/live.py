@@ -33,11 +33,10 @@ from tfmon.ui.app import MonitorApp
 
 LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
-"""For the app to close."""
 
 
 def show(viewer: Viewer, screen: ScreenOptions) -> None:
-    """Show a run until the user leaves it or it ends. A detachable run continues without a screen.
+    """Show a run until the user leaves it or it ends.
 
     The first signal ends a run that this command began. Another viewer only leaves. Thread: the main thread.
     Raises: TfmonError if the screen failed.

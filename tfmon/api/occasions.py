@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMPARED_EVERY_S = 10.0
 Happening: TypeAlias = tuple[str, str, str, str]
-"""Kind, identity, lane's title, text."""
+"""Kind, identity, title, text."""
 
 
 def happening(snapshot: Snapshot) -> Iterator[Happening]:

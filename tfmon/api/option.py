@@ -39,7 +39,7 @@ class Option(Generic[In, Out]):
         """Declare an option.
 
         Args:
-            flag: If it does not follow from the name. `None` for no flag.
+            flag: `None` for no flag; by default from the name.
             off: A second flag, which sets the option to False.
         """
         self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()

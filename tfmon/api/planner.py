@@ -51,9 +51,8 @@ def plan_race(
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane.
 
-    The default lanes are the CPU and the idlest GPU, or the two sides of the scenario's contrast on the CPU.
-    `search` is called only if necessary: it can take seconds. Raises: GpusBusyError, UsageError,
-    DeviceAbsentError, TfmonError.
+    The default lanes are the CPU and the idlest GPU, or the scenario's contrast on the CPU. `search` is called
+    only if necessary: it can take seconds. Raises: GpusBusyError, UsageError, DeviceAbsentError, TfmonError.
     """
     purpose = purpose or Purpose()
     try:

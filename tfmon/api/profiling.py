@@ -62,10 +62,7 @@ class Profiling:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
-        """Profile each lane alone, alternately and several times; raises TfmonError.
-
-        `A/1` is the first profile of lane A, and `A.json` the same for trace viewers.
-        """
+        """Profile each lane alone, alternately and several times; raises TfmonError."""
         snapshot = self._session.snapshot()
         contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
         try:

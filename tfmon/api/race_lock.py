@@ -80,6 +80,6 @@ def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
             except BlockingIOError:
                 return f" (process {os.read(fd, 20).decode('ascii', 'replace')})"
             except OSError:
-                pass  # a file system without locks, or without room for the number
+                pass  # a file system without locks
         entered.push(mine.pop_all())
     return ""

@@ -68,7 +68,7 @@ class AnyRun(ABC):
             suspender.suspend_lanes()
 
     def continue_lanes(self) -> None:
-        """Undo that. Thread: also a signal's handler."""
+        """Continue the lanes."""
         for suspender in self.suspenders:
             suspender.continue_lanes()
 

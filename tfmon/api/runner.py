@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 LOOK_S = 2.0
-"""Between checks of the race and the socket."""
 
 
 def start(
@@ -42,13 +41,13 @@ def start(
 ) -> socket.socket:
     """Start a process for a race, series or sweep; return its first viewer's connection.
 
-    The process loads the modules that run lanes while the viewer loads the screen. It ends when the race or sweep
-    is over and no viewer is attached, or with the series. A user's command continues if its first viewer vanishes.
+    It ends when the race or sweep is over and no viewer is attached, or with the series. A user's command
+    continues if its first viewer vanishes.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # Until it has left the terminal, a Ctrl+C there would end it without a word.
+    # A Ctrl+C there would end it without a word.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         if os.fork() == 0:

@@ -44,7 +44,6 @@ CALM_S = 1.0
 AFTER_KEY_S = 10.0
 """For this time after a request, events are sent at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
-"""A slower viewer gets a snapshot instead."""
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
 """For viewers that do not read."""
@@ -184,7 +183,7 @@ class Server:
 
     def _end(self, signal_name: str) -> None:
         if not (self._began.is_set() or self._program.session.snapshot().lanes):
-            # Nothing runs that could be lost; the wait for a host or GPU would continue.
+            # The wait for a host or GPU would continue.
             code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
             for viewer in self.viewers:
                 with contextlib.suppress(OSError):

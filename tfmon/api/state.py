@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 NOISY = 2 * BETWEEN_PROCESSES_SD
-"""A larger error teaches nothing about others."""
+"""A larger error teaches nothing."""
 
 
 def path() -> Path:

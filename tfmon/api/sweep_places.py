@@ -131,7 +131,7 @@ def _with_count(word: str, count: int) -> str:
 def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
     """Return each place with its number among equal ones; raises UsageError or TfmonError.
 
-    A word for Ray expands to the free places of the cluster, or N with `*N`.
+    A word for Ray expands to the free places, or N with `*N`.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []

@@ -1,4 +1,4 @@
-"""The race of a script as it is against the same script with a change: `tfmon try`."""
+"""`tfmon try`: the race of a script against the same script with a change."""
 
 from __future__ import annotations
 
@@ -23,28 +23,23 @@ from tfmon.model.views import IN_PLACE
 from tfmon.reports.trial import to_json, to_text
 
 HEADLESS_SECONDS = 300.0
-"""Length of a try without a screen, if no end is set."""
 
 
 class TrialProgram(Program):
-    """A race of two lanes of one script, which see other contents of some files.
-
-    It ends when both runs have ended, or when one fails.
-    """
+    """A race of two lanes of one script. It ends when both have ended, or one fails."""
 
     def __init__(self, race_options: RaceOptions, purpose: Purpose, tell: Tell | None = None) -> None:
-        """Connect all parts; `purpose` has the change."""
         super().__init__(race_options, purpose, tell)
         assert purpose.change is not None, "a try without a change"
         self._change = purpose.change
         self._lengths: dict[str, tuple[int, int | None]] = {}
         self._first_over: set[str] = set()
         self.seeds: LossDifference | None = None
-        """The difference between the losses of two runs of the script as it is. `None` if it ran once."""
+        """Between the losses of two runs of the script as it is."""
         self.session.listen(self._note_length)
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
-        """Plan the race; raises UsageError if the lanes cannot see different files."""
+        """Plan the race; raises UsageError."""
         plan = super().plan(info, race_options)
         view = plan.race.views.get("")
         if view is None or view.kind == IN_PLACE:
@@ -56,7 +51,6 @@ class TrialProgram(Program):
         return plan
 
     def _note_length(self, event: Event) -> None:
-        """Keep the epochs and the steps per epoch of each lane's first `fit`."""
         if not isinstance(event, Progressed) or not event.epochs or event.lane in self._first_over:
             return
         known = self._lengths.get(event.lane)
@@ -66,18 +60,18 @@ class TrialProgram(Program):
             self._lengths[event.lane] = event.epochs, event.batches
 
     def join(self, timeout_s: float) -> bool:
-        """Wait with a timeout; return whether both runs have ended, or one has failed."""
+        """Wait; return whether both have ended, or one failed."""
         over = super().join(timeout_s)
         return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
 
     def judge(self) -> tuple[Trial, bool]:
-        """Return the answer, and whether a second run of the script as it is would make it clearer."""
+        """Return the answer, and whether a second run would make it clearer."""
         analysis = analyse(self.session.snapshot())
         trial, unclear = judge_trial(analysis, self._lengths, self._change.title, self.seeds)
         return replace(trial, files=self._change.paths), unclear
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output after the end, as text or for JSON, and the exit code."""
+        """Return the output and the exit code."""
         analysis = analyse(self.session.snapshot())
         if len(analysis.snapshot.lanes) < 2:
             return "", EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED
@@ -90,7 +84,7 @@ class TrialProgram(Program):
 
 
 def compare_seeds(options: RaceOptions, program: TrialProgram, change: Change) -> str:
-    """Run the script as it is once more, and give its losses to a try that has ended; return the interruption.
+    """Run the script as it is once more, and compare its losses; return the interruption.
 
     Two runs without a seed differ. Only such a difference shows whether a change trains something else.
     """

@@ -22,7 +22,6 @@ from tfmon.series.engine import RaceVisit, RefusedError, Series, Visit
 
 CLOSE_S = 15.0
 START_PATIENCE_S = 180.0
-"""For the first pair, besides a race's length."""
 
 
 def verify_claims(

@@ -294,11 +294,11 @@ class Viewer(AnyRun, Source):
             self.leave()
 
     def suspend_lanes(self) -> None:
-        """Suspend the lanes. Thread: also a signal's handler."""
+        """Suspend the lanes."""
         self.send(Perform("suspend"))
 
     def continue_lanes(self) -> None:
-        """Undo that. Thread: also a signal's handler."""
+        """Continue the lanes."""
         self.send(Perform("continue"))
 
 

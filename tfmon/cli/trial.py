@@ -1,4 +1,4 @@
-"""`tfmon try`: races a change to a script against the script, and says whether to keep it."""
+"""`tfmon try`: races a change to a script."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def try_(
 
 
 def _change(patch: Path | None, revision: str | None, *, as_json: bool) -> Change:
-    """Return the change. Print the refusal of a patch that does not apply, and exit."""
+    """Return the change. Print a refusal, and exit."""
     from tfmon.api.change import PatchError, change_of_patch, change_of_revision
 
     with options.errors_as_json(as_json):

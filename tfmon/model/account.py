@@ -44,4 +44,3 @@ class Accounted(LaneEvent):
     parts: tuple[TimePart, ...]
     trained: bool = True
     last: bool = False
-    """Whether the process reports nothing after it."""

@@ -42,10 +42,10 @@ class CodecError(ValueError):
 
 
 _ESCAPES = re.compile(
-    # Commands with text, such as a window title; one without an end takes no more than its line.
+    # Commands with text; one without an end takes no more than its line.
     r"(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences, such as colours and cursor moves
-    r"|\x1b[ -/]*[0-~]?"  # short ones, such as a change of the character set
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences
+    r"|\x1b[ -/]*[0-~]?"  # short ones
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -128,7 +128,7 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event; unknown keys are ignored. Raises CodecError."""
+    """Read an event, without unknown keys; raises CodecError."""
     body = _parse_message(line)
     body["lane"] = lane
     return cast(FromLane, _reader(FromLane, False)(body))

@@ -59,7 +59,6 @@ class LanePrinted(MonitorEvent):
     """Lines that a lane wrote, without control codes."""
 
     at_ns: int
-    """At most half a second after the output."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
 

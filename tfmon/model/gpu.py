@@ -16,7 +16,6 @@ class GpuLoad:
     """The load of a GPU."""
 
     busy_pct: Reading = NOT_READ
-    """With at least one kernel, mean over the tick."""
     busy_max_pct: Reading = NOT_READ
     source: str = ""
     """`samples` (mean over our tick), `gpm` (the same), `driver window` (1/6 to 1 s), `sysfs` or `ioreg`."""
@@ -185,7 +184,6 @@ class GpuSample:
     name: str
     part_of: str = ""
     hidden: bool = False
-    """Whether CUDA_VISIBLE_DEVICES or TensorFlow hides it."""
     every_s: float = 1.0
     load: GpuLoad = GpuLoad()
     activity: GpuActivity | Missing = NOT_READ

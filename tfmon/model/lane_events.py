@@ -31,11 +31,9 @@ IN_A_STEP = "suspended in a step"
 """Marks windows with a suspension outside of steps or while it waited."""
 STALL = "stall"
 SUSPENDED = "suspended"
-"""Of tfmon or the machine."""
 STOOD_STILL = "stood still until its end"
 """Marks a stalled lane's last window."""
 STOPPED = "suspended or paused"
-"""Reason of time that is in no share."""
 PROTOCOL = 2
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 """Up to 2^64 ns."""
@@ -99,7 +97,6 @@ class Window(LaneEvent):
     call_ns: Amount
     """Dispatch and, on the CPU, compute."""
     sync_ns: Amount
-    """Waiting for the device at the end."""
     report_ns: Amount
     longest_ns: Amount
     histogram: dict[Bin, Amount]
@@ -144,13 +141,11 @@ class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
     at_ns: Stamp
-    """End of the first step with it."""
     request: int
     knob: str
     value: KnobValue
     step: Amount
     gap_ns: Amount
-    """Longest time between two steps around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,6 @@ class ScriptFacts(StatePart):
     step_traits: tuple[str, ...] = ()
     input_traits: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Such as `train.py:17`, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, str] = field(default_factory=dict)
     causes: tuple[CauseSeen, ...] = ()
@@ -182,7 +181,6 @@ class StepFacts(StatePart):
 
     computing_share: float | None = None
     calling_share: float | None = None
-    """Of calls in a step, without input."""
     profiles: tuple[Profile, ...] = ()
     traced: str = ""
 
@@ -214,7 +212,6 @@ class LaneEnd(StatePart):
     stood_still_s: float | None = None
     """At the request to end."""
     killed: bool = False
-    """By the user, not with the race."""
     event: LaneEnded | None = None
 
 
@@ -224,7 +221,6 @@ class Heartbeat(StatePart):
 
     heard_ns: int = 0
     longest_window_ns: int = 0
-    """Of windows that show the duration of steps."""
     warm_up_ns: int = 0
     stalled_since_ns: int | None = None
     """The last sign of life before a present stall."""
@@ -250,7 +246,6 @@ class LaneState(StatePart):
     phase_since_ns: int = 0
     phase_before: str = STARTING
     turn_since_ns: int = 0
-    """Start of its slice, or of its wait."""
     process: ProcessInfo = field(default_factory=ProcessInfo)
     script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)

@@ -118,7 +118,7 @@ MOST_CHARACTERS = 300
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
-"""First NotMeasured of a Python with tfmon."""
+"""First NotMeasured of a loaded tfmon."""
 HINTS = {
     "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
     "if it is the only one and there is no screen",
@@ -128,7 +128,6 @@ HINTS = {
 }
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
-"""Lack of memory, also in a script's output."""
 
 
 def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:

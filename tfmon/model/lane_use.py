@@ -14,8 +14,7 @@ from tfmon.model.state_part import StatePart
 from tfmon.model.windows import Mean
 
 WAITS = Missing("it had no slice since the last sample")
-LEAST_NS = 50_000_000
-"""CPU time is counted in steps of 10 ms."""
+LEAST_NS = 50_000_000  # CPU time is counted in steps of 10 ms.
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
 
@@ -263,7 +262,6 @@ class GpuUse(StatePart):
     racing_busy_pct: Mean = field(default_factory=Mean)
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """Since the start of steady state, by index."""
 
     def end_window(self, window: Window) -> None:
         """Store the framework's allocated memory."""

@@ -12,7 +12,6 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.session import Snapshot
 
 ANSWER_S = 5.0
-"""Longest wait of the screen's thread."""
 Say: TypeAlias = Callable[[str], object]
 
 
@@ -80,7 +79,7 @@ class ReplayControls(Protocol):
         """Advance, if it plays."""
 
     def toggle(self) -> None:
-        """Pause or play; at the end, from the beginning."""
+        """Pause or play; at the end, restart."""
 
     def step(self, direction: int) -> None:
         """Pause, and move one event."""

@@ -63,7 +63,6 @@ class Call:
     compute_ns: Reading
     tracing_ns: float
     compile_ns: float
-    """Calls in which XLA compiled without tracing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ class GpuTime:
 
     name: str
     kernels_ns: float
-    """All but copies from or to the host."""
     all_reduce_ns: float
     """Only kernels that sum over GPUs."""
     h2d_ns: float
@@ -87,7 +85,6 @@ class GpuTime:
     idle_launch_ns: float
     idle_tracing_ns: float
     idle_other_ns: float
-    """By the activity of the loop's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,6 @@ class Op:
 
     name: str
     kind: str
-    """Such as MatMul, or the name of the kernel."""
     device: str
     count: int
     self_ns: float
@@ -193,7 +189,6 @@ class ProfileBottleneck:
     kind: BottleneckKind
     text: str
     shares: dict[str, float]
-    """Of step time; they add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +215,6 @@ class Profile:
     host_only: bool
     notes: tuple[str, ...]
     parts: tuple[Part, ...] = ()
-    """The longest first."""
     counters: CpuCounters | Missing = NOT_COUNTED
     memory: tuple[MemoryPeak, ...] | Missing = NO_MEMORY
 

@@ -31,7 +31,6 @@ class Machine:
     memory_bytes: int = 0
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
-    """Why a requested GPU lane is missing."""
     boot: str = ""
     """Hosts with the same boot id are one machine."""
     quota_cores: float | None = None
@@ -66,7 +65,6 @@ class Race:
     mode: str = TURNS
     """`turns`: in slices; `concurrent`: all at the same time."""
     training: tuple[str, ...] = ()
-    """With a running slice, one per machine."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     seconds: float | None = None
@@ -86,7 +84,6 @@ class Race:
     ignored_causes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
     views: dict[str, View] = field(default_factory=dict)
-    """By host. Empty for a single lane."""
 
     def with_knob(self, offered: KnobOffered) -> Race:
         """Return the race with an offered knob."""

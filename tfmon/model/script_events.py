@@ -15,7 +15,6 @@ FIT, ON_BATCH, EAGER = "fit", "train_on_batch", "eager"
 RUN_EAGERLY, FUNCTIONS_EAGERLY = "run_eagerly", "run_functions_eagerly"
 """Configured in Keras or TensorFlow."""
 COMPILES, SEES_BATCHES = "compiles", "sees batches"
-"""With XLA; a callback works in each batch."""
 DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
 """Parts of the dataset."""
 SEQUENTIAL, UNCACHED, RANDOM = "sequential map", "uncached work", "random map"
@@ -66,7 +65,6 @@ class Progressed(LaneEvent):
     between_ns: Amount = 0
     """Without validation."""
     restored: Amount = 0
-    """From a checkpoint, before the first `fit`."""
     backup: str = ""
 
 
@@ -84,7 +82,6 @@ class StepDescribed(LaneEvent):
 
     text: str
     traits: tuple[str, ...] = ()
-    """Such as `FIT`."""
 
     @property
     def place(self) -> str:

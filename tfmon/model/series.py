@@ -20,23 +20,18 @@ LATEST_VISITS = 40
 
 @dataclass(frozen=True, slots=True)
 class SeriesPlan:
-    """The plan of a series, complete before its first measurement.
-
-    A sweep races each combination against a baseline, in separate races.
-    """
+    """The plan of a series, complete before its first measurement."""
 
     policy: str
     over: dict[str, tuple[KnobValue, ...]] = field(default_factory=dict)
     lanes: tuple[str, ...] = ()
     everything: bool = False
-    """Also what cannot win; until nothing helps."""
     scenario: str = ""
     """Empty for the present race."""
     baseline: dict[str, KnobValue] = field(default_factory=dict)
     places: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("",)
-    """Each combination is measured on each kind."""
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
     """Half the interval over the ratio at the end."""
@@ -95,7 +90,6 @@ class Change:
     """Prevents keeping it."""
     title: str = ""
     whole: bool = False
-    """Whether it is all kept changes together."""
 
 
 @dataclass(frozen=True, slots=True)

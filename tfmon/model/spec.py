@@ -26,7 +26,6 @@ DEVICES = (
     "on an instance as MIG-UUID"
 )
 INSTANCE = "MIG-"
-"""Start of the UUID of an MIG instance."""
 SHORT_INSTANCE = len(INSTANCE) + 8
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
@@ -50,7 +49,6 @@ class LaneSpec:
     """Unique in a race; never changes. People read `LaneState.title`."""
     apart: tuple[str, ...] = ()
     number: int = 0
-    """Among equal specs, from 1. 0 for a unique spec."""
     id: str = ""
     """One letter, which never changes."""
     host: str = ""

@@ -21,12 +21,10 @@ OLD_NS = 2_000_000_000
 OLD_SHARE, MOST_OLD = 400, 4_096
 """After a day, the list has about 2,500 items."""
 SHORTEST_STRETCH_NS = 1_000_000_000
-"""About five windows of each concurrent lane."""
 MOST_SLICES = 2_000
 RARE = 0.5
 """Above this share of disturbed windows, none is discarded."""
 SETTLED_WINDOWS = 20
-"""From here on, that share is known."""
 _SUMS = (
     "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
     "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
@@ -290,7 +288,7 @@ class SliceSpeed:
 
 @dataclass
 class Measurements(StatePart):
-    """The measurements; a change of knob or mode begins a new steady state."""
+    """The measurements of a lane."""
 
     recent: tuple[LaneWindow, ...] = ()
     """Of the present process, oldest first."""

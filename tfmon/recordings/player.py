@@ -72,7 +72,7 @@ class Player:
             self._playing = False
 
     def toggle(self) -> None:
-        """Pause or play; at the end, from the beginning."""
+        """Pause or play; at the end, restart."""
         if not self._playing and self._next >= len(self._times_ns):
             self.go_to(self._times_ns[0])
         self._playing = not self._playing and not self._problem

@@ -40,10 +40,10 @@ _BEGIN = re.compile(
 
 
 class Recording:
-    """A recording that can be read from any event on. Thread: one."""
+    """A recording that can be read from any event on. Thread: one. Raises: RecordingError."""
 
     def __init__(self, path: Path) -> None:
-        """Open a recording and index it; raises RecordingError."""
+        """Open a recording and index it."""
         self.path = path
         self.torn = False
         """Whether its last line is incomplete."""
@@ -79,14 +79,14 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a place; raises RecordingError."""
+        """Read the events before a place."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
         for place in range(len(self) if until is None else until):
             if not (line := self._line(place)).startswith(skipped):
                 yield self._read(place, line)
 
     def event(self, place: int) -> Event:
-        """Read one event; raises RecordingError."""
+        """Read one event."""
         return self._read(place, self._line(place))
 
     def _read(self, place: int, line: bytes) -> Event:
@@ -98,14 +98,14 @@ class Recording:
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
-        """Make a session accept some events; raises RecordingError."""
+        """Make a session accept some events."""
         for place in range(since, until):
             session.accept(self.event(place))
             if place + 1 in self._known:
                 session.restore(self.known_after(place + 1))
 
     def known_after(self, place: int) -> Snapshot:
-        """Return the snapshot after a number of events; raises RecordingError."""
+        """Return the snapshot after a number of events."""
         self._file.seek(self._known[place])
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known

@@ -24,11 +24,10 @@ from tfmon.system.threads import start_thread
 FLUSH_S = 1.0
 """This much is lost if tfmon is killed."""
 MOST_PENDING = 50_000
-"""For a disk that does not answer."""
 CHECK_BYTES = 2 * 2**20
 """Of growth between checks of the size of all recordings."""
 SETTLED_S = 2.0
-"""After this time without an event, a finished race is closed: processes end later."""
+"""Then a finished race is closed: processes end later."""
 PATIENCE_S = 10.0
 
 
@@ -42,7 +41,7 @@ class _Entry:
 class Recorder:
     """Keeps the journal of a session; if a file cannot be written, the race goes on.
 
-    Thread: its own, but `_take` runs with the session locked; `close` from any.
+    Thread: its own; `_take` runs with the session locked.
     """
 
     def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:

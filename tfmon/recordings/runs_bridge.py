@@ -1,7 +1,7 @@
 """The bridge on another machine: its Python (3.8 or newer) runs this text without tfmon.
 
-It prints the sockets of the user's runs with their first lines, then answers lines from stdin: an empty one with
-the recordings, a recording's path with its size and bytes. A socket's path passes bytes both ways.
+It prints the sockets of the user's runs, then answers lines from stdin: an empty one with the recordings, a
+recording's path with its size and bytes. A socket's path passes bytes both ways.
 """
 
 import contextlib

@@ -25,15 +25,14 @@ RARE_S, RARE_NS = 3_600.0, 10_000_000_000
 """From this age on, one sample of each kind is kept of this time."""
 SNAPSHOT_S = 600.0
 MOST_LINES = 50
-"""Of a lane's output, kept of this time."""
 _LEVEL = 4
 RARE_EVENTS = GpuSample, HostSample, TreeSample, LinkMeasured, Progressed
 
 
 class Writer:
-    """Appends to a new file; plain if its name does not end in .gz.
+    """Appends to a new file; plain if its name does not end in .gz. Of an old race, some events are left out.
 
-    Of an old race, some samples and printed lines are left out. Raises: OSError, except in `abandon`. Thread: one.
+    Raises: OSError, except in `abandon`. Thread: one.
     """
 
     def __init__(self, path: Path, fd: int) -> None:

@@ -32,7 +32,6 @@ _QUANTITIES = {
     "temperature_c": HEAT,
 }  # fmt: skip
 LEAD_NS = 10_000_000_000
-"""Displayed before the start signal."""
 
 
 class Sample(NamedTuple):

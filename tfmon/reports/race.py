@@ -42,7 +42,6 @@ from tfmon.reports.profile import memory_section
 from tfmon.reports.secrets import other_processes
 
 NOTABLE_PEAK = 1.05
-"""From this multiple of its mean on, a peak is reported."""
 
 
 def to_text(analysis: Analysis, result: RaceResult | None = None) -> str:

@@ -13,7 +13,7 @@ from tfmon.reports import DASH, head
 
 
 def to_text(trial: Trial, race: RaceResult | None = None) -> str:
-    """Return the answer and its figures; with the race, also its recording."""
+    """Return the answer and its figures."""
     lines = [trial.text, "", f"change     {trial.change}{': ' * bool(trial.files)}{', '.join(trial.files)}"]
     rows = (
         ("first step", trial.first_step_s, units.duration),
@@ -33,11 +33,10 @@ def to_text(trial: Trial, race: RaceResult | None = None) -> str:
 
 
 def _both(pair: tuple[Any, Any], write: Callable[[Any], str]) -> str:
-    """Return a figure of the script as it is, and with the change."""
     return " → ".join(DASH if value is None else write(value) for value in pair)
 
 
 def to_json(trial: Trial, race: RaceResult | None = None) -> dict[str, Any]:
-    """Return the JSON object: the answer, and the result of the race if there was one."""
+    """Return the answer, and the result of the race."""
     fields = codec.to_json(trial)
     return {**head(), "exit_code": trial.exit_code, **fields, "race": race.to_json() if race is not None else None}

@@ -32,8 +32,8 @@ def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
 class SuspendedTime:
     """Written by the process that suspends a lane.
 
-    The word is the suspended time; during a suspension it is the lane's time, negative. It is written at once, so
-    the lane never reads a part of it. Thread: any; a suspension that two threads notice counts once.
+    The word is the suspended time; during a suspension it is the lane's time, negative. The lane never reads a
+    part of it. Thread: any; a suspension that two threads notice counts once.
     """
 
     def __init__(self, fd: int) -> None:

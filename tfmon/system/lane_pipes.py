@@ -1,8 +1,4 @@
-"""How a process finds its lane.
-
-A script keeps its own arguments, and the training process can be a child of the started one. So descriptors are
-inherited.
-"""
+"""How a process finds its lane: by inherited descriptors."""
 
 from __future__ import annotations
 

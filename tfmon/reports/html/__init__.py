@@ -1,7 +1,7 @@
 """Writes a report as one HTML file that needs no network.
 
-Vega-Lite with Vega (877 KiB, included) draws the charts. Bokeh's script takes 1,239 KiB, and its canvas prints as
-pixels and is opaque to screen readers.
+Vega-Lite with Vega (877 KiB, included) draws the charts. Bokeh's script is larger, and its canvas is opaque to
+screen readers.
 """
 
 from __future__ import annotations
