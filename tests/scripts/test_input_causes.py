@@ -33,8 +33,8 @@ def test_what_makes_input_slow_is_named_with_its_line_and_what_to_write():
 
 
 def test_what_fit_reads_is_named_with_its_line_and_what_to_write():
-    causes = causes_in(name := "input_of_fit.py")
-    data, arrays = causes["input_py_dataset"], causes["input_arrays"]
+    name = "input_of_fit.py"
+    data, arrays = causes_in(name, "dataset")["input_py_dataset"], causes_in(name, "arrays")["input_arrays"]
     assert "Data makes its batches in one thread: workers=1" in data["text"] and "workers=4" in data["code"][0]
     assert data["place"].startswith(line_of(name, "def __getitem__"))
     assert "each `fit` makes a dataset of its arrays, 19 times" in arrays["text"]
