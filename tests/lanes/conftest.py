@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -50,7 +51,9 @@ def reader() -> Iterator[PipeReader]:
     reader = PipeReader(failures.append)
     yield reader
     reader.close()
-    assert reader.join(PATIENCE_S)
+    wait_for(
+        lambda: "tfmon-reader" not in [one.name for one in threading.enumerate()], what="the thread has ended"
+    )
     assert not failures
 
 

@@ -40,7 +40,7 @@ def plane(name: str, lines: dict[str, Iterable[Mark]]) -> Plane:
 
 def space(*planes: Plane, errors: Iterable[str] = ()) -> Space:
     events = sum(len(line.events) for one in planes for line in one.lines)
-    return Space(planes, 0, events, tuple(errors))
+    return Space(planes, events, tuple(errors))
 
 
 Marks = list[Mark]

@@ -45,7 +45,9 @@ def show(viewer: Viewer, screen: ScreenOptions) -> None:
     viewer.runs = RecordedRuns()
 
     def take_terminal() -> None:
-        undo.callback(suspend_with(viewer, partial(app.request, app.take_terminal)))
+        undo.callback(
+            suspend_with(viewer.suspend_lanes, viewer.continue_lanes, partial(app.request, app.take_terminal))
+        )
 
     def leave(interrupted: Interruption) -> None:
         if app.broken is not None:

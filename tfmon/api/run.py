@@ -213,7 +213,7 @@ def ended(
         for number, handler in before.items():
             undo.callback(signal.signal, number, handler)
         if leave is None:
-            undo.callback(suspend_with(run))
+            undo.callback(suspend_with(run.suspend_lanes, run.continue_lanes))
         try:
             yield interrupted
         finally:

@@ -18,14 +18,12 @@ from tfmon.lanes.plan import (
     RacePlan,
     assignment,
     digest,
-    next_process,
     not_started,
+    process_command,
     started,
-    with_settings,
-    with_stores,
     with_view,
 )
-from tfmon.lanes.process import LaneProcess, LocalProcess, Place, start_process
+from tfmon.lanes.process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
@@ -47,6 +45,7 @@ from tfmon.model.requests import SetKnob, TakeProfile
 from tfmon.model.session import Session
 from tfmon.system.limits import MemoryKills
 from tfmon.system.threads import start_thread
+from tfmon.system.view_files import new_store
 
 
 class LaneGroup:
@@ -83,7 +82,7 @@ class LaneGroup:
         self.launcher = ProcessLauncher()
         self.scheduler = Scheduler(session, self._processes, self._start_clock)
         self.suspension = Suspender(
-            lambda: [*self._processes.values(), *self._places.values()],
+            self._suspendable,
             self._record_suspension,
             self.thread_failed,
         )
@@ -96,7 +95,9 @@ class LaneGroup:
         with self._lock:
             if self._stopped or self._failure:
                 return
-            self._plan = plan = with_stores(plan, self._session.snapshot().race.number + 1)
+            number = self._session.snapshot().race.number + 1
+            views = {host: new_store(view, number) for host, view in plan.race.views.items()}
+            self._plan = plan = replace(plan, race=replace(plan.race, views=views))
             self._replaced.clear()
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
@@ -168,6 +169,11 @@ class LaneGroup:
         with self._lock:
             running = {name: one for name, one in self._processes.items() if not one.ended}
             return {name: one.pid for name, one in running.items() if isinstance(one, LocalProcess)}
+
+    def _suspendable(self) -> list[LocalProcess | Place]:
+        # Copied at once: a signal's handler may interrupt a change.
+        local = [one for one in list(self._processes.values()) if isinstance(one, LocalProcess)]
+        return [*local, *self._places.values()]
 
     def _process(self, lane: str) -> LaneProcess | None:
         process = self._processes.get(lane)
@@ -257,7 +263,8 @@ class LaneGroup:
             if plan is None:
                 return
             if self._over and known.has_result:
-                self._begin_next(with_settings(plan, self._settings, known.race.mode))
+                again = [replace(one, settings=dict(self._settings[one.spec.name])) for one in plan.lanes]
+                self._begin_next(replace(plan, race=replace(plan.race, mode=known.race.mode), lanes=tuple(again)))
                 return
             lost: dict[str, list[str]] = {}
             for spec in (lane.spec for lane in plan.lanes if lane.spec.name in lanes):
@@ -306,7 +313,8 @@ class LaneGroup:
                 again = []
                 for lane in (lane for lane in plan.lanes if lane.spec.name in names):
                     measured = known.lane(lane.spec.name).totals.measured_steps if renewed else 0
-                    again.append(next_process(plan, lane, self._settings[lane.spec.name], measured))
+                    steps = None if plan.steps is None else max(1, plan.steps - measured)
+                    again.append(replace(lane, settings=dict(self._settings[lane.spec.name]), steps=steps))
                 self._start(plan, again, renewed=renewed)
 
         self._in_background(start_again)
@@ -335,7 +343,10 @@ class LaneGroup:
             process = place.start_lane(lane, plan, self._script, self._accept, self._reader.note_end)
         else:
             split = bool(plan.command) and self.echo_error is not None
-            process = self.launcher(start_process, lane, plan, self._script, self._accept, split=split)
+            name, command = lane.spec.name, process_command(plan, lane)
+            process = self.launcher(
+                LocalProcess, name, plan.python, lane.environment, self._accept, self._script, command, split=split
+            )
             self._reader.watch(process)
             process.output.echo_error = self.echo_error
         process.output.echo = self.echo

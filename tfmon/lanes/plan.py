@@ -6,14 +6,14 @@ import hashlib
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.launch import Command
 from tfmon.model.events import LaneStarted
-from tfmon.model.knobs import PYTHON, KnobValue, Settings
+from tfmon.model.knobs import PYTHON, KnobValue
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.race import Race
@@ -21,7 +21,6 @@ from tfmon.model.requests import Assign
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 from tfmon.system.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
-from tfmon.system.view_files import new_store
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
@@ -113,24 +112,6 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
         environment={**lane.environment, **named},
         view=view.of_lane(spec.id or str(number), process) if view is not None else None,
     )
-
-
-def with_stores(plan: RacePlan, number: int) -> RacePlan:
-    """Return the plan with new stores for its views."""
-    views = {host: new_store(view, number) for host, view in plan.race.views.items()}
-    return replace(plan, race=replace(plan.race, views=views))
-
-
-def with_settings(plan: RacePlan, settings: Mapping[str, Settings], mode: str) -> RacePlan:
-    """Return the plan with other settings and another mode."""
-    lanes = [replace(lane, settings=dict(settings[lane.spec.name])) for lane in plan.lanes]
-    return replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
-
-
-def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
-    """Return the plan of a lane's next process."""
-    steps = None if plan.steps is None else max(1, plan.steps - measured)
-    return replace(lane, settings=dict(settings), steps=steps)
 
 
 def assignment(lane: LanePlan, plan: RacePlan) -> Assign:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 from tfmon.lanes import script_input
 from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
-from tfmon.lanes.plan import LanePlan, RacePlan, process_command
+from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import FromLane
@@ -61,14 +61,6 @@ class LaneProcess(ABC):
     @abstractmethod
     def continue_(self) -> None:
         """Continue the child if `suspend` stopped it, not somebody else."""
-
-    @abstractmethod
-    def hold(self) -> None:
-        """Stop the child while the monitor is stopped. Thread: also a signal's handler."""
-
-    @abstractmethod
-    def go_on(self) -> None:
-        """Continue the child unless suspended. Thread: also a signal's handler."""
 
     def send(self, request: Request) -> bool:
         """Send a request; return False if the child no longer reads."""
@@ -218,12 +210,6 @@ class LocalProcess(Child, LaneProcess):
             self._told_stopped = not self._told_stopped
             reason = STOPPED.format(self.pid) if self._told_stopped else ""
             self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
-
-
-def start_process(lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, *, split: bool) -> LocalProcess:
-    """Start a local lane; raises OSError."""
-    command = process_command(plan, lane)
-    return LocalProcess(lane.spec.name, plan.python, lane.environment, sink, script, command, split=split)
 
 
 def _is_stopped(pid: int) -> bool:

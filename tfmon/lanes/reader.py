@@ -104,12 +104,6 @@ class PipeReader:
         self._closing = True
         self._wake()
 
-    def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; return whether it has ended."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        return self._thread is None or not self._thread.is_alive()
-
     def _run(self) -> None:
         while not (self._closing and not self._processes and not self._new):
             with self._change:

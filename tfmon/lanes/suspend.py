@@ -9,29 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
+from tfmon.lanes.launch import Child
+from tfmon.lanes.process import Place
 from tfmon.system.threads import Failed, call_later, start_thread
-
-
-class Suspendable(Protocol):
-    """A lane, or all lanes of a machine."""
-
-    def hold(self) -> None:
-        """Stop it while the monitor is stopped. Thread: also a signal's handler."""
-
-    def go_on(self) -> None:
-        """Continue it, unless suspended. Thread: also a signal's handler."""
-
-
-class SuspendsLanes(Protocol):
-    """A suspender, or a run."""
-
-    def suspend_lanes(self) -> None:
-        """Suspend every lane. Thread: also a signal's handler."""
-
-    def continue_lanes(self) -> None:
-        """Continue the suspended lanes. Thread: also a signal's handler."""
 
 
 class Suspender:
@@ -39,7 +21,7 @@ class Suspender:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[Suspendable]],
+        processes: Callable[[], Iterable[Child | Place]],
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:
@@ -90,7 +72,9 @@ class Suspender:
         call_later("tfmon-seconds", seconds, ring, self._failed)
 
 
-def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
+def suspend_with(
+    suspend: Callable[[], None], resume: Callable[[], None], take_terminal: Callable[[], None] | None = None
+) -> Callable[[], None]:
     """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process; return a function that ends this.
 
     Textual's handlers release the terminal and take it again. After a SIGSTOP Textual would take it at SIGCONT and
@@ -103,7 +87,7 @@ def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = True
-        suspension.suspend_lanes()
+        suspend()
         try:
             if callable(before[number]):
                 before[number](number, frame)
@@ -111,7 +95,7 @@ def suspend_with(suspension: SuspendsLanes, take_terminal: Callable[[], None] | 
                 os.kill(os.getpid(), signal.SIGSTOP)
         finally:
             stopped = False
-            suspension.continue_lanes()
+            resume()
 
     def go_on(number: int, frame: FrameType | None) -> None:
         if stopped and callable(before[number]):

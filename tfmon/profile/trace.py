@@ -29,7 +29,7 @@ class TraceError(TfmonError):
 
 
 class TraceEvent(NamedTuple):
-    """Times in ps since `origin_ns`; a tuple, because a trace may have a million."""
+    """Times in ps since the earliest line; a tuple, because a trace may have a million."""
 
     start_ps: int
     end_ps: int
@@ -59,8 +59,6 @@ class Space:
     """A whole trace."""
 
     planes: tuple[Plane, ...]
-    origin_ns: int
-    """The earliest line on the profiler's clock."""
     events: int = 0
     """Including unread events."""
     troubles: tuple[str, ...] = ()
@@ -210,7 +208,7 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
     origin_ns = min((line.timestamp_ns for plane in trace.planes for line in plane.lines), default=0)
     planes = tuple(_plane(plane, origin_ns, wanted) for plane in trace.planes)
     events = sum(len(line.events) for plane in trace.planes for line in plane.lines)
-    return Space(planes, origin_ns, events, (*trace.errors, *trace.warnings))
+    return Space(planes, events, (*trace.errors, *trace.warnings))
 
 
 def _plane(plane: Any, origin_ns: int, wanted: Wanted) -> Plane:

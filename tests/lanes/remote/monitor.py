@@ -30,7 +30,8 @@ if sys.argv[1] == "kinds":
     children = start_all_kinds(link)
 else:
     children = [link.start("a_listener") for _ in range(2)]
-    suspend_with(Suspender(lambda: [link], lambda *_: None, sys.exit))
+    suspender = Suspender(lambda: [link], lambda *_: None, sys.exit)
+    suspend_with(suspender.suspend_lanes, suspender.continue_lanes)
 print(link.agent.pid, *{pid for child in children for pid in (child.pid, child.said_pid())}, flush=True)
 while True:
     threading.Event().wait(0.5)

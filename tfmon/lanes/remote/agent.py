@@ -202,20 +202,10 @@ class Agent:
             lane.hold()
         self.sender.send_message(call=call, pid=lane.pid)
 
-    def do_signal(self, lane: int, number: int, alone: bool) -> None:
-        """Signal a lane, or its first process."""
+    def do_control(self, lane: int, method: str, **arguments: int) -> None:
+        """Call `kill`, `suspend` or `continue_` of a lane."""
         if lane in self._lanes:
-            self._lanes[lane].kill(number, alone=alone)
-
-    def do_suspend(self, lane: int) -> None:
-        """Suspend a lane."""
-        if lane in self._lanes:
-            self._lanes[lane].suspend()
-
-    def do_continue_lane(self, lane: int) -> None:
-        """Continue a suspended lane."""
-        if lane in self._lanes:
-            self._lanes[lane].continue_()
+            getattr(self._lanes[lane], method)(**arguments)
 
     def do_beat(self, sent_ns: int) -> None:
         """Answer a heartbeat."""

@@ -73,7 +73,7 @@ class Sender:
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         """A signal's handler does not wait for it."""
-        self._thread = start_thread("tfmon-send", self._run, self._fail)
+        start_thread("tfmon-send", self._run, self._fail)
 
     def put(self, data: bytes) -> None:
         """Send bytes outside of frames: at once if they are few, nothing waits, and there is room."""
@@ -112,10 +112,6 @@ class Sender:
     def close(self) -> None:
         """Close the descriptor when all frames are written."""
         self._add(None)
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the thread."""
-        self._thread.join(timeout_s)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason

@@ -82,25 +82,19 @@ class RemoteProcess(LaneProcess):
 
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
         """Signal the process group, or the child alone."""
-        self._do("signal", number=number, alone=alone)
+        self._control("kill", number=number, alone=alone)
 
-    def _do(self, what: str, **more: int) -> None:
+    def _control(self, method: str, **arguments: int) -> None:
         if not self.ended:
-            self._link.sender.send_message(do=what, lane=self.number, **more)
+            self._link.sender.send_message(do="control", lane=self.number, method=method, **arguments)
 
     def suspend(self) -> None:
         """Suspend the child."""
-        self._do("suspend")
+        self._control("suspend")
 
     def continue_(self) -> None:
         """Continue a suspended child."""
-        self._do("continue_lane")
-
-    def hold(self) -> None:
-        """Do nothing: the connection holds all lanes."""
-
-    def go_on(self) -> None:
-        """Do nothing: the connection continues all lanes."""
+        self._control("continue_")
 
     def end(self, code: int, at_ns: int) -> None:
         """Report the child's end, at the host's time."""
