@@ -9,7 +9,6 @@ from tfmon.doctor.facts import Facts
 
 OK, WARNING, BROKEN, NOT_APPLICABLE = "ok", "warning", "broken", "not applicable"
 TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"
-"""Whether TensorFlow runs, has a GPU, and a race is fair."""
 
 NVIDIA, INSTALL = "https://docs.nvidia.com/", "https://www.tensorflow.org/install/pip"
 KERNEL = "https://docs.kernel.org/admin-guide/"
@@ -24,7 +23,6 @@ class Finding:
     expected: str = ""
     """Empty if the check passed."""
     fix: str = ""
-    """For this platform and environment."""
     evidence: tuple[str, ...] = ()
 
 

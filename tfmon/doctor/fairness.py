@@ -11,7 +11,7 @@ from tfmon.model.views import COPY, IN_PLACE, OVERLAY
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
-"""For two small lanes."""
+"""Two small lanes use about this much."""
 OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
 BUSY_PCT, USED_SHARE = 10.0, 0.1
 """A GPU above either is not free."""

@@ -51,8 +51,7 @@ def gather_facts(
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
-    Takes well under a second without `imports`, unless the driver is slow. The probes of a `running` race know the
-    load of other programs. Thread: any; blocks.
+    Takes well under a second without `imports`, unless the driver is slow. Thread: any; blocks.
     """
     begun = time.monotonic()
     environ = dict(os.environ if roots.environ is None else roots.environ)

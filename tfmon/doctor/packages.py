@@ -122,7 +122,7 @@ def wsl(facts: Facts) -> Finding:
 
 _NONE = "no TensorFlow is installed"
 _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
-"""Required by `tensorflow` on some platforms."""
+"""`tensorflow` requires these on some platforms."""
 _NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
 
 

@@ -23,7 +23,6 @@ CHECKS: tuple[Check, ...] = (
     *(fairness.usable_cores, fairness.governor, fairness.free_memory, fairness.load, fairness.power),
     *(fairness.environment, fairness.views),
 )
-"""In the report's order."""
 
 
 class Result(NamedTuple):

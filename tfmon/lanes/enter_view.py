@@ -1,4 +1,4 @@
-"""Runs before the user's command of a lane: enters its view of the folder, and becomes the command.
+"""Enters a lane's view of the folder, and becomes the user's command.
 
     -c "…main()" KIND FOLDER PLACE COMMAND…
 
@@ -21,7 +21,7 @@ BIND, RECURSIVE, SLAVE = 4096, 16384, 1 << 19
 INITIAL_USERS = ["0", "0", "4294967295"]
 COPIES = {"linux": ["cp", "-a", "--reflink=auto"], "darwin": ["cp", "-a", "-c"]}
 UID, GID = os.geteuid(), os.getegid()
-"""Unknown in the namespace."""
+"""Read here, because they are not mapped in the namespace."""
 
 
 def main(kind: str, folder: str, place: str, *command: str) -> None:
@@ -136,7 +136,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def enter_copy(
     folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
-    """Enter a copy of the folder, at its path or by changing the command's paths."""
+    """Enter a copy of the folder, or change the command's paths to it."""
     import subprocess
 
     copy = f"{place}/written"

@@ -1,4 +1,4 @@
-"""The lanes of a race, the user's requests, and the effect of the lanes' events."""
+"""The lanes of a race, and the user's requests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ class LaneGroup:
         self._changing = threading.Lock()
         self._plan: RacePlan | None = None
         self._settings: dict[str, dict[str, KnobValue]] = {}
-        """Requested."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
         self._places: dict[str, Place] = {}
@@ -88,7 +87,6 @@ class LaneGroup:
         )
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None
-        """Standard error only."""
 
     def begin(self, plan: RacePlan) -> None:
         """Start a race, unless stopped."""
@@ -107,7 +105,7 @@ class LaneGroup:
             self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
-        """Start the default race of another scenario; after a TfmonError this race continues."""
+        """Start the default race of another scenario, or raise TfmonError."""
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)
         self._begin_next(plan)
@@ -155,7 +153,7 @@ class LaneGroup:
 
     @property
     def all_over(self) -> bool:
-        """Whether every process has ended and will not be replaced, or tfmon itself has failed."""
+        """Whether every process has ended for good, or tfmon itself has failed."""
         with self._lock:
             ended = not self._replaced and all(process.ended for process in self._processes.values())
             return ended or bool(self._failure)
@@ -256,7 +254,7 @@ class LaneGroup:
                 process.ask_stacks()
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """Start lanes again as last requested, or a race that has a result."""
+        """Start lanes, or a finished race, again."""
         self._record_request("restart", lanes)
         with self._lock:
             plan, known = self._plan, self._session.snapshot()

@@ -52,8 +52,8 @@ wait_for_end {round(5 * TERM_S)}
 kill -s KILL -- "-$group"
 """
 """Ends process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a second
-SIGTERM, then SIGKILL. Descriptors 0 and 2 are the group's output, which is drained so that writing does not fail.
-POSIX's `sleep` takes whole seconds only, and its redirections descriptors of one digit."""
+SIGTERM, then SIGKILL. The group's output, descriptors 0 and 2, is drained so that writing does not fail. POSIX's
+`sleep` takes whole seconds only, and its redirections descriptors of one digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def launch(
 
     Args:
         environment: Variables to add. `None` removes one.
-        guarded: Whether a guard ends the process if this one dies; a user's command always has one.
+        guarded: Whether a guard ends the process with this one; a user's command always has one.
         split: Whether standard error has its own pipe.
     """
     merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
@@ -134,9 +134,9 @@ def launch(
             env=merged,
             cwd=folder,
             # A user's command has its own session, so that it cannot use the terminal. Others stay in the
-            # monitor's: if the monitor dies while a child is suspended, the kernel sends the child SIGHUP and
-            # SIGCONT, as to every stopped process of an orphaned group (POSIX). Linux does not while one of its
-            # threads has still to stop, so its inbox asks for SIGCONT, too.
+            # monitor's: if the monitor dies, the kernel sends a suspended child SIGHUP and SIGCONT, as to every
+            # stopped process of an orphaned group (POSIX). Linux does not while one of its threads has still to
+            # stop, so its inbox asks for SIGCONT, too.
             **(OWN_GROUP if command is None else {"start_new_session": True}),
         )
     except OSError:
@@ -156,7 +156,7 @@ def launch(
 
 
 def lock_file() -> tuple[int, str]:
-    """Return an unlinked file for the lane's processes, and the token in it."""
+    """Return an unlinked file for the lane's processes, and its token."""
     token = os.urandom(8).hex()
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
@@ -229,8 +229,7 @@ class ProcessLauncher:
 def yield_to_lanes() -> None:
     """Give the calling thread and its future threads a lower priority than the lanes have.
 
-    Linux only: elsewhere the whole process has one nice value, and the lanes would inherit it.
-    Source: setpriority(2), "C library/kernel differences".
+    Elsewhere than on Linux the lanes would inherit it. Source: setpriority(2), "C library/kernel differences".
     """
     if sys.platform != "linux":
         return
@@ -240,7 +239,6 @@ def yield_to_lanes() -> None:
 
 CHUNK_BYTES = 65_536
 LAST_CHUNKS = 32
-"""More than a pipe can contain."""
 
 
 ENDS_WITHIN_S = 2.0
@@ -270,7 +268,7 @@ class Child:
         self.pid = self._popen.pid
         self._gate = threading.Lock()
         self._closed = False
-        """Descriptors and pid may be reused."""
+        """True when descriptors and pid may belong to another process."""
         self._reads = True
         self._suspended = False
         self._closed_s, self.runs_on = 0.0, False
@@ -293,7 +291,7 @@ class Child:
                     self._suspended_time.begins()
 
     def write(self, data: bytes) -> bool:
-        """Write to the request pipe; return False if the child no longer reads."""
+        """Write requests; return False if the child no longer reads."""
         with self._gate:
             if self._closed or not self._reads:
                 return False

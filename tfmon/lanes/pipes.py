@@ -1,4 +1,4 @@
-"""The bounded output of a lane's process: events on its metric pipe, text on stdout and stderr."""
+"""The bounded output of a lane's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfmon.model.lane_events import FromLane
 
 MAX_LINE_BYTES = 65_536
 AHEAD_NS = 1_000_000_000
-"""All processes of a machine share one clock: an event further in the future is wrong."""
+"""All processes of a machine share one clock."""
 MOST_PROBLEMS = 8
 TAIL_BYTES = 32_768
 """The rest is read and dropped, so that the process never blocks."""
@@ -135,7 +135,7 @@ class ChildOutput:
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
-        """Return the whole lines since the last news, unless it is too soon."""
+        """Return the new whole lines, unless it is too soon."""
         if not self._news and not self._dropped_bytes:
             return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:

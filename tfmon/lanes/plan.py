@@ -34,7 +34,6 @@ class LanePlan:
     environment: dict[str, str | None] = field(default_factory=dict)
     steps: int | None = None
     as_is: bool = False
-    """A user's command may use every device."""
     view: View | None = None
     files: Mapping[str, bytes | None] = field(default_factory=dict)
     """Other contents of files in its view; `None` for a removed file."""
@@ -60,8 +59,9 @@ def lane_environment(
 ) -> dict[str, str | None]:
     """Return the variables that show TensorFlow only the lane's devices.
 
-    `gpu_uuids` selects NVIDIA GPUs, in any order of devices and container; `None` without a driver. AMD GPUs use
-    `numbers`, as ROCm counts. With memory growth, programs can share the GPU.
+    `gpu_uuids` selects NVIDIA GPUs; `None` without a driver. AMD GPUs use `numbers`, as ROCm counts. With memory
+    growth,
+    programs can share the GPU.
     """
     if spec.kind == "cpu":
         return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
@@ -99,7 +99,7 @@ def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
-    """Return the plan of a lane's process of that number, with its own view and variables."""
+    """Return the plan of a process, with its own view and variables."""
     spec = lane.spec
     number = [one.spec.name for one in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)

@@ -35,7 +35,7 @@ class LaneProcess(ABC):
     grace_s: float | None = None
     """`None` for a process that ends at a request."""
     stack_poll_s = 0.05
-    """Without output, the stacks are complete."""
+    """After this time without output the stacks are complete."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
         self.lane = lane
@@ -44,11 +44,10 @@ class LaneProcess(ABC):
         self.output = ChildOutput(lane)
         self.end_requested = False
         self.ended = False
-        """Set last."""
 
     @abstractmethod
     def write(self, data: bytes) -> bool:
-        """Write to the request pipe; return False if the child no longer reads."""
+        """Write requests; return False if the child no longer reads."""
 
     @abstractmethod
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
@@ -76,7 +75,7 @@ class LaneProcess(ABC):
             self.kill(signal.SIGINT)
 
     def read_stacks(self) -> tuple[str, ...]:
-        """Return the stacks, or empty without an answer. It waits.
+        """Return the stacks, or empty; waits for them.
 
         Only for a lane that `reports_stack`: the signal would end others.
         """
@@ -156,7 +155,7 @@ class Place(Protocol):
         """Start a lane; raises OSError, or TfmonError if the host is lost."""
 
     def hold(self) -> None:
-        """Stop its lanes while the monitor is stopped. Thread: also a signal's handler."""
+        """Stop its lanes while tfmon is stopped. Thread: also a signal's handler."""
 
     def go_on(self) -> None:
         """Continue its lanes, except suspended ones. Thread: also a signal's handler."""

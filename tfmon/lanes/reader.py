@@ -1,4 +1,4 @@
-"""Reads and reaps all lanes' processes, in the monitor and in an agent."""
+"""Reads and reaps processes, in the monitor and in an agent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 REAP_EVERY_S = 0.5
 """Some processes end without closing their pipes."""
 REAP_SOON_S = 0.01
-"""If a metric pipe was closed."""
 
 
 class PipeReader:
-    """One thread that reads one chunk of each process at a time. Thread: any."""
+    """One thread for all processes. Thread: any."""
 
     def __init__(self, failed: Failed) -> None:
         self._failed = failed

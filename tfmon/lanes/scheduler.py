@@ -13,16 +13,16 @@ from tfmon.model.requests import Pause, Request, Run, RunSlice
 from tfmon.model.session import Session
 
 SHARE = 0.05
-"""Shortest share of the longest slice beside it: the lane of short steps then has the smaller error."""
+"""Of the longest slice beside it: the lane of short steps then has the smaller error."""
 HUNG_EVERY = 32
-"""In rounds."""
+"""An unresponsive lane gets a slice in one of these rounds."""
 
 
 class RoundOrder:
     """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes equally.
 
-    The lanes of each machine take turns, and a round ends when all machines have finished it. A lane that cannot
-    train is skipped, and joins the next round later.
+    A round ends when all machines have finished it. A lane that cannot train is skipped, and joins the next round
+    later.
     """
 
     def __init__(self, machines: Mapping[str, str] | None = None) -> None:
@@ -59,15 +59,13 @@ class Scheduler:
 
     All lanes get the start signal when the last is ready. When interleaved, a lane that does not train is
     suspended:
-    its input pipeline would take the CPU from the measured lane and fill its own buffers. While a lane gets ready,
-    no
-    slice is granted. Lanes of different machines train at the same time. A slice ends with a step, however long.
+    its input pipeline would take the CPU and fill its own buffers. While a lane gets ready, no slice is granted.
+    Lanes
+    of different machines train at the same time. A slice ends with a step.
 
-    An unresponsive lane is suspended, too, because it would take the CPU when it wakes up. It sometimes gets a
-    slice; if
-    it wakes up, it ends the slice in which it hung, and takes part again. A lane that hangs before it is ready is
-    not
-    suspended, and the others begin without it.
+    An unresponsive lane is suspended, too. It sometimes gets a slice; if it wakes up, it ends the slice in which
+    it
+    hung. A lane that hangs before it is ready is not suspended, and the others begin without it.
 
     Thread: one at a time; the caller holds a lock.
     """
@@ -105,12 +103,11 @@ class Scheduler:
         self._began_ns: dict[str, int | None] = {}
         """`None` if suspended since."""
         self._took_s: dict[str, float] = {}
-        """The last slice."""
         self._exclusive = ""
         self._exclusive_slice_s: float | None = None
 
     def ready(self, lane: str) -> None:
-        """Note that a lane is warm. Lanes of short steps are ready first, and train first."""
+        """Note that a lane is warm. Lanes of short steps train first."""
         if not self._started:
             self._lanes.remove(lane)
             self._lanes.append(lane)
@@ -150,7 +147,7 @@ class Scheduler:
         self._act()
 
     def responded(self, lane: str) -> bool:
-        """Note an event; return False if the lane was suspended since and so still hangs."""
+        """Note an event; return False if the lane still hangs, because it was suspended since."""
         if lane in self._unresponsive:
             if self._interleaved and lane in self._ready and lane not in self._training:
                 return False

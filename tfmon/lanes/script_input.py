@@ -1,8 +1,7 @@
-"""tfmon's standard input, passed on to the lanes' commands: each process gets all of it.
+"""tfmon's standard input for the lanes' commands: each process gets all of it.
 
-A single process whose lane cannot be restarted gets the descriptor itself. Others get a reopened file or a copy of
-a
-pipe, which is read at the pace of the fastest process.
+A single process gets the descriptor itself, unless its lane can be restarted. Others get a reopened file or a copy
+of a pipe, which is read at the pace of the fastest process.
 """
 
 from __future__ import annotations

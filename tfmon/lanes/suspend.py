@@ -1,4 +1,4 @@
-"""Suspends the lanes along with tfmon, so that no figure includes that time."""
+"""Suspends the lanes along with tfmon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfmon.system.threads import Failed, call_later, start_thread
 
 
 class Suspender:
-    """Suspends the lanes along with tfmon. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
+    """No figure includes suspended time. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
 
     def __init__(
         self,
@@ -77,9 +77,8 @@ def suspend_with(
 ) -> Callable[[], None]:
     """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process; return a function that ends this.
 
-    Textual's handlers release the terminal and take it again. After a SIGSTOP Textual would take it at SIGCONT and
-    not
-    restore it at the end; so `take_terminal` is called instead. Thread: the main thread.
+    After a SIGSTOP Textual would take the terminal at SIGCONT and not restore it at the end; so `take_terminal` is
+    called instead of its handler. Thread: the main thread.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
     stopped = False
@@ -113,10 +112,10 @@ def suspend_with(
 
 
 def has_shell() -> bool:
-    """Return whether a shell may continue this job with `fg`: not if tfmon leads the session."""
+    """Return whether a shell may continue this job with `fg`."""
     return os.getsid(0) != os.getpid()
 
 
 def suspend_job() -> None:
-    """Stop the whole job, as the terminal does for Ctrl+Z: make, too, or the shell would wait."""
+    """Stop the whole job, also make, for which the shell waits."""
     os.killpg(os.getpgrp(), signal.SIGTSTP)

@@ -18,11 +18,11 @@ from tfmon.system.threads import Failed, start_thread
 LEAST_S = 20.0
 """A profile, an evaluation or a checkpoint may be silent."""
 TIMES_WINDOW, TIMES_WARM_UP = 5, 3
-"""Permitted silence, as a multiple of the longest windows and of the warm-up."""
+"""Multiples of the longest windows and of the warm-up."""
 PREPARING_S = 600.0
 """For imports, building, tracing, and recompiling."""
 STARTING_S = 60.0
-"""For a process before its first event; a script sends it after its imports and data."""
+"""A script sends its first event after its imports and data."""
 SCRIPT_S = 60.0
 """For a script that evaluates, saves or fetches data between two steps."""
 
@@ -83,7 +83,6 @@ class Watchdog:
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
         self._waited_ns: dict[tuple[str, int], int] = {}
-        """By lane and its last event."""
         self._silent_ns: dict[tuple[str, int], int] = {}
         self._asked: set[tuple[str, int]] = set()
 
@@ -92,7 +91,7 @@ class Watchdog:
         start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
-        """Check the lanes until closed; a long wait before the start is not a gap."""
+        """Check the lanes until closed. A wait before the start is not a gap."""
         self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
         while not self._closed.wait(BEAT_S):
             self.beat()
@@ -147,8 +146,7 @@ class Watchdog:
 def time_asleep_ns() -> int:
     """Return how long the machine has slept, plus a constant, or 0 if unknown.
 
-    Source: the clock that counts sleep minus the clock that stops (time_namespaces(7)). On macOS Python's
-    `time.monotonic` is mach_absolute_time.
+    Source: time_namespaces(7). On macOS Python's `time.monotonic` is mach_absolute_time.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

@@ -15,22 +15,20 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.system.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
-"""Keys: fields of `HostSample`."""
 
 T = TypeVar("T")
 
 FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
 SHORTEST_NS = 100_000_000
-"""Between two samples of a counter in steps of 10 ms."""
+"""CPU time is counted in steps of 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, or an instance of a split one (MIG). `None` is unknown."""
+    """A GPU, or an instance of a split GPU (MIG)."""
 
     index: int
-    """TensorFlow's count of the visible GPUs, or the driver's."""
     uuid: str
     name: str
     physical_gpu: int
@@ -39,12 +37,10 @@ class Gpu:
     part_of: str = ""
     """UUID of an instance's GPU."""
     instances: tuple[Gpu, ...] | None = None
-    """Only instances of a split GPU can be used; `None` for a whole GPU."""
+    """A split GPU is only used through them; `None` for a whole GPU."""
     power_default_w: float | None = None
     capability: tuple[int, int] | None = None
-    """Such as (9, 0)."""
     exclusive: bool | None = None
-    """Permits at most one process."""
 
     @property
     def split(self) -> bool:
@@ -58,7 +54,7 @@ class Probe(Protocol):
     name: str
 
     def sample(self) -> Iterable[Event]:
-        """Take one reading of everything. A value that cannot be read is `Missing`; raises no error."""
+        """Read everything. A value that cannot be read is `Missing`."""
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as `Missing(reason)`, because `sample` failed."""
@@ -68,7 +64,7 @@ class Probe(Protocol):
 
 
 def within(timeout_s: float, work: Callable[[], T]) -> T | None:
-    """Return the result of `work`, or `None` if it fails or its thread is abandoned."""
+    """Return the result of `work`, or `None` if it fails or hangs."""
     answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
 
     start_thread("tfmon-driver", lambda: answers.put(work()), lambda _reason: answers.put(None))
@@ -111,12 +107,11 @@ class CounterRate:
 
 
 SLOW_NS = 50_000_000
-"""Fast reads take microseconds; the slowest intended calls, two of them, 40 ms together."""
+"""The slowest intended calls, two of them, take 40 ms together."""
 LEAST_S, MOST_S = 5.0, 60.0
 _SHARE = 0.01
-"""For slow reads."""
 _AGAIN_NS = 15_000_000_000
-"""A single slow read may have waited for a core; two within this time count."""
+"""A single slow read may have waited for a core."""
 
 
 @dataclass(slots=True)
@@ -139,7 +134,7 @@ class Backoff:
         self._slow_at_ns: dict[str, int] = {}
 
     def read(self, name: str, read: Callable[[], T]) -> T:
-        """Return the value of `read`, or its last value while a slow read is not due."""
+        """Return the value, or the last value of a slow read that is not due."""
         begun_ns, kept = self._clock_ns(), self._kept.get(name)
         if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
             before: T = kept.value
@@ -168,9 +163,9 @@ Wait = Callable[[threading.Condition, float], object]
 class Ticker:
     """Runs a probe in a daemon thread, at fixed times.
 
-    Missed ticks are skipped. The thread survives any error of the probe, whose readings are then missing, and of
-    the
-    sink. Thread: any; only `close` waits for the probe, briefly.
+    Missed ticks are skipped. The thread survives any error of the probe and of the sink. Thread: any; only `close`
+    waits
+    briefly.
     """
 
     def __init__(
@@ -198,7 +193,7 @@ class Ticker:
         self._thread = start_thread(f"tfmon-{self.probe.name}", self._run, self._tell_missing)
 
     def close(self, timeout_s: float = 0.25) -> bool:
-        """End the thread, which closes the probe. Return False if it hangs in the driver."""
+        """End the thread. Return False if it hangs in the driver."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

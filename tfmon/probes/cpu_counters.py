@@ -11,7 +11,6 @@ from tfmon.model.profile import CpuCounters
 from tfmon.model.readings import Missing
 
 COUNTED_S = 2
-"""Longer than a slice."""
 INSTRUCTIONS, CYCLES, STALLED = EVENTS = ("instructions", "cycles", "stalled-cycles-backend")
 """Names of `perf` for every processor; some lack the last. Source: perf-list(1)."""
 NO_PERF = "the program perf is not installed (Debian: linux-perf)"

@@ -66,9 +66,8 @@ class Library:
     error: str = ""
     path: str = ""
     version: str = ""
-    """For cuDNN only."""
+    """Only read for cuDNN."""
     wheel: bool = False
-    """From a Python package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,7 @@ class XlaFiles:
     """Files that XLA needs for a GPU."""
 
     libdevice: str = ""
-    """Path of `libdevice.10.bc`."""
     ptxas: str = ""
-    """Path."""
     searched: tuple[str, ...] = ()
 
 
@@ -88,13 +85,12 @@ class DriverFiles:
 
     module_version: str = ""
     nodes: tuple[str, ...] = ()
-    """Files in /dev."""
     denied: tuple[str, ...] = ()
-    """Not accessible."""
+    """Files that this user may not open."""
 
 
 def wanted_libraries(build: Build) -> tuple[str, ...]:
-    """Return the libraries that a TensorFlow opens, or empty for an unknown CUDA version."""
+    """Return the libraries that a TensorFlow opens."""
     cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
     names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
@@ -105,8 +101,7 @@ def open_libraries(
 ) -> tuple[Library, ...]:
     """Open libcuda and the libraries of a TensorFlow, in a process of its interpreter.
 
-    The search order and the errors are the dynamic linker's: LD_LIBRARY_PATH, the packages beside TensorFlow, the
-    system. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
+    The search order is the dynamic linker's. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
     """
     first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
     folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
@@ -137,7 +132,6 @@ def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Pa
     Args:
         home: Folder that contains the package `tensorflow`.
         folder: Working folder of the training.
-        root: Root folder of the machine.
 
     Source: `GetLibdeviceDir` in xla/service/gpu/llvm_gpu_backend, `FindCudaExecutable` in
     xla/stream_executor/cuda/subprocess_compilation.cc, and `CandidateCudaRoots` in tsl/platform/cuda_root_path.h.

@@ -1,4 +1,4 @@
-"""The GPUs that a lane could use, or the reason without any, and their probes. Loads no TensorFlow."""
+"""The GPUs that a lane could use, or the reason without any. Loads no TensorFlow."""
 
 from __future__ import annotations
 
@@ -48,11 +48,9 @@ class GpuSearch:
 
     gpus: tuple[Gpu, ...] = ()
     instances: tuple[Gpu, ...] = ()
-    """MIG."""
     reason: str = ""
     hint: str = ""
     note: str = ""
-    """A possible problem."""
     driver: str = ""
 
     @property
@@ -87,12 +85,7 @@ def read_visibility(
 ) -> GpuVisibility:
     """Return the facts of the GPUs.
 
-    Takes milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence mode
-    the first call takes seconds.
-
-    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci. Thread: any; a driver
-    that
-    hangs is abandoned.
+    Without persistence mode the driver's first call takes seconds; after `timeout_s` it is abandoned. Thread: any.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
@@ -118,7 +111,7 @@ def read_visibility(
 
 
 def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
-    """Return the GPUs that can be used, or the first obstacle. The wheel is read only if needed."""
+    """Return the usable GPUs, or the first obstacle."""
     obstacle = system_obstacle(visibility)
     if obstacle is None:
         obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
@@ -207,7 +200,7 @@ def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
 
 
 def _is_gpu_on_bus(root: Path) -> bool:
-    """Source: vendor (0x10de: NVIDIA) and class (0x03: display) on the PCI bus."""
+    """Vendor 0x10de is NVIDIA, and class 0x03 a display."""
     return any(
         read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
         for device in (root / "sys/bus/pci/devices").glob("*")
@@ -220,7 +213,7 @@ TIMEOUT_S = 10.0
 
 
 def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
-    """Return a probe of the machine and its lanes, and one of its GPUs."""
+    """Return the probes of the machine, its lanes and its GPUs."""
     gpu_probe = choose_gpu_probe(gpus)
     return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
 
@@ -237,7 +230,7 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
-    """Return a sample of each GPU, without readings if the driver hangs. Thread: any."""
+    """Return a sample of each GPU. Thread: any."""
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:
         return []

@@ -16,10 +16,7 @@ from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
 
 
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:
-    """Return the processes of each root: the root, its descendants, its group and session.
-
-    A grandchild whose parent has ended still counts.
-    """
+    """Return the processes of each root: the root, its descendants, its group and session."""
     children: dict[int, list[int]] = defaultdict(list)
     led: dict[int, list[int]] = defaultdict(list)
     for row in rows.values():
@@ -42,8 +39,9 @@ def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[
 def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s: float) -> float:
     """Return the CPU time of a tree between two samples, including reaped children.
 
-    The CPU time of a child that ended moves to the parent that waited for it; the part that was already counted is
-    subtracted. A process counts fully if it started later than `newborn_s`, and an older one from now on.
+    The CPU time of a child that ended moves to its parent, less the part that was already counted. A process
+    counts
+    fully if it started later than `newborn_s`, and an older one from now on.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():
@@ -99,8 +97,6 @@ class Tree:
         """Return the use since the previous sample; `None` without any process.
 
         Units: CPU in percent of one core (steps of 1 % per process at one sample a second); memory in bytes, now.
-        A child
-        that was never seen alive counts when it is reaped.
         """
         now = self._read(processes)
         alive = {pid: usage for pid, usage in now.items() if not usage.ended}
@@ -149,12 +145,10 @@ class Tree:
 
 
 SCAN_EVERY_S = 3.0
-"""For new children."""
 PORTS_EVERY_NS = 10_000_000_000
-"""For each process the kernel walks through its table of connections, which grows with the memory: 33 ms with 126
-GiB and six processes."""
+"""The kernel walks through its table of connections for each process: 33 ms with 126 GiB and six processes."""
 SCAN_SHARE = 300
-"""At most 1 / 300 of the time."""
+"""Reading the process table takes at most 1 / 300 of the time."""
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -182,7 +176,7 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
 
 
 class HostProbe:
-    """Samples the machine and each lane's process tree. Thread: the ticker's, also for `lanes`."""
+    """Samples the machine and the lanes. Thread: the ticker's, also for `lanes`."""
 
     name = "host"
 
@@ -215,7 +209,7 @@ class HostProbe:
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
-        """Sample the machine and each lane's tree; an ended lane has no sample."""
+        """Sample the machine and each lane's tree."""
         looked = self._follow(self._lanes())
         if self._processes is None:
             yield self._host([self._no_processes for _ in self._trees])

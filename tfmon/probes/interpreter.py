@@ -75,7 +75,6 @@ class Interpreter:
     error: str = ""
     version: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
-    """Such as "x86_64"."""
     bits: int = 64
     free_threaded: bool = False
     prefix: str = ""
@@ -85,7 +84,7 @@ class Interpreter:
     uv: bool = False
     managed: bool = False
     libc: str = ""
-    """Empty for another than glibc."""
+    """Empty if it is not glibc."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,6 @@ class Build:
     capabilities: tuple[str, ...] = ()
     requires_python: str = ""
     requires: tuple[str, ...] = ()
-    """`Requires-Dist` lines."""
     installer: str = ""
 
 
@@ -115,13 +113,10 @@ class Wheel:
     """An installed TensorFlow."""
 
     distribution: str
-    """"tensorflow" without metadata."""
     version: str
     has_cuda: bool | None
     metal: str
-    """Version of tensorflow-metal."""
     python: str = ""
-    """Empty if not started."""
     rocm: bool = False
 
 
@@ -154,7 +149,7 @@ def run_script(
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Ask an interpreter for its facts, in about 30 ms; `error` if it does not answer."""
+    """Ask an interpreter for its facts, in about 30 ms."""
     executable = str(python)
     try:
         answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
@@ -175,9 +170,7 @@ def describe_interpreter(
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
     """Return the paths in a folder that hide TensorFlow.
 
-    Args:
-        alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
-
+    `alone`: nothing else on the path has that name; then a folder without `__init__.py` counts, too.
     Source: https://docs.python.org/3/reference/import.html#the-path-based-finder.
     """
     here = Path(folder)
@@ -200,7 +193,7 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
-    """Return the build and requirements of a TensorFlow. Source: `build_info.py` as text; its distribution."""
+    """Return the build and requirements of a TensorFlow."""
     info = _build_info(Path(home))
     folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
     fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
@@ -227,11 +220,7 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
-    """Return the TensorFlow that `python` (default: this one) would import.
-
-    `None` also for an interpreter that does not answer. Source: its sys.path, there
-    `tensorflow/python/platform/build_info.py` as text and the names of `*.dist-info` folders.
-    """
+    """Return the TensorFlow that `python` (default: this one) would import."""
     if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
         version, path = platform.python_version(), sys.path
     else:
@@ -254,7 +243,7 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     folders = [Path(folder) for folder in path if folder]
     metal = next((one.version for one in distributions(folders) if one.name == "tensorflow-metal"), "")
     builds = {one.name: one.version for one in distributions([home]) if one.name in BUILDS}
-    # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
+    # `tensorflow` may only depend on the real one.
     name = max(builds, key=len, default="tensorflow")
     info = _build_info(home)
     cuda = info.get("is_cuda_build")
@@ -269,7 +258,7 @@ def find_home(path: Sequence[str]) -> Path | None:
 
 
 def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:
-    """Yield the packages on an import path. Source: names of the `*.dist-info` folders."""
+    """Yield the packages on an import path."""
     for folder in dict.fromkeys(path):
         try:
             with os.scandir(folder) as entries:

@@ -63,10 +63,7 @@ def read_boot(root: Path = Path("/")) -> str:
 
 
 def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
-    """Return how many cores a child may keep busy.
-
-    Source: the smallest of the cores, this process's affinity and the quotas of its control groups.
-    """
+    """Return how many cores a child may use: the least of cores, affinity and quotas."""
     limits: list[float] = [cores]
     if sys.platform == "linux":
         limits.append(len(os.sched_getaffinity(0)))
@@ -77,10 +74,7 @@ def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
 
 
 def read_cpu_name(root: Path = Path("/")) -> str:
-    """Return the model of the CPU, or empty.
-
-    Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS machdep.cpu.brand_string.
-    """
+    """Return the model of the CPU, or empty."""
     if sys.platform == "darwin":
         return _ask_sysctl("machdep.cpu.brand_string")
     text = read_text(root / "proc/cpuinfo")
@@ -139,7 +133,7 @@ class Load:
     used_bytes: int
     total_bytes: int
     stolen_s: float | None = None
-    """Given to other machines by the hypervisor."""
+    """The hypervisor gave it to other machines."""
 
 
 def need_psutil() -> Any:
@@ -151,10 +145,7 @@ def need_psutil() -> Any:
 
 
 def read_load(proc: Path | None = None) -> Load:
-    """Read CPU time and memory; raises OSError or NoReadingError.
-
-    Source: /proc/stat; on other systems psutil `cpu_times()`; memory as in `read_memory`.
-    """
+    """Read CPU time and memory; raises OSError or NoReadingError."""
     total, available = read_memory(proc)
     if proc is None and sys.platform != "linux":
         times = need_psutil().cpu_times()
@@ -170,10 +161,7 @@ def read_load(proc: Path | None = None) -> Load:
 
 
 def read_memory(proc: Path | None = None) -> tuple[int, int]:
-    """Return the machine's memory and the available part; raises OSError or NoReadingError.
-
-    Units: bytes. Source: `limits.read_memory`; on other systems psutil `virtual_memory()`.
-    """
+    """Return total and available memory in bytes; raises OSError or NoReadingError."""
     if proc is None and sys.platform != "linux":
         system = need_psutil().virtual_memory()
         return int(system.total), int(system.available)
@@ -184,10 +172,7 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
 
 
 def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
-    """Return the bytes swapped in and out since the start; `None` if unknown.
-
-    Source: /proc/vmstat, `pswpin` and `pswpout`; on other systems psutil `swap_memory()`.
-    """
+    """Return the bytes swapped in and out, or `None`."""
     try:
         if proc is None:
             swap = need_psutil().swap_memory()
@@ -223,13 +208,7 @@ class Disturbances:
         self._cores_at_ns: int | None = None
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
-        """Return the readings of `HostSample` about disturbances.
-
-        Args:
-            lanes: The pids whose control groups count; this process's if empty.
-
-        Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
-        """
+        """Return disturbances; `lanes` are the pids whose control groups count, this process's if empty."""
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
             self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))

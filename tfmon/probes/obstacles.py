@@ -35,14 +35,12 @@ class GpuVisibility:
     physical_gpus: tuple[Gpu, ...] = ()
     driver: str = ""
     failure: NvmlFailure | None = None
-    """Why a list is incomplete."""
     answered: bool = True
     driver_loaded: bool = False
     gpu_on_bus: bool = False
-    """Only read without listed GPUs."""
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
-    """It may hide some."""
+    """The variable that may hide some of them."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -108,7 +106,7 @@ def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
 
 
 def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
-    """Return why this TensorFlow cannot use a GPU. A lane reports a missing TensorFlow."""
+    """Return why this TensorFlow cannot use a GPU."""
     if visibility.system == "Darwin":
         installed = wheel is not None and wheel.metal
         return None if installed else Obstacle("tensorflow-metal is not installed", _INSTALL_METAL)
@@ -151,10 +149,9 @@ def doubt(visibility: GpuVisibility) -> str:
 def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
     """Return the indices in `uuids` of the visible GPUs, in a program's order.
 
-    Unset shows all and "" none. Numbers or UUIDs (or unique beginnings) are read up to the first entry without a
-    GPU or of the other kind; if a GPU is listed twice, none is visible.
-
-    Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    Numbers or UUIDs (or unique beginnings) are read up to the first entry without a GPU or of the other kind; if a
+    GPU
+    is listed twice, nothing is visible. Source: CUDA C++ Programming Guide, "CUDA environment variables".
     """
     if value is None:
         return list(range(len(uuids)))
@@ -178,7 +175,7 @@ def names_instances(value: str | None) -> bool:
 
 
 def visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
-    """Return the indices of the variable's instances, up to the first missing one."""
+    """Return the indices of the variable's instances."""
     places: list[int] = []
     for word in (word.strip() for word in value.split(",")):
         result = [place for place, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)]

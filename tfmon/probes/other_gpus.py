@@ -1,4 +1,4 @@
-"""GPUs of Apple, by `ioreg` without root, and of AMD, by the kernel's files: never tried on a real one."""
+"""GPUs of Apple, by `ioreg`, and of AMD, by the kernel's files, never tried on a real one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Probe:
 
 
 class AppleProbe(_Probe):
-    """Samples an Apple GPU. Source: `ioreg -c IOAccelerator` (PerformanceStatistics), which may take 3 s."""
+    """Samples an Apple GPU; `ioreg` may take 3 s."""
 
     name = "apple"
 
@@ -62,7 +62,7 @@ class AppleProbe(_Probe):
         self._faults: tuple[GpuFault, ...] = ()
 
     def sample(self) -> Iterable[Event]:
-        """Take a sample every 2 s, or every 5 s if it takes longer than 50 ms.
+        """Take a sample every 2 s, or every 5 s if it takes long.
 
         Units: `busy_pct` as the driver's own average over about a second; memory in bytes, now.
         """
@@ -153,7 +153,7 @@ _AMD = 0x1002
 def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
     """Return the usable AMD GPUs with their folders in /sys, in ROCm's order.
 
-    Source: /sys/class/kfd/kfd/topology/nodes, which lists processors, too; /sys/class/drm.
+    Source: kfd/topology/nodes, which lists processors, too.
     """
     nodes = sorted((root / _NODES).glob("[0-9]*"), key=lambda node: int(node.name) if is_number(node.name) else 0)
     result: list[tuple[Gpu, Path]] = []
@@ -181,7 +181,7 @@ class AmdProbe(_Probe):
         self._root = root
 
     def sample(self) -> Iterable[Event]:
-        """Sample each GPU: the firmware's mean load, and the first of several temperatures."""
+        """Sample the firmware's mean load, and the first temperature."""
         listed = {one.uuid: folder for one, folder in list_amd_gpus(self._root)}
         for gpu in self._gpus:
             folder = listed.get(gpu.uuid)

@@ -17,10 +17,7 @@ _MOST_PARENTS = 64
 
 
 class ProcessNames:
-    """Reads users and command lines, and keeps them. Thread: one.
-
-    Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat. Linux only.
-    """
+    """Reads users and command lines, and keeps them. Linux only. Thread: one."""
 
     def __init__(
         self,
@@ -35,7 +32,6 @@ class ProcessNames:
         self._clock_s = clock_s
         self._user_of = user_of or _user_of
         self._known: dict[int, tuple[float, ProcessName]] = {}
-        """Expiry and name."""
 
     def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
         """Return the names of living, visible processes."""

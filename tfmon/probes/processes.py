@@ -17,7 +17,7 @@ from tfmon.probes.machine import need_psutil
 
 MACOS = sys.platform == "darwin"
 MOST_THREADS = 64
-"""5 µs each."""
+"""Reading a thread takes 5 µs."""
 WHOLE_EVERY_S = 30.0
 ENDED = Missing("the process has ended")
 _LIBPROC = "/usr/lib/libproc.dylib"
@@ -46,15 +46,13 @@ class Usage:
     started_s: float
     own_s: float
     reaped_s: float
-    """By descendants; 0 if unknown."""
+    """Of reaped descendants; 0 if not reported."""
     private_bytes: Reading
-    """Not shared."""
     ended: bool
-    """A zombie."""
     waited_s: float | None = None
-    """For a core."""
+    """The threads waited for a core."""
     signal: int = 0
-    """Ended a zombie."""
+    """Ended the zombie."""
 
 
 class Processes(Protocol):
@@ -78,8 +76,7 @@ def process_table() -> Processes:
 class LinuxProcesses:
     """Reads /proc directly: psutil would open several files for the same data.
 
-    Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages), and the
-    run queue time in /proc/PID/task/TID/schedstat.
+    Source: proc_pid_stat(5) (clock ticks of 10 ms), proc_pid_statm(5), and run queue times in schedstat.
     """
 
     def __init__(
@@ -97,7 +94,7 @@ class LinuxProcesses:
         return self._now_s() if self._now_s is not None else time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def rows(self) -> dict[int, Row]:
-        """Return the table; a lost parent or a reused pid is noticed within `WHOLE_EVERY_S`."""
+        """Return the table; changed parents and pids are noticed within `WHOLE_EVERY_S`."""
         now_s = self.now_s()
         if now_s - self._whole_at_s >= WHOLE_EVERY_S:
             self._table, self._whole_at_s = {}, now_s
@@ -152,17 +149,17 @@ class LinuxProcesses:
 
 
 def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
-    """Return a process's name, and the fields after it, or `None` if it is gone."""
+    """Return a process's name and the fields after it."""
     line = read_file(f"{root}/{pid}/stat")
     if not line:
         return None
-    # A process may put brackets and spaces in its own name, so the last bracket ends it.
+    # A name may have brackets and spaces, so the last bracket ends it.
     end = line.rindex(b")")
     return line[line.find(b"(") + 1 : end], line[end + 2 :].split()
 
 
 def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
-    """Return the files open for writing (`w`) and the TCP ports that a process listens on (`b`)."""
+    """Return the open files (`w`) and listening TCP ports (`b`) of a process."""
     try:
         process = need_psutil().Process(pid)
         files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}
@@ -173,7 +170,7 @@ def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
 
 
 def read_file(path: str) -> bytes | None:
-    """Return the first 4,096 bytes of a file of /proc, or `None` if it is gone."""
+    """Return the beginning of a file of /proc."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -187,11 +184,7 @@ def read_file(path: str) -> bytes | None:
 
 
 class PsutilProcesses:
-    """Reads the table through psutil, on systems without /proc.
-
-    Source: psutil `cpu_times`; `read_footprint` on macOS, else psutil `memory_full_info().uss`. macOS keeps no
-    CPU time of reaped children.
-    """
+    """Reads the table through psutil, on systems without /proc. macOS keeps no CPU time of reaped children."""
 
     def __init__(self) -> None:
         self._psutil = need_psutil()
@@ -253,10 +246,9 @@ def _library() -> Any:
 
 
 def read_footprint(pid: int) -> int | None:
-    """Return the bytes that only this process has on macOS, in memory or compressed.
+    """Return the private bytes on macOS, in memory or compressed, as Activity Monitor does.
 
-    Activity Monitor shows the same figure. It includes memory for the GPU. Source: `proc_pid_rusage`,
-    `ri_phys_footprint` of rusage_info_v4; only for the same user.
+    Includes memory for the GPU. Source: `ri_phys_footprint` of rusage_info_v4; only for the same user.
     """
     buffer = (ctypes.c_uint8 * _BUFFER_BYTES)()
     try:

@@ -16,7 +16,6 @@ from tfmon.probes.machine import in_wsl, read_machine, read_memory
 from tfmon.system.limits import limited_memory, read_text
 
 WATCH_S = 0.3
-"""Shortest measurement of others' load."""
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
@@ -29,7 +28,6 @@ class Platform:
     distribution: str = ""
     container: str = ""
     wsl: int = 0
-    """0 outside of Windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,9 @@ class OthersLoad:
     """The load of others."""
 
     cores: float | None = None
-    """Kept busy by other programs."""
+    """Other programs kept these busy."""
     stolen_share: float | None = None
-    """Share of the CPU time given to other machines."""
+    """The hypervisor gave it to other machines."""
     source: str = ""
 
 
@@ -49,7 +47,6 @@ class HostFacts:
 
     cores: int = 1
     usable_cores: float = 1
-    """By affinity and quota."""
     quota_cores: float | None = None
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
@@ -59,7 +56,7 @@ class HostFacts:
 
 
 def read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
-    """Return the kind of system. Source: uname; /etc/os-release, /proc/1/cgroup and the files of containers."""
+    """Return the kind of system."""
     match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
     return Platform(
         system=platform.system(),
@@ -118,10 +115,7 @@ def _own_cpu_s() -> float:
 
 
 def read_host(root: Path, others: OthersLoad) -> HostFacts:
-    """Return the facts of processors and memory.
-
-    Source: `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
-    """
+    """Return the facts of processors and memory."""
     machine = read_machine(root)
     total, available = _memory(root)
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")

@@ -41,7 +41,6 @@ class Import:
     gpus: tuple[str, ...] = ()
     built_with_cuda: bool | None = None
     text: str = ""
-    """Stderr."""
     seconds: float = 0.0
 
     @property
@@ -53,7 +52,7 @@ class Import:
 def import_tensorflow(
     python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
 ) -> Import:
-    """Import TensorFlow in a child. Thread: any; blocks for at most about `timeout_s`."""
+    """Import TensorFlow in a child. Thread: any; blocks."""
     begun = time.monotonic()
     exit_code: int | None = None
     messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}

@@ -13,12 +13,11 @@ from tfmon.model.views import COPY, IN_PLACE, KEPT, NOT_KEPT, OVERLAY, View
 from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_place
 
 COPY_BYTES = 200 * 2**20
-"""Default limit of copies."""
 TRIAL_S = 10.0
 
 
 def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True) -> View:
-    """Return the best view of a folder on this machine, within some tenths of a second."""
+    """Return the best view of a folder, within some tenths of a second."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")

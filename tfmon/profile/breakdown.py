@@ -56,7 +56,7 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 def read_profile(
     path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "", marker: str = STEP
 ) -> Profile:
-    """Return the profile in a `.xplane.pb` file; also write it to `chrome`; raises TraceError."""
+    """Return the profile in a `.xplane.pb` file, also written to `chrome`; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
     result, unwritten = profile_of(space, on_gpu=on_gpu, marker=marker, parts=True), ""
     if chrome:
@@ -71,7 +71,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     """Return the profile of the captured steps; with `parts`, also all parts and memory.
 
     Args:
-        on_gpu: The lane trains on a GPU, which may leave nothing in the trace (Apple's plugin).
+        on_gpu: The lane's GPU may leave nothing in the trace (Apple's plugin).
         marker: Name of the step markers, or empty for the most frequent one.
 
     Raises: TraceError if no step is marked.
@@ -141,7 +141,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
-    """Return the rest of the loop's time: while a GPU worked, and otherwise."""
+    """Return the loop's remaining time: while a GPU worked, and otherwise."""
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
     if not gpus:
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
@@ -219,7 +219,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
 
 
 def evidence_of(profile: Profile) -> Evidence:
-    """Return the parts of step time. A GPU's idle time is split by the loop's work meanwhile."""
+    """Return the parts of step time. The loop's work splits a GPU's idle time."""
 
     def share(*times_ns: Reading) -> float:
         return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns

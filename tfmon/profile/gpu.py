@@ -18,15 +18,11 @@ _QUEUE = "Stream"
 _KIND = re.compile(r"\bkind:(\w+)")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d{1,18})")
 _ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
-"""Of kernels and operations."""
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
 _LAUNCH = "correlation_id"
 _PATH, _GRAPH = "name", "cuda_graph_id"
-"""Stats of kernels that XLA compiled: the path of the operation, and the CUDA graph.
-
-Source: traces of JAX 0.11 on an H100.
-"""
+"""Path and CUDA graph of kernels that XLA compiled. Source: traces of JAX 0.11 on an H100."""
 _HOST = "/host:"
 COPIES = {"h2d": "copies from the host", "d2h": "copies to the host"}
 COMPUTING, REDUCING, FROM_HOST, TO_HOST = range(4)
@@ -39,9 +35,9 @@ class GpuTrace:
 
     name: str
     kernels: Times
-    """And other work than copies from or to the host."""
+    """All work except copies from or to the host."""
     computing: Times
-    """Without all-reduce."""
+    """Kernels without all-reduce."""
     h2d: Times
     d2h: Times
     sizes: dict[str, list[tuple[int, int | None]]]
@@ -49,7 +45,7 @@ class GpuTrace:
     runs: tuple[OpRun, ...]
     copying: tuple[OpRun, ...]
     starts: dict[Stat, int]
-    """By the number of the launch."""
+    """Keys: the numbers of launches."""
 
     @property
     def until_ps(self) -> int:
@@ -147,7 +143,7 @@ def _read(plane: Plane) -> GpuTrace:
 
 
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
-    """Return the time in which work was launched but had not begun, if known."""
+    """Return the time between launches and their work, if known."""
     starts = {launch: start for one in gpus for launch, start in one.starts.items()}
     launches = (
         (event.end_ps, starts[launch])
@@ -179,7 +175,7 @@ def _way(event: TraceEvent) -> str:
 def _title(event: TraceEvent) -> tuple[str, str]:
     """Return name and type of a kernel's operation, or the kernel's name twice.
 
-    For XLA it is the path in the model. All kernels of a CUDA graph have the name of the graph.
+    XLA has the path in the model. All kernels of a CUDA graph have the name of the graph.
     """
     named = parse(str(event.stats.get("tf_op", "")))
     if named is not None:

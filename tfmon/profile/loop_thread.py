@@ -44,9 +44,8 @@ class FunctionBuild:
 
     function: str
     span: Interval
-    """The whole call."""
     cost_ps: int
-    """Building the graph, or XLA's own work, or 0 if unknown."""
+    """0 if the trace lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +55,15 @@ class LoopThread:
     line: TraceLine
     steps: tuple[Interval, ...]
     window: Times
-    """From the first step's beginning to the last step's end."""
     input: Times
     calls: Times
-    """Without a marked call in a tf.function, or if `eager`, outside of the input."""
+    """Without a marked call, in a tf.function, or if `eager`, outside of the input."""
     eager: bool
     known: bool
-    """Whether the trace shows how the step ran."""
     xla: bool
     runtime: Times
-    """TensorFlow's runtime in the calls."""
     awaits_xla: Times
-    """Waits in the calls for XLA's threads: pieces of operations there have no name."""
+    """Waits for XLA's threads, on which pieces of operations have no name."""
     traced: Times
     tracings: tuple[FunctionBuild, ...]
     compilings: tuple[FunctionBuild, ...]
@@ -83,7 +79,7 @@ class LoopThread:
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
-    """Return the thread with the markers of the steps, until `until_ps` at least; raises TraceError."""
+    """Return the thread with the step markers; raises TraceError."""
     line, marks = _marked(space, marker)
     window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
     if window[0][0] >= window[0][1]:

@@ -1,10 +1,7 @@
 """The peak of an allocator's memory during the captured steps, and its operations.
 
-TensorFlow's BFC allocators write an event for each block. Each GPU has one; on the CPU oneDNN has one for larger
-blocks.
-
-Source: `MemoryAllocation` and `MemoryDeallocation` in traces of TensorFlow 2.21. Their `bytes_reserved` is always
-0.
+Each GPU has a BFC allocator; on the CPU oneDNN has one for larger blocks. Source: traces of TensorFlow 2.21. Their
+`bytes_reserved` is always 0.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ class _Change(NamedTuple):
 
 
 def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[MemoryPeak, ...] | Missing:
-    """Return the peak of each allocator, or why the lane's device has none."""
+    """Return the peak of each allocator."""
     changes: dict[str, list[_Change]] = {}
     for allocator, change in _changes(space):
         changes.setdefault(allocator, []).append(change)
@@ -67,7 +64,7 @@ def _is_gpu(peak: MemoryPeak) -> bool:
 
 
 def _place(allocator: str) -> str:
-    """Other allocators, such as that for copies to a GPU, keep their name."""
+    """Other allocators keep their name."""
     gpu = _GPU.fullmatch(allocator)
     return f"GPU:{gpu[1]}" if gpu else _ON_CPU.get(allocator, allocator[:LONGEST_NAME])
 

@@ -36,7 +36,7 @@ class OpRun:
     start_ps: int
     end_ps: int
     self_ps: int
-    """Without inner operations on the thread."""
+    """Excludes inner operations on the same thread."""
     thread: Hashable = None
     layer: int = 0
     """A lower layer hides it, see `parts`."""
@@ -47,23 +47,21 @@ class Executed:
     """The work of the CPU."""
 
     runs: list[tuple[Function, OpRun]] = field(default_factory=list)
-    """With their functions."""
     step: list[OpRun] = field(default_factory=list)
     python_ps: int | None = None
-    """Outside of the step, so in the input pipeline."""
+    """These run outside of the step, so in the input pipeline."""
     roots: set[Function] = field(default_factory=set)
     """Called by the loop in a step."""
     callees: dict[Function, set[Function]] = field(default_factory=dict)
     functions: dict[Function, int] = field(default_factory=dict)
-    """The executor's time for each call."""
 
 
 def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations of these threads.
 
-    The step's operations belong to functions that the loop called in a step, directly or indirectly. An operation
-    of
-    an unknown function belongs to the step if the step has an operation of that name and type.
+    The loop called the step's functions, directly or indirectly. An operation of an unknown function belongs to
+    the step
+    if the step has an operation of that name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]
@@ -151,16 +149,16 @@ def hlo_type(name: str) -> str:
 
 
 _ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
-"""The second: a stage starts a function with the number in the event."""
+"""The second: a stage starts a function."""
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
-"""Stages that pass on the results of other threads: time in them is waiting."""
+"""These stages wait for the results of other threads."""
 _PLAIN = re.compile(r"V\d+$")
 _ROUND = re.compile(r"\[\d+\]")
 """Counts the iterators of a stage such as repeat."""
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept events of stages and memory, and of the executor in stages that start functions or Python."""
+    """Accept events of stages and memory, and of an executor that stages use."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
     runs = event in (PROCESS, RUN) and (RUN_ASYNC in names or any(map(_is_python, names)))
@@ -180,7 +178,7 @@ class _Work:
 def stages(
     lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
-    """Return the stages, the busiest first. `functions` has the time of each call."""
+    """Return the stages, the busiest first."""
     work: dict[str, _Work] = {}
     for line in lines:
         _read_stages(line, window, functions, work)
@@ -213,7 +211,7 @@ def _read_stages(
         if event.name == RUN_ASYNC:
             while stack and stack[-1].end_ps <= event.start_ps:
                 stack.pop()
-            # A parallel stage takes an element of the stage before it, then starts its function.
+            # A parallel stage first takes an element, then starts its function.
             path = stack[-1].name if stack else latest.rpartition("::")[0]
             spent = functions.get(event.stats.get("id"))
             if path and spent is not None:

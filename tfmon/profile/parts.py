@@ -1,7 +1,8 @@
 """The time of a step in parts that add up to it.
 
-Operations that run at the same time share it equally. All-reduce counts while nothing computes, copies while no
-kernel runs, and the rest goes to the loop's thread. So hidden work gets no time.
+Simultaneous operations share it equally. All-reduce counts while nothing computes, copies while no kernel runs,
+and the
+rest goes to the loop's thread. So hidden work gets no time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
     """Return the parts, the longest first.
 
     Args:
-        runs: Operations and copies, each in its layer; the outer ones on a thread first.
+        runs: Operations and copies; the outer ones on a thread first.
         drain: The time after the last step in which the loop waits for the device.
         pending: The time in which launched work had not begun.
     """
@@ -70,7 +71,7 @@ def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterat
 
 
 def shared(runs: Sequence[OpRun], window: Interval) -> list[float]:
-    """Return each run's part of the window, in ps; they add up to the time in which any ran."""
+    """Return each run's part of the window, in ps."""
     layers = 1 + max((run.layer for run in runs), default=0)
     clocks = [0.0] * layers
     """Time of each thread with a run in a layer."""

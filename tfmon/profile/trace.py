@@ -14,14 +14,14 @@ from tfmon.errors import TfmonError
 Stat: TypeAlias = float | int | str
 
 STEP, CALL = "train", "step call"
-"""A lane's markers around a step and its call; before the call the step takes the batch. The lane's clocks measure
-the same stretches."""
+"""A lane marks each step and its call; before the call the step takes the batch. The lane's clocks measure the
+same stretches."""
 
 
 ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 
 PIPELINE = "tf_data_"
-"""Prefix of the input pipeline's threads, which may fill most of a trace."""
+"""Prefix of the input pipeline's threads."""
 
 
 class TraceError(TfmonError):
@@ -60,9 +60,7 @@ class Space:
 
     planes: tuple[Plane, ...]
     events: int = 0
-    """Including unread events."""
     troubles: tuple[str, ...] = ()
-    """The profiler's messages."""
 
 
 Interval: TypeAlias = tuple[int, int]
@@ -124,7 +122,7 @@ def without(left: Times, right: Times) -> Times:
 
 
 _EXACT = 1 << 53
-"""JavaScript's limit for exact whole numbers; larger ones are identities, and are written as text."""
+"""JavaScript's limit for exact whole numbers; larger ones are identities."""
 
 
 def trace_events(space: Space) -> Iterator[dict[str, Any]]:
@@ -189,9 +187,9 @@ def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
 
 
 def read_space(path: Path, wanted: Wanted = everything) -> Space:
-    """Return the trace in a `.xplane.pb` file; `wanted` selects events once a name and line.
+    """Return the trace in a `.xplane.pb` file; raises TraceError.
 
-    Events that only count, without a time, are skipped. Raises: TraceError, also for a missing file.
+    `wanted` is called once a name and line. Events without a time are skipped.
     """
     try:
         from google.protobuf.message import DecodeError

@@ -15,7 +15,7 @@ from tfmon.model.series import CLAIMS, Attempt, SeriesPlan, SeriesState, VisitEn
 from tfmon.series.engine import Policy
 
 NARROW = 0.1
-"""A decided race ends early at this half width of the interval over its ratio."""
+"""A decided race ends early at this half width over its ratio."""
 LONGEST_S, SHORTEST_S = 12.0, 6.0
 ALL_S = 540.0
 """For all claims, with the remainder of 10 minutes for slow starts."""
@@ -33,9 +33,8 @@ class ClaimPolicy(Policy):
     ) -> None:
         """`seconds` limits each claim; `None`: 10 minutes for all."""
         self.between: BetweenProcesses | None = None
-        """On the machines of the present race."""
+        """For the machines of the present race."""
         self.length_s = 0.0
-        """Longest race of the present claim."""
         self._claims, self._seconds, self._clock = claims, seconds, clock
         self._since_s = clock()
 
@@ -100,5 +99,5 @@ class ClaimPolicy(Policy):
 
 
 def length_of(left_s: float, races: int, start_s: float) -> float:
-    """Return the length of a race if all must fit into the remaining time."""
+    """Return the length of a race, so that all fit into the time."""
     return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))

@@ -1,4 +1,4 @@
-"""The screen's `Experiments`: one series at a time on the lanes of a race."""
+"""The screen's `Experiments`: one series at a time."""
 
 from __future__ import annotations
 

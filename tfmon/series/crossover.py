@@ -1,4 +1,4 @@
-"""The crossover: a series over one knob of two lanes, denser where the lead changes."""
+"""The crossover: a series over one knob of two lanes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tfmon.series.lanes import LanesStation
 
 
 class CrossoverPolicy(Policy):
-    """Measures every value, then those next to a change of the lead until both sides are certain."""
+    """Measures every value, then those next to a change of the lead."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._pairs = 0
-        """At which the present visit ends."""
+        """The present visit ends at this number."""
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return the next value."""

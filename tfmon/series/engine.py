@@ -55,7 +55,7 @@ class RefusedError(Exception):
 
 
 class DiedError(Exception):
-    """The process of an attempt died, stalls, or is lost with its host."""
+    """The process of an attempt died, stalls, or is lost."""
 
 
 class PlaceError(Exception):
@@ -75,7 +75,7 @@ class Policy(ABC):
 
     @abstractmethod
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
-        """Return a new or known attempt for a kind of place, or `None` for now."""
+        """Return an attempt for a kind of place, or `None` for now."""
 
     @abstractmethod
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
@@ -91,7 +91,7 @@ class Policy(ABC):
 
 
 class Station(ABC):
-    """A place where attempts are measured. Thread: one at a time, `stop` from any; all others can block."""
+    """A place where attempts are measured. Thread: one at a time, `stop` from any."""
 
     place = ""
     kind = ""
@@ -149,12 +149,10 @@ class Series:
         self.state = state
         self._stations = stations
         self._failures: dict[Station, int] = {}
-        """Consecutive failures of both lanes."""
         self._worked: set[Station] = set()
         self._visits: set[Visit] = set()
         self.failure = ""
         self.stopped = ""
-        """The reason."""
         self._working = 0
         self._threads: list[threading.Thread] = []
 
@@ -326,7 +324,6 @@ class RaceVisit(Visit):
         self._reason = ""
         self._measured = False
         self._since_s = 0.0
-        """End of the previous pair, or of the first slice. 0 before."""
 
     def stop(self, reason: str = "") -> None:
         """End it soon; a reason ends the whole series."""
@@ -362,7 +359,7 @@ class RaceVisit(Visit):
         raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s")
 
     def hear(self, event: Event) -> None:
-        """Wake the worker for a round that both lanes have ended, and for the end of a lane."""
+        """Wake the worker for a round of both lanes, and for the end of a lane."""
         if isinstance(event, SliceEnded):
             self._since_s = self._since_s or time.monotonic()
             if self._first.setdefault(event.round, event.lane) != event.lane:

@@ -19,7 +19,6 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.series.engine import RefusedError, Station, StoppedError
 
 PATIENCE_S = 120.0
-"""For a knob to take effect, or for progress."""
 TIMES_WINDOW = 10
 """In windows: the next slice can be long steps of others away."""
 POLL_S = 0.5
@@ -38,12 +37,10 @@ class LanesStation(Station):
         self.session = session
         self.lanes = state.plan.lanes
         self.measured: Snapshot | None = None
-        """Before the lanes got back their settings."""
         self._least_patience_s = patience_s
         self._stopped = threading.Event()
         self._news = threading.Condition()
         self.slices: Counter[str] = Counter()
-        """Ended since the series began."""
         self._race = session.snapshot().race.number
         self._forget = session.listen(self._hear)
 
@@ -81,7 +78,7 @@ class LanesStation(Station):
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a lane does not train, StoppedError if nothing can restart it."""
+        """Raise RefusedError if a lane does not train, StoppedError if it cannot be restarted."""
         lane = self.lane(name)
         if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"

@@ -1,7 +1,8 @@
 """New processes of all lanes, whose slices are combined into one interval.
 
-Two equal processes differ in speed because of their memory layout. More rounds do not average this, see
-`analysis.statistics`. Processes forked from one process would share its layout.
+Equal processes differ in speed because of their memory layout; more rounds do not average this. Processes forked
+from
+one process would share its layout.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ LEAST_ROUNDS = 5
 """Fewer give no information about the processes."""
 LEAST_LEFT_S = 10.0
 MATTERS = 0.5
-"""Least between-process variance as a share of the remaining variance: below, it adds less than 12 % to the
-interval."""
+"""Between-process variance as a share of the remaining variance: below, it adds less than 12 % to the interval."""
 
 
 class Repeat:
@@ -34,7 +34,6 @@ class Repeat:
         self._session = session
         self._start_again = start_again
         self._ended: dict[str, int] = {}
-        """Of the last slice."""
         session.listen(self._hear)
 
     def _hear(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The policy of a sweep: every combination against a baseline, with early elimination."""
+"""The policy of a sweep, with early elimination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class SweepPolicy(Policy):
     def __init__(self) -> None:
         self._known: Ranking | None = None
         self._final: SeriesState | None = None
-        """Computed again as a whole."""
 
     def ranking(self, state: SeriesState) -> Ranking:
         """Return the result so far; figures of unchanged combinations are reused."""

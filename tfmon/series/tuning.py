@@ -32,10 +32,8 @@ SLICES = 2
 SLICES_IN_A_BLOCK = LOOKS[0]
 """For a change that costs a process, or an epoch until a cache is full or a script obeys: one look a block."""
 SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
-"""Steps in a slice, within these bounds: at least a quarter is warm-up, see the trainer, and shorter slices give
-more pairs."""
+"""Steps in a slice, within these bounds: at least a quarter is warm-up, and shorter slices give more pairs."""
 STEADY_NS = 1_000_000_000
-"""Before the bottleneck is determined."""
 
 
 class TuningPolicy(Policy):
@@ -100,11 +98,10 @@ def all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
 
 
 class TuningStation(LanesStation):
-    """One lane of a race, which trains alone and ends under the better settings."""
+    """One lane of a race, which trains alone."""
 
     visits = 0
     failure = ""
-    """Why the lane has wrong settings."""
 
     def open(self) -> Sequence[Mapping[str, KnobValue]]:
         """Train only this lane."""
@@ -140,7 +137,7 @@ class TuningStation(LanesStation):
 
 
 class TuningVisit(Visit):
-    """The trial of a change: blocks of slices under the old and the new settings alternate."""
+    """The trial of a change: blocks of slices under both settings alternate."""
 
     def __init__(self, station: TuningStation, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
         self._station = station

@@ -1,4 +1,4 @@
-"""The agent on a host: starts lanes, relays their bytes, and ends them if the monitor is gone."""
+"""The agent on a host: runs lanes, and ends them without the monitor."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from tfmon.model.views import View
 from tfmon.system.threads import start_thread
 
 SILENCE_S = 10.0
-"""Without heartbeats."""
+"""The monitor sends a heartbeat every second."""
 LOOK_S = 1.0
 FULL_S = 0.01
 TERM_S, KILL_S = 0.45, 0.4
 LAST_WORD_S = 0.5
 KEPT_OUTPUT_BYTES = 65_536
-"""Older output is dropped while the link is full, so that the process never blocks."""
+"""Older output is dropped, so that the process never blocks."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit
 sleep 4
 rm -rf -- "$1"
 """
-"""Removes the folder of a killed agent; its lanes have ended by then."""
+"""Removes the folder of a killed agent."""
 
 
 class HostedLane(Child):
-    """A lane's process, whose bytes go to the monitor undecoded. Thread: see `Child`."""
+    """A lane's process, whose bytes are not decoded. Thread: see `Child`."""
 
     def __init__(self, number: int, name: str, launched: Launched, sender: Sender, *, own_command: bool) -> None:
-        """The guard ends a user's own command, which then has time to save."""
+        """The guard ends a user's own command."""
         super().__init__(launched, lambda chunk: sender.send(2 * number, chunk), self._take_output)
         self.number, self.name, self.own_command = number, name, own_command
         self._sender = sender
@@ -108,7 +108,7 @@ class _Ended(BaseException):
 
 
 class Agent:
-    """Serves one monitor: the key `do` of a message is the method. Thread: its own, except `emit`."""
+    """Serves one monitor: `do` of a message is the method. Thread: its own, except `emit`."""
 
     def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
         self._folder = folder
@@ -126,7 +126,7 @@ class Agent:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> str:
-        """Serve until the monitor is gone and all lanes have ended; return why."""
+        """Serve until the monitor is gone and all lanes have ended."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._end_by_signal)
         try:
@@ -276,7 +276,7 @@ def _memory_bytes() -> int:
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:
-    """Serve the monitor over stdin and stdout to the end, remove the folder, and end the process."""
+    """Serve the monitor over stdin and stdout, and end the process."""
     in_fd, out_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)

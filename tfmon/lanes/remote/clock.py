@@ -30,7 +30,7 @@ class HostClock:
         self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
         self.offset_ns = 0
         self.error_ns = 0
-        """Half a round trip, if one direction took all of it, and drift."""
+        """Half a round trip and the drift."""
         self.round_trip_ns = 0
 
     def take(self, ping: Ping) -> None:
@@ -38,7 +38,7 @@ class HostClock:
         self._pings.append(ping)
 
     def settle(self) -> bool:
-        """Set the offset by the quickest ping, the latest of several; return False without a ping."""
+        """Set the offset by the quickest ping; return False without a ping."""
         if not self._pings:
             return False
         best = min(self._pings, key=lambda ping: (ping.round_trip_ns, -ping.sent_ns))

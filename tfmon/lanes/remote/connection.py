@@ -36,11 +36,10 @@ START_S = 20.0
 ASK_S = 60.0
 AT_ONCE = 16
 DOCTOR_S = 120.0
-"""More than the sum of its checks."""
 
 
 class Connection:
-    """One host, the `Place` of its lanes. Thread: any; blocking methods are marked."""
+    """One host, the `Place` of its lanes. Thread: any."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
         """Without `launcher`, ssh gets the priority of the calling thread."""
@@ -150,7 +149,7 @@ class Connection:
 
     @staticmethod
     def _ship(link: Link, scenario: Path) -> str:
-        """Return the path of a scenario there, or empty if it cannot be read here."""
+        """Return the scenario's path there, or empty if it cannot be read."""
         try:
             content = base64.b64encode(scenario.read_bytes()).decode()
         except OSError:
@@ -160,7 +159,7 @@ class Connection:
         return f"{link.folder}/{name}"
 
     def hold(self) -> None:
-        """Suspend the lanes, and make the agent ignore silence. Thread: also a handler."""
+        """Suspend the lanes. Thread: also a handler."""
         if self._link is not None and not self._link.lost:
             self._link.hold()
 
@@ -171,7 +170,7 @@ class Connection:
 
 
 def working_folder() -> str:
-    """Return the working directory as the shell names it, which is more likely to exist on a host."""
+    """Return the working directory as the shell names it: a host is more likely to have that."""
     named = os.environ.get("PWD", "")
     try:
         same = bool(named) and Path(named).samefile(".")

@@ -1,8 +1,6 @@
 """The first program of a host's Python, as text on its command line: unpacks tfmon and runs the agent.
 
-Any Python 3 can read it, so that a too old one can report that. The marker begins each of its lines: other output,
-of
-a login shell or a sitecustomize, is ignored.
+Any Python 3 can read it. The marker begins each of its lines, because a login shell or a sitecustomize may print.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Frames between the monitor and an agent: stream number, length, bytes.
 
-Stream 0 carries messages, one JSON object a frame. Lane n has the streams 2n (requests or events) and 2n + 1
-(output).
+Stream 0 carries messages in JSON. Lane n has the streams 2n (requests or events) and 2n + 1 (output).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
 MESSAGES = 0
 AT_ONCE_BYTES = 4_096
-"""Without blocking (PIPE_BUF)."""
+"""A pipe with room takes PIPE_BUF bytes without blocking."""
 FULL_FRAMES = 16
 
 Frame: TypeAlias = tuple[int, bytes]
@@ -76,7 +75,7 @@ class Sender:
         start_thread("tfmon-send", self._run, self._fail)
 
     def put(self, data: bytes) -> None:
-        """Send bytes outside of frames: at once if they are few, nothing waits, and there is room."""
+        """Send bytes outside of frames, at once if possible."""
         if len(data) <= AT_ONCE_BYTES and self._lock.acquire(blocking=False):
             try:
                 if self._open and not self._items and self._room.poll(0):

@@ -1,4 +1,4 @@
-"""How another machine is reached: by ssh, by a launcher of the settings, or by Ray."""
+"""How another machine is reached: by ssh, a launcher or Ray."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ class Reservation:
 
     python: str
     address: str = ""
-    """Default: RAY_ADDRESS, or the local cluster."""
+    """Empty for RAY_ADDRESS, or the local cluster."""
     word: str = ""
-    """GPU or node."""
+    """A kind of GPU or a node."""
     gpus: int = 0
     cpus: float = 1
     wait_s: float = 30
     node: str = ""
-    """Of the reserved node."""
+    """The lanes stay on this node."""
     visible: str | None = None
     nice: int | None = None
-    """Of local lanes."""
     name: str = ""
 
     def command(self, what: str) -> list[str]:
@@ -76,11 +75,11 @@ class Host:
     """A machine for lanes."""
 
     name: str
-    """A destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
+    """A destination of ssh, or a table `[hosts.NAME]`."""
     run: tuple[str, ...] = ()
-    """A command that runs another there and passes stdin and stdout, or empty for ssh."""
+    """A command that runs another there, or empty for ssh."""
     python: str = ""
-    """The interpreter there, or empty for `python3`. `~` is the home there."""
+    """The interpreter there, or empty for `python3`."""
     settings: str = field(default="the settings file", compare=False)
     ray: Reservation | None = None
 

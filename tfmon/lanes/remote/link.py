@@ -38,7 +38,7 @@ LATE_S = 2.0
 """A loop that is this late was stopped itself."""
 CLOSE_S = 2.0
 MOST_UNTOLD = 2_000
-"""No more is read while this many frames wait: memory is bounded, and the agent sees a slow link."""
+"""No more is read while this many frames wait, so the agent sees a slow link."""
 CROWDED_S = 0.02
 SETTLE_BEATS = 10
 FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
@@ -121,9 +121,9 @@ class RemoteProcess(LaneProcess):
 class Link:
     """Carries frames and messages until it ends.
 
-    One thread reads, one writes (`sender`), and one delivers events, so that a slow listener does not delay
-    heartbeats
-    and answers. Thread: any; `hold` and `go_on` also from a signal's handler.
+    A thread delivers events, so that a slow listener does not delay heartbeats and answers. Thread: any; `hold`
+    and
+    `go_on` also from a signal's handler.
     """
 
     def __init__(self, wire: Wire, sender: Sender, tell: Callable[[Event], None]) -> None:
@@ -132,7 +132,6 @@ class Link:
         self.lost = ""
         self.clock = HostClock()
         self.over = threading.Event()
-        """After the last event."""
         self.numbers = itertools.count(1)
         self.works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._wire = wire
@@ -147,7 +146,7 @@ class Link:
         self._last_word = ""
         self._ponged = threading.Event()
         self._agent = self._agent_before = (0, 0, -1)
-        """Clock, CPU time and memory."""
+        """Clock, CPU time and memory of the agent."""
         self.sender = sender
         start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)

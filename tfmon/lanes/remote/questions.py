@@ -46,7 +46,7 @@ def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
 
 
 def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
-    """Return a part of an answer; raises HostError if it has another type."""
+    """Return a part of an answer; raises HostError for another type."""
     try:
         part: Part = read(answer.get(name), kind, strict=False)
     except CodecError as error:
@@ -97,7 +97,7 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
 
 
 def read_differing_answer(answer: Answer, folder: str) -> tuple[str, ...]:
-    """Return the files of an answer to `paths` whose content differs from that here."""
+    """Return the files whose content differs from that here."""
     digests: dict[str, str] = read_part(answer, "digests", dict[str, str])
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 

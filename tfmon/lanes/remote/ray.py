@@ -40,7 +40,6 @@ class RayCluster:
     """One cluster. Thread: any; questions take seconds."""
 
     address: str = ""
-    """Default: RAY_ADDRESS, or the local cluster."""
     python: str = sys.executable
     cpus: float = 1
 
@@ -59,7 +58,7 @@ class RayCluster:
         return result
 
     def workers(self, place: str) -> int:
-        """Return the number of free places, on the CPU one a node; raises TfmonError."""
+        """Return the number of free places; raises TfmonError."""
         try:
             spec = parse_lane(place, ())
         except SpecError as error:
@@ -94,7 +93,7 @@ class RayCluster:
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
-    """Return how many GPUs, numbered from 0, the lanes need; raises UsageError for gpu:all."""
+    """Return how many GPUs the lanes need; raises UsageError for gpu:all."""
     lanes = [spec for spec in specs if spec.kind == "gpu"]
     for spec in lanes:
         if spec.device.endswith(f":{ALL}"):

@@ -4,8 +4,8 @@
     python ray_bridge.py nodes RESERVATION            print the nodes in one line of JSON
     python ray_bridge.py rooms RESERVATION            print how many such reservations fit now
 
-RESERVATION is JSON of `Reservation.command`. It runs on any Python with Ray from 3.9 on, so it imports only the
-standard library and its siblings. Its messages are lines of JSON on stderr after `tfmon: `.
+It runs on any Python with Ray from 3.9 on, so it imports only the standard library and its siblings. Its messages
+are lines of JSON on stderr after `tfmon: `.
 """
 
 from __future__ import annotations
@@ -42,24 +42,22 @@ from tfmon.lanes.remote.ray_cluster import (
 from tfmon.system.threads import start_thread
 
 if __name__ == "__main__":
-    del sys.path[0]  # Ray has its own packages, and gives its workers this process's module path
+    del sys.path[0]  # Ray gives its workers this module path
 
 TRIES, AGAIN_S = 3, 2.0
 WRITE_S = 30.0
 WRITES, READS = 16, 64
-"""In flight."""
 END_S = 1.8
 HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
-"""Of the cluster's head."""
 YIELDING_NICE = 5
 CHUNK_BYTES = 65_536
 KEPT_BYTES = 4_096
 RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
-"""Besides RAY_…"""
+"""Ray sets these for its workers, besides RAY_…"""
 
 
 class Channel:
-    """This process's stdin, stdout and stderr; Ray prints into an unread file instead."""
+    """The original stdin, stdout and stderr; Ray prints into an unread file."""
 
     def __init__(self) -> None:
         self.in_fd, self.out_fd, self.error_fd = os.dup(0), os.dup(1), os.dup(2)
@@ -83,7 +81,7 @@ class Channel:
         self.fail(Refusal(reason))
 
     def end_with_monitor(self) -> NoReturn:
-        """End a little after the monitor's end of stdin is closed, in any state. Thread: its own."""
+        """End soon after the monitor's end of stdin is closed, in any state. Thread: its own."""
         ends = select.poll()
         ends.register(self.in_fd, getattr(select, "POLLRDHUP", 0))
         ends.poll()
@@ -154,9 +152,7 @@ class Shell:
 def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
     """Return the variables of a command: Ray's worker's without Ray's own, and `given`.
 
-    Args:
-        given: Variables of the monitor's lanes that Ray would change.
-        visible: The reserved GPUs, as Ray names them, in the driver's order.
+    `given` are variables of the monitor's lanes that Ray would change; `visible` are the reserved GPUs.
     """
     kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
     own = str(Path(sys.executable).parent)
@@ -216,7 +212,7 @@ class RayLane:
                     self._shell = shell
                     return placed
                 ray.kill(shell)
-            time.sleep(AGAIN_S)  # Ray keeps a dead node, and reserves a freed GPU, for a while
+            time.sleep(AGAIN_S)  # Ray notices a dead node or a freed GPU late
         raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
 
     def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:
@@ -239,7 +235,7 @@ class RayLane:
             options["resources"] = {f"accelerator_type:{kind}": 0.001 for kind in kinds[:1]}
         # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
         options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(self._nice)}}
-        # Ray sends a class of the main program by value: tfmon need not be on the node.
+        # A class of the main program is sent by value: tfmon need not be on the node.
         actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(Shell)
         return actor.options(**options).remote()
 
@@ -284,7 +280,7 @@ class RayLane:
         os._exit(code & 0xFF)
 
     def _watch_head(self) -> NoReturn:
-        """The command would continue without the head of the cluster, and Ray for a minute."""
+        """The command would continue without the head."""
         address = self._ray.get_runtime_context().gcs_address
         answered_s = time.monotonic()
         while time.monotonic() - answered_s < HEAD_AWAY_S:

@@ -1,4 +1,4 @@
-"""A Ray cluster and its nodes. The bridge needs the standard library only, and Python 3.9."""
+"""A Ray cluster, with the standard library and Python 3.9 only."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def first_line(error: Exception) -> str:
 
 
 def has_left(ray: Any, node_id: str) -> bool:
-    """Return whether a node is dead: Ray notices some seconds later than its port."""
+    """Return whether a node is dead: Ray notices later than its port."""
     node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
     if node is None or not node["Alive"]:
         return True
@@ -177,7 +177,7 @@ def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any])
         raise Refusal("the node of this lane is no longer in the cluster", NODE_GONE_HINT)
     if word:
         called = [node for node in result if word in (node["name"], node["address"], node["hostname"], node["id"])]
-        # Ray selects only one node by its name, and a machine may be several.
+        # Ray selects only one node by its name.
         called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
         result = called[-1:] or [node for node in result if word.lower() in map(str.lower, node["kinds"])]
         if not result:
@@ -204,7 +204,7 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> int:
-    """Return how many such reservations have room, on the CPU one a node."""
+    """Return how many such reservations fit, on the CPU one a node."""
     rooms = 0
     for node in matching(nodes, reservation):
         room = int(node["gpus"]) if reservation["gpus"] else 1

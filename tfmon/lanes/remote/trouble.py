@@ -124,7 +124,7 @@ def other_python(host: Host) -> str:
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
-    """Code could not be unpacked or run, in `folder` if that is the reason."""
+    """Code could not be unpacked into `folder` or run."""
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)

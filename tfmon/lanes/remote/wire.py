@@ -39,9 +39,8 @@ from tfmon.model.codec import clean
 
 PATIENCE_S = 30.0
 LAUNCHER_PATIENCE_S = 600.0
-"""May wait in a queue."""
+"""A launcher may wait in a queue."""
 RAY_PATIENCE_S = 90.0
-"""More than the sum of its limits."""
 CODE_PATIENCE_S = 60.0
 EXIT_PATIENCE_S = 1.0
 KEPT_BYTES = 16_384
@@ -51,11 +50,10 @@ SSH = (
     *("ssh", "-T", "-a", "-x"),
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=2"),
-    # If the user's ssh shares a connection, it is used: it may have needed a second factor. tfmon does not share
-    # its own, which carries all lanes of a host.
+    # A shared connection of the user's ssh is used: it may have needed a second factor. tfmon does not share its
+    # own, which carries all lanes of a host.
     *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
 )
-"""The rest is the user's configuration."""
 SHELL = "sh"
 """No login shell, launcher or container interprets this word differently."""
 PYTHONS = ("python3", "python")
@@ -65,7 +63,7 @@ SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "hooks", "system", "trainer"),
 )
-"""Runs on a host."""
+"""The code that runs on a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Wire:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the launcher
         self._errors_from = 0
         try:
-            # Ctrl+C and Ctrl+Z do not reach a separate session, and it cannot ask at the terminal.
+            # Ctrl+C and Ctrl+Z do not reach a separate session, and it cannot use the terminal.
             self.popen = subprocess.Popen(
                 argv,
                 stdin=theirs.fileno(),
@@ -212,7 +210,7 @@ class Wire:
 
 
 def words_of(host: Host) -> list[str]:
-    """Return the command that starts a shell on a host; raises UsageError if ssh would read an option."""
+    """Return the command for a shell on a host; raises UsageError."""
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]
     if host.run:
@@ -223,7 +221,10 @@ def words_of(host: Host) -> list[str]:
 
 
 def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
-    """Return the lines that make the shell a Python. Send nothing before its first line: a shell reads ahead."""
+    """Return the lines that make the shell a Python.
+
+    A shell reads ahead, so nothing may be sent before Python's first line.
+    """
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
     code = shlex.quote(program.read_text("utf-8"))
     missing = shlex.quote(f'{marker} {{"missing": true}}')

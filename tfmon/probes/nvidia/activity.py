@@ -1,4 +1,4 @@
-"""The use of a device's parts: the driver's performance monitoring (GPM), from Hopper on."""
+"""The use of a device's parts by GPM, from Hopper on."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ SHARES: Mapping[str, int] = {
     "kernels_pct": KERNELS, "sm_pct": _SM, "occupancy_pct": 3, "tensor_pct": 5, "memory_pct": 10,
     "fp64_pct": 11, "fp32_pct": 12, "fp16_pct": 13,
 }  # fmt: skip
-"""Field of `GpuActivity`, and metric."""
 _RATES = (_SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT)
 _METRICS = (*SHARES.values(), *_RATES)
 EVERY_NS = 1_900_000_000
-"""Every second tick for a whole GPU: two calls take 2 ms of CPU on an H100, and the metrics are means."""
+"""Every second tick: two calls take 2 ms of CPU on an H100."""
 MIB = 2**20
 NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
 NO_GPM = Missing("only told from Hopper on (compute capability 9.0)")
@@ -38,12 +37,9 @@ _NO_METRIC = Missing("the driver does not report this of this GPU")
 
 
 class ActivityMeter:
-    """Reads how the parts of one device are used, on average since the previous reading.
+    """Reads how the parts of one device are used, on average.
 
     Several compute instances in one GPU instance (MIG) share one figure.
-
-    Source: `nvmlGpmQueryDeviceSupport`, `nvmlGpmSampleGet` or, for an instance, `nvmlDeviceGetGpuInstanceId` and
-    `nvmlGpmMigSampleGet`, and `nvmlGpmMetricsGet` of two samples.
     """
 
     def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
@@ -68,7 +64,7 @@ class ActivityMeter:
         )
 
     def load(self, at_ns: int) -> Reading:
-        """Return the load of an instance, for which the driver has no other."""
+        """Return the load of an instance."""
         metrics = self._metrics(at_ns)
         if isinstance(metrics, Missing):
             return NO_LOAD if metrics in _UNSUPPORTED else metrics

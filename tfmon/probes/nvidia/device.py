@@ -35,7 +35,7 @@ class DriverContext:
     foreign_pids: bool = False
     """The driver may use the host's pids."""
     before_s: float = 0.0
-    """Covered by the first sample."""
+    """The first sample covers this time."""
     names: ProcessNames | None = None
 
 
@@ -60,7 +60,6 @@ class NvidiaDevice:
         self.gpu = gpu
         self._backoff = Backoff(clock_ns)
         self.failure: NvmlFailure | None = None
-        """Until it is attached again."""
         self.split = False
         self._meters: _Meters | None = None
         self._context = DriverContext()
@@ -73,7 +72,7 @@ class NvidiaDevice:
         *,
         whole: Any = None,
     ) -> None:
-        """Read through this handle, and restart all rates; `whole` is an instance's GPU."""
+        """Read through this handle, and restart all rates."""
         self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)

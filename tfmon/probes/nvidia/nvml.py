@@ -1,6 +1,6 @@
 """NVIDIA's management library (NVML): all its calls, with a message for each failure.
 
-`pynvml` (distribution nvidia-ml-py) is imported on first use, because the import takes 40 ms.
+The first use imports `pynvml`, which takes 40 ms.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 1
 GPU_IS_LOST, RESET_REQUIRED = 15, 16
 OPERATING_SYSTEM, LIBRARY_MISMATCH, VERSION_MISMATCH, DEPRECATED, UNKNOWN = 17, 18, 25, 26, 999
 BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER, BROKEN_LIBRARY = -1, -2, -3, -4, -5, -6
-"""Codes of tfmon."""
 
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
-"""Until the driver is loaded again."""
 _WHOLE_DEVICE = frozenset({GPU_IS_LOST, RESET_REQUIRED, UNINITIALIZED})
 _UNKNOWN_IN_A_ROW = 3
-"""In a row, the whole device is out of reach."""
+"""After this number the whole device is out of reach."""
 
 T = TypeVar("T")
 
@@ -80,7 +78,7 @@ class NvmlFailure:
 
     @property
     def reason(self) -> str:
-        """The problem, for a user. The driver's own text is not safe to fetch everywhere."""
+        """The driver's own text is not safe to fetch everywhere."""
         return _REASONS.get(self.code, f"the driver fails with code {self.code}")
 
     @property
@@ -90,7 +88,6 @@ class NvmlFailure:
 
 
 Listed: TypeAlias = tuple[Gpu, Any]
-"""With its handle."""
 
 
 class Nvml:
@@ -114,12 +111,12 @@ class Nvml:
             return int(getattr(error, "value", UNKNOWN)) or NOT_FOUND
         if isinstance(error, UnicodeDecodeError):
             return BAD_TEXT
-        # An older pynvml lacks the function, or a newer one finds that the driver does.
+        # pynvml or the driver may lack the function.
         return OPERATING_SYSTEM if isinstance(error, OSError) else FUNCTION_NOT_FOUND
 
 
 def open_nvml() -> Nvml | NvmlFailure:
-    """Initialise the library without a GPU. Each success needs a call of `nvmlShutdown`."""
+    """Initialise the library. Each success needs a call of `nvmlShutdown`."""
     try:
         module = importlib.import_module("pynvml")
     except ImportError:
@@ -132,10 +129,7 @@ def open_nvml() -> Nvml | NvmlFailure:
 
 
 def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
-    """Return the permitted GPUs, and the failure of a denied GPU.
-
-    Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
-    """
+    """Return the permitted GPUs, and the failure of a denied GPU."""
     count = nvml.call("nvmlDeviceGetCount")
     if isinstance(count, NvmlFailure):
         return [], count
@@ -188,7 +182,7 @@ class DeviceFailedError(Exception):
 
 
 class DeviceCalls:
-    """Calls the library for one device; skips unsupported calls. Thread: the ticker's; a call may block."""
+    """Calls the library for one device; skips unsupported calls. Thread: the ticker's."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         self.module = nvml.module
@@ -199,7 +193,7 @@ class DeviceCalls:
         self._unknown = 0
 
     def call(self, function: str, *arguments: object, **named: object) -> Any:
-        """Return the answer or an `NvmlFailure`; raises DeviceFailedError if the device is out of reach."""
+        """Return the answer or an `NvmlFailure`; raises DeviceFailedError."""
         answer = self._nvml.call(function, self._handle, *arguments, **named)
         code = answer.code if isinstance(answer, NvmlFailure) else 0
         self._unknown = self._unknown + 1 if code == UNKNOWN else 0
@@ -212,7 +206,7 @@ class DeviceCalls:
         return self._nvml.call(function, *arguments)
 
     def first(self, reading: Hashable, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
-        """Return the result of the first way that works; unsupported ways are not tried again."""
+        """Return the first result; unsupported ways are not tried again."""
         failure = self._last_failure.get(reading, NvmlFailure(NOT_SUPPORTED))
         for number, way in enumerate(ways):
             if (reading, number) in self._off:

@@ -16,7 +16,7 @@ LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S, ENERGY_EVERY_S = 30.0, 60.0, 4.9
 _MEAN_POWER, _MILLIWATTS = 185, 1000
 """NVML field POWER_AVERAGE: the mean of the last second, from Ampere on, except GA100."""
 _ENERGY_SPAN_NS = 950_000_000
-"""The energy counter steps every 10 to 100 ms, so a rate over much less than a second would mislead."""
+"""The energy counter steps every 10 to 100 ms."""
 _SM = 1
 
 POWER_CAP, HW_SLOWDOWN = 0x4, 0x8
@@ -50,10 +50,7 @@ class PowerMeter:
         """Return power, its limit and the energy used since the driver was loaded.
 
         Units: W as a mean over the last second or a little more, without an energy counter as the driver
-        reports it; J.
-        Source: `nvmlDeviceGetFieldValues` 185 (mW), with `nvmlDeviceGetTotalEnergyConsumption` (mJ) every 5 s,
-        which takes 3 ms of CPU on an H100. Without the first, the growth of the second in each sample;
-        `nvmlDeviceGetPowerUsage` (mW); `nvmlDeviceGetEnforcedPowerLimit`, every 30 s.
+        reports it; J. Reading the energy takes 3 ms of CPU on an H100.
         """
         power: Reading = self._calls.first("mean power", self._mean_of_driver)
         if not isinstance(power, Missing):
@@ -114,11 +111,7 @@ class ClockMeter:
         self._slowed_before = False
 
     def read(self, at_ns: int) -> GpuClocks:
-        """Return the clock in MHz, the highest one and what lowers it.
-
-        Source: `nvmlDeviceGetClockInfo`; `nvmlDeviceGetMaxClockInfo`, every 60 s;
-        `nvmlDeviceGetCurrentClocksEventReasons`, on older drivers `…ThrottleReasons`.
-        """
+        """Return the clock in MHz, the highest one and what lowers it."""
         highest = self._max.at(at_ns)
         sm_mhz = self._calls.number("nvmlDeviceGetClockInfo", _SM)
         return GpuClocks(sm_mhz, highest, self._reasons(sm_mhz, highest))
@@ -131,7 +124,7 @@ class ClockMeter:
         )
         if isinstance(bits, Missing):
             return bits
-        # A single hardware slowdown is ignored: it shows for an instant when the GPU changes its state.
+        # A single hardware slowdown shows when the GPU changes its state.
         bits, slowed = int(bits), bool(int(bits) & HW_SLOWDOWN)
         slowed, self._slowed_before = slowed and self._slowed_before, slowed
         if not slowed:
@@ -170,7 +163,7 @@ _XIDS = {
     119: ("the GPU's own processor does not answer", False),
     120: ("the GPU's own processor failed", False),
 }
-"""XID messages, and whether a program is to blame. Source: NVIDIA's "XID Errors" document."""
+"""Whether a program is to blame. Source: NVIDIA's "XID Errors" document."""
 
 
 def explain_xid(number: int, at_ns: int) -> GpuFault:
@@ -180,11 +173,9 @@ def explain_xid(number: int, at_ns: int) -> GpuFault:
 
 
 class FaultLog:
-    """Collects the XID messages of all devices.
+    """Collects the XID messages of all devices since `open`, on Linux.
 
     Polls the driver once a tick: a waiting thread could hang.
-
-    Source: `nvmlDeviceRegisterEvents`, `nvmlEventSetWait`; Linux only, and only messages after `open`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Samples all NVIDIA GPUs, and opens the driver's library again after a failure."""
+"""Samples all NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tfmon.probes.nvidia.power import FaultLog
 from tfmon.probes.process_names import ProcessNames
 
 _RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
-"""Time until the driver is opened again; after other failures 5 s, then twice as long each time."""
+"""Until the driver is opened again; after other failures 5 s, then twice as long each time."""
 _PERMANENT = frozenset({LIBRARY_MISMATCH, LIBRARY_NOT_FOUND, WRONG_PACKAGE, CRASHES, NO_ANSWER})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 _REHEARSAL_S = 10.0
@@ -56,7 +56,7 @@ class NvidiaProbe:
         survives: Callable[[], bool | None] | None = None,
         before_s: float = 0.0,
     ) -> None:
-        """Without `gpus`, sample all; the first sample covers `before_s`, if the driver kept it."""
+        """Without `gpus`, sample all; the first sample covers `before_s`."""
         self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus
         self._clock_ns = clock_ns
@@ -193,7 +193,7 @@ def rehearse() -> None:
 
 
 def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARSAL_S) -> bool | None:
-    """Return whether another process survives a sample, because some drivers crash on WSL2; `None` if silent."""
+    """Return whether another process survives a sample; `None` if it is silent."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import rehearse; rehearse()"
     try:
         answer = subprocess.run(

@@ -32,11 +32,11 @@ NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
-"""Without own memory."""
+"""Names of GPUs that use the machine's memory."""
 
 
 class BusyMeter:
-    """Reads the load of one device: percent of time in which at least one kernel ran, however small."""
+    """Reads the percentage of time in which at least one kernel ran, however small."""
 
     def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
         self._calls = calls
@@ -46,32 +46,25 @@ class BusyMeter:
         self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
         self._at_ns = 0
         self.shares_since_ns: int | None = None
-        """Begin of the latest shares."""
         self.shares_until_ns: int | None = None
 
     def read(self) -> GpuLoad:
-        """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s.
-
-        Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`.
-        """
+        """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s."""
         busy = self._calls.first("busy", self._samples, self._window)
         return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
-        """Return the share of each process in percent, every other tick. A listed idle process has 0.
-
-        Source: `nvmlDeviceGetProcessUtilization().smUtil`, the mean of its samples.
-        """
+        """Return the share of each process in percent. A listed idle process has 0."""
         self._at_ns = at_ns
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
     def _samples(self) -> GpuLoad | NvmlFailure:
         first, since = self._cursor is None, self._cursor or 0
-        # The cursor is the driver's own time stamp: the clock behind it differs between machines.
+        # The cursor is the driver's own time stamp: its clock differs between machines.
         answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
         if isinstance(answer, NvmlFailure):
-            # Without any samples, pynvml passes an array of none, which the driver rejects.
+            # Without samples, pynvml passes an empty array, which the driver rejects.
             return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
         kind, samples = answer
         newer = [sample for sample in samples if sample.timeStamp > since]
@@ -118,7 +111,7 @@ class BusyMeter:
 
 
 def has_own_memory(name: str) -> bool:
-    """Return False for GPUs whose names show that they share the machine's memory."""
+    """Return False for GPUs that share the machine's memory."""
     return not any(word in name for word in _INTEGRATED)
 
 
@@ -131,10 +124,7 @@ class MemoryMeter:
         self._lists_processes = lists_processes
 
     def read(self) -> GpuMemory:
-        """Return the memory in use, in bytes.
-
-        Source: `nvmlDeviceGetMemoryInfo`, version 2 if possible; for GPUs without their own memory `read_memory`.
-        """
+        """Return the memory in use, in bytes."""
         ways = (self._version_2, self._version_1)
         answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
         return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
@@ -201,19 +191,16 @@ class LinkMeter:
     def traffic(self, at_ns: int) -> PcieTraffic:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
-        Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, unless they have 32 bits: at 50 GB/s, these overflow
-        over 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a direction.
+        Counters of 32 bits overflow over 12 times a second at 50 GB/s (seen on an H100).
+        `nvmlDeviceGetPcieThroughput`
+        waits for 20 ms a direction.
         """
         self._at_ns = at_ns
         answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
         return unread(PcieTraffic(), answer) if isinstance(answer, Missing) else answer
 
     def link(self, at_ns: int, busy_pct: Reading) -> PcieLink:
-        """Return generation and width, every 10 s, and a warning about them.
-
-        Source: `nvmlDeviceGetCurrPcieLinkGeneration`, `…Width`; `nvmlDeviceGetMaxPcieLink…` for GPU and slot
-        together.
-        """
+        """Return generation and width of GPU and slot together, and a warning."""
         link = self._link.at(at_ns)
         return replace(link, warning=self._warning(link, busy_pct))
 
