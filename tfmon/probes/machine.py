@@ -151,7 +151,7 @@ def read_load(proc: Path | None = None) -> Load:
         times = need_psutil().cpu_times()
         seconds = {name: getattr(times, name) for name in _TIMES if hasattr(times, name)}
     else:
-        fields = _read(proc, "stat").split("\n", 1)[0].split()
+        fields = read_text((proc or Path("/proc")) / "stat").partition("\n")[0].split()
         if fields[:1] != ["cpu"]:
             raise NoReadingError("/proc/stat has no line for all cores")
         tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -187,11 +187,6 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
         return None
 
 
-def _read(proc: Path | None, name: str) -> str:
-    with open(f"{proc or '/proc'}/{name}", encoding="ascii") as file:
-        return file.read()
-
-
 CORES_EVERY_NS = 30_000_000_000
 _NO_SWAP = Missing("this system does not report swapping")
 
@@ -224,10 +219,8 @@ class Disturbances:
 
     def _pressure(self, kind: str) -> Reading:
         try:
-            with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:
-                fields = file.readline().split()
-            return float(fields[1].removeprefix("avg10="))
-        except (OSError, IndexError, ValueError):
+            return float(read_text(self._root / "proc/pressure" / kind).split()[1].removeprefix("avg10="))
+        except (IndexError, ValueError):
             return Missing("this system does not account for pressure")
 
 

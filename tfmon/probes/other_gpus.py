@@ -93,12 +93,6 @@ class AppleProbe(_Probe):
         )
 
     def _device(self) -> Node | Missing:
-        nodes = self._ioreg()
-        if isinstance(nodes, Missing):
-            return nodes
-        return next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), NO_GPU)
-
-    def _ioreg(self) -> list[Node] | Missing:
         environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
         try:
             answer = subprocess.run(
@@ -113,15 +107,14 @@ class AppleProbe(_Probe):
             return Missing("ioreg does not answer")
         except OSError as error:
             return Missing(f"ioreg could not be run: {error.strerror}")
-        if not answer.stdout.strip():
-            return []
         try:
             import plistlib
 
-            nodes = plistlib.loads(answer.stdout)
+            nodes = plistlib.loads(answer.stdout) if answer.stdout.strip() else []
         except Exception as error:  # noqa: BLE001 - the XML reader has errors of its own
             return Missing(f"ioreg's answer cannot be read: {type(error).__name__}")
-        return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+        devices = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+        return next((node for node in devices if isinstance(node.get("PerformanceStatistics"), dict)), NO_GPU)
 
     def _note_resets(self, now: Reading, at_ns: int) -> None:
         before, self._resets = self._resets, now

@@ -266,13 +266,9 @@ class Agent:
 def _memory_bytes() -> int:
     """Return -1 if unknown."""
     try:
-        descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return -1
-    try:
-        return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    finally:
-        os.close(descriptor)
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:

@@ -14,7 +14,7 @@ from tfmon.probes.base import Backoff, Gpu, absent_gpu
 from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure, Paced
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
-from tfmon.probes.nvidia.usage import NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter, has_own_memory
+from tfmon.probes.nvidia.usage import INTEGRATED, NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter
 from tfmon.probes.process_names import ProcessNames
 
 NOT_ATTACHED = "not read yet"
@@ -42,7 +42,8 @@ class DriverContext:
 class _Meters:
     def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, context: DriverContext) -> None:
         self.busy = BusyMeter(own, before_s=context.before_s)
-        self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=context.lists_processes)
+        own_memory = not any(word in name for word in INTEGRATED)
+        self.memory = MemoryMeter(own, own_memory=own_memory, lists_processes=context.lists_processes)
         self.power = PowerMeter(whole)
         self.clocks = ClockMeter(whole)
         self.activity = ActivityMeter(own, whole)
@@ -95,10 +96,7 @@ class NvidiaDevice:
                 return self._sample(self._meters, at_ns, faults)
             except DeviceFailedError as error:
                 self.failure = error.failure
-        return self.absent(at_ns, NOT_ATTACHED if self.failure is None else self.failure.reason, faults)
-
-    def absent(self, at_ns: int, reason: str, faults: tuple[GpuFault, ...] = ()) -> GpuSample:
-        """Return a sample without any reading."""
+        reason = NOT_ATTACHED if self.failure is None else self.failure.reason
         return absent_gpu(self.gpu, at_ns, reason, faults)
 
     def _sample(self, meters: _Meters, at_ns: int, faults: tuple[GpuFault, ...]) -> GpuSample:

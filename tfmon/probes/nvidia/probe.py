@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Backoff, Gpu
+from tfmon.probes.base import Backoff, Gpu, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.nvml import (
@@ -87,7 +87,7 @@ class NvidiaProbe:
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as missing."""
         at_ns = self._clock_ns()
-        return [device.absent(at_ns, reason) for device in self._devices.values()]
+        return [absent_gpu(device.gpu, at_ns, reason) for device in self._devices.values()]
 
     def close(self) -> None:
         """Shut the library down."""

@@ -31,7 +31,7 @@ _BUSY_PCT, _BUSY_SAMPLES = 50, 3
 NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
-_INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
+INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
 """Names of GPUs that use the machine's memory."""
 
 
@@ -108,11 +108,6 @@ class BusyMeter:
             values[sample.pid].append(float(sample.smUtil))
         self._shares_cursor = newest
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
-
-
-def has_own_memory(name: str) -> bool:
-    """Return False for GPUs that share the machine's memory."""
-    return not any(word in name for word in _INTEGRATED)
 
 
 class MemoryMeter:
