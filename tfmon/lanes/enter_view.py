@@ -82,7 +82,7 @@ def own_environment() -> dict[bytes, bytes]:
 
 
 def enter_overlay(folder: str, place: str) -> None:
-    """Mount an overlay over the folder and enter it."""
+    """Mount an overlay and enter it."""
     option = "userxattr" if new_namespace() else "redirect_dir=on"
     layers = [os.open(path, os.O_PATH) for path in (folder, f"{place}/written", f"{place}/work")]
     below = [(path, os.open(path, os.O_PATH)) for path in mounts_below(folder)]
@@ -97,7 +97,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Enter a mount namespace; return whether it is in a user namespace."""
+    """Enter a mount namespace; return whether a user namespace, too."""
     with open("/proc/self/uid_map", encoding="ascii") as file:
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)

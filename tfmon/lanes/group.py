@@ -126,7 +126,7 @@ class LaneGroup:
         self._in_background(begin)
 
     def finish(self, plan: RacePlan | None = None) -> None:
-        """End this race, or `plan` if it still runs; figures stay."""
+        """End this race, or `plan` if it still runs."""
         with self._lock:
             plan = plan or self._plan
             self._finished = plan
@@ -153,7 +153,7 @@ class LaneGroup:
 
     @property
     def all_over(self) -> bool:
-        """Whether every process has ended for good, or tfmon itself has failed."""
+        """Whether all has ended, or tfmon itself has failed."""
         with self._lock:
             ended = not self._replaced and all(process.ended for process in self._processes.values())
             return ended or bool(self._failure)
@@ -243,7 +243,7 @@ class LaneGroup:
         self._in_background(lambda: self._end([process] if process is not None else []))
 
     def end_now(self) -> None:
-        """Stop waiting for user's commands: they get SIGTERM, then SIGKILL."""
+        """End user's commands by SIGTERM and SIGKILL now."""
         self._reader.hurry()
 
     def ask_stack(self, lane: str) -> None:
@@ -397,7 +397,7 @@ class LaneGroup:
         start_thread("tfmon-change", run, self.thread_failed)
 
     def thread_failed(self, reason: str) -> None:
-        """Fail every lane because a thread of tfmon has died."""
+        """A thread of tfmon has died."""
         with self._lock:
             if self._failure or self._stopped:
                 return
@@ -480,7 +480,7 @@ class LaneGroup:
                 self.scheduler.skip(lane)
 
     def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that was silent for too long at its start."""
+        """Fail a lane that was silent at its start."""
         with self._lock:
             process = self._process(lane)
             if process is None:

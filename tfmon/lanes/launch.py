@@ -71,7 +71,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A process and the monitor's nonblocking ends of its pipes."""
+    """A process and the monitor's ends of its pipes."""
 
     popen: subprocess.Popen[bytes]
     metric_fd: int
@@ -218,7 +218,7 @@ class ProcessLauncher:
     def __call__(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Call a function in the thread that starts processes."""
+        """Call a function in that thread."""
         return self._pool.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:
@@ -229,7 +229,8 @@ class ProcessLauncher:
 def yield_to_lanes() -> None:
     """Give the calling thread and its future threads a lower priority than the lanes have.
 
-    Elsewhere than on Linux the lanes would inherit it. Source: setpriority(2), "C library/kernel differences".
+    Linux only: on other systems the lanes would inherit it.
+    Source: setpriority(2), "C library/kernel differences".
     """
     if sys.platform != "linux":
         return
@@ -291,7 +292,7 @@ class Child:
                     self._suspended_time.begins()
 
     def write(self, data: bytes) -> bool:
-        """Write requests; return False if the child no longer reads."""
+        """Write requests; return False if nobody reads."""
         with self._gate:
             if self._closed or not self._reads:
                 return False
@@ -328,17 +329,17 @@ class Child:
         self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
-        """Continue the child if `suspend` stopped it, not somebody else."""
+        """Continue a suspended child."""
         before, self._suspended = self._suspended, False
         if before:
             self.kill(signal.SIGCONT)
 
     def hold(self) -> None:
-        """Stop the child until `go_on`. Thread: also a signal's handler."""
+        """Stop the child until `go_on`."""
         self._kill_now(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Continue the child unless suspended. Thread: also a signal's handler."""
+        """Continue the child unless suspended."""
         if not self._suspended:
             self._kill_now(signal.SIGCONT)
 
@@ -362,7 +363,7 @@ class Child:
 
     @property
     def ends_soon(self) -> bool:
-        """Whether the child has just closed its metric pipe."""
+        """Whether the metric pipe was just closed."""
         return self.metric_fd not in self.open and not self.runs_on
 
     def look(self, *, ended: bool) -> None:

@@ -135,7 +135,7 @@ class ChildOutput:
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
-        """Return the new whole lines, unless it is too soon."""
+        """Return the new whole lines."""
         if not self._news and not self._dropped_bytes:
             return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:
@@ -155,7 +155,7 @@ class ChildOutput:
         return _lines(self._tail)
 
     def stack_since(self, printed_bytes: int) -> tuple[str, ...]:
-        """Return the lines of stacks after `printed_bytes`. Thread: any."""
+        """Return the lines of stacks after `printed_bytes`."""
         new_bytes = self.printed_bytes - printed_bytes
         new = _lines(self._tail[-new_bytes:]) if new_bytes > 0 else ()
         return tuple(line for line in new if _STACK_LINE.match(line))

@@ -92,14 +92,14 @@ def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
 
 
 def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
-    """Return the user's command, or `None` for a scenario."""
+    """Return the user's command, if any."""
     if not plan.command:
         return None
     return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view, lane.files)
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
-    """Return the plan of a process, with its own view and variables."""
+    """Return the plan of a process."""
     spec = lane.spec
     number = [one.spec.name for one in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
@@ -150,7 +150,7 @@ def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> 
 
 
 def digest(path: Path) -> str:
-    """Return a file's digest, or "" if it cannot be read."""
+    """Return a file's digest, or ""."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError:

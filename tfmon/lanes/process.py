@@ -47,7 +47,7 @@ class LaneProcess(ABC):
 
     @abstractmethod
     def write(self, data: bytes) -> bool:
-        """Write requests; return False if the child no longer reads."""
+        """Write requests; return False if nobody reads."""
 
     @abstractmethod
     def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
@@ -62,11 +62,11 @@ class LaneProcess(ABC):
         """Continue the child if `suspend` stopped it, not somebody else."""
 
     def send(self, request: Request) -> bool:
-        """Send a request; return False if the child no longer reads."""
+        """Send a request; return False if nobody reads."""
         return self.write(encode_message(request))
 
     def request_end(self) -> None:
-        """End the child by a request, or a user's command by SIGINT."""
+        """Request the end, or send SIGINT to a user's command."""
         self.end_requested = True
         self.continue_()
         self.kill(signal.SIGCONT)
@@ -104,7 +104,7 @@ class LaneProcess(ABC):
         start_thread("tfmon-stack", lambda: report(*self.read_stacks()), report)
 
     def tell_input(self, reason: str) -> None:
-        """Report why the child does not get all of standard input."""
+        """Report why the child's standard input is incomplete."""
         self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
 
     def tell_output(self, *, last: bool = False) -> None:
@@ -147,7 +147,7 @@ class Place(Protocol):
     """Another machine with lanes."""
 
     def ensure(self) -> None:
-        """Connect if the connection is lost; may block for seconds; raises TfmonError."""
+        """Connect if necessary; may block for seconds; raises TfmonError."""
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
@@ -190,7 +190,7 @@ class LocalProcess(Child, LaneProcess):
         self._seen_stopped = self._told_stopped = False
 
     def look(self, *, ended: bool) -> None:
-        """Report output, an end, and a closed metric pipe."""
+        """Report output, an end, or a closed metric pipe."""
         self.tell_output()
         if ended:
             self._tell_end(self._reap(), time.monotonic_ns())

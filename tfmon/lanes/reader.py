@@ -1,4 +1,4 @@
-"""Reads and reaps processes, in the monitor and in an agent."""
+"""Reads and reaps processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PipeReader:
         self._wake()
 
     def end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes by a request, SIGTERM and SIGKILL, and wait."""
+        """End processes by a request, SIGTERM and SIGKILL."""
         graces_s = [process.grace_s for process in processes if process.grace_s is not None]
         hurries = self._hurries
         for process in processes:
@@ -64,7 +64,7 @@ class PipeReader:
                 return
 
     def hurry(self) -> None:
-        """Stop waiting for user's commands: they get SIGTERM, then SIGKILL."""
+        """End user's commands by SIGTERM and SIGKILL now."""
         self._hurries += 1
         self.note_end()
 
@@ -74,7 +74,7 @@ class PipeReader:
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Wait until all are reaped or `given_up`; return whether they are."""
+        """Wait until all are reaped or `given_up`."""
         deadline = time.monotonic() + timeout_s
         with self._change:
             while running := [process for process in processes if not self._has_ended(process)]:

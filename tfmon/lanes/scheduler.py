@@ -1,4 +1,4 @@
-"""Who trains when: the start signal, slices and rounds, pauses."""
+"""Decides who trains when."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RoundOrder:
         return self.round if self._left else self.round + 1
 
     def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin now, and its round."""
+        """Return a lane whose slice can begin, and its round."""
         if not training:
             self._left = [lane for lane in self._left if lane in lanes]
             if not self._left and lanes:
@@ -267,7 +267,7 @@ class Scheduler:
         return max(self._slice_s, SHARE * max(beside_s, default=0.0))
 
     def _grant(self, lane: str) -> None:
-        """Record the beginning of a slice; "" if a slice ended and none begins."""
+        """An empty name records only the end of a slice."""
         beside = [one for one in self._lanes if one in self._in_slice & self._training]
         self._in_slice = {*beside, lane} - {""}
         self._session.grant_slice(lane, beside)

@@ -96,7 +96,7 @@ class ScriptInput:
 
 
 def _in_foreground(fd: int) -> bool:
-    """Return whether reading takes nothing from the shell that started tfmon."""
+    """The shell that started tfmon may need the input."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:  # not the controlling terminal
@@ -113,5 +113,5 @@ def pass_on(*, single: bool) -> None:
 
 
 def current() -> ScriptInput | None:
-    """Return the input to pass on, or `None`, such as from Python."""
+    """Return the input to pass on."""
     return _input

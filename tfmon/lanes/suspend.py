@@ -34,7 +34,7 @@ class Suspender:
         self._total_ns = 0
 
     def suspend_lanes(self) -> None:
-        """Suspend every lane: tfmon is about to be stopped."""
+        """Suspend every lane."""
         self._since_ns = time.monotonic_ns()
         for process in list(self._processes()):
             process.hold()

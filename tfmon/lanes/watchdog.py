@@ -1,4 +1,4 @@
-"""Notices hung lanes, and suspensions of tfmon or the machine."""
+"""Notices hung lanes, and suspensions of tfmon."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREPARING_S = 600.0
 STARTING_S = 60.0
 """A script sends its first event after its imports and data."""
 SCRIPT_S = 60.0
-"""For a script that evaluates, saves or fetches data between two steps."""
+"""A script evaluates, saves or fetches data between two steps."""
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
@@ -91,7 +91,7 @@ class Watchdog:
         start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
-        """Check the lanes until closed. A wait before the start is not a gap."""
+        """Check the lanes until closed."""
         self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
         while not self._closed.wait(BEAT_S):
             self.beat()

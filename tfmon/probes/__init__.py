@@ -1,1 +1,1 @@
-"""Readings of the host, of lanes' process trees and of GPUs."""
+"""Readings of the machine."""

@@ -57,7 +57,7 @@ class Probe(Protocol):
         """Read everything. A value that cannot be read is `Missing`."""
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading as `Missing(reason)`, because `sample` failed."""
+        """Return every reading as `Missing(reason)`."""
 
     def close(self) -> None:
         """Release the driver."""

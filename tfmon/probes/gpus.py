@@ -70,7 +70,7 @@ class GpuSearch:
 
 
 def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
-    """Return the GPUs that `python` could use. Source, Thread: as `read_visibility`."""
+    """Return the GPUs that `python` could use."""
     return conclude(visibility or read_visibility(), lambda: read_wheel(python))
 
 

@@ -164,7 +164,7 @@ def percent(rate: Reading) -> Reading:
 
 
 def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
-    """Return the whole less its parts; unknown if a part is."""
+    """Return the whole less its parts."""
     left = whole
     for part in parts:
         if isinstance(left, Missing):

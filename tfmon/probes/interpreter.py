@@ -1,4 +1,4 @@
-"""The interpreter that trains, and its TensorFlow, without an import."""
+"""The interpreter that trains, and its TensorFlow."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Wheel:
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script; raises OSError, or TimeoutExpired with the partial output."""
+    """Run a script; raises OSError or TimeoutExpired."""
     command = [str(python), "-c", script, *arguments]
     with subprocess.Popen(
         command,

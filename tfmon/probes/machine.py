@@ -33,7 +33,7 @@ _ARM_CORES = {
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Return the facts of this machine without a GPU driver, within milliseconds."""
+    """Return the facts of this machine without a GPU driver."""
     cores = os.cpu_count() or 1
     uname = os.uname()
     system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else uname.sysname
@@ -56,7 +56,7 @@ def memory_bytes() -> int:
 
 
 def read_boot(root: Path = Path("/")) -> str:
-    """Return the name of this boot, the same in all containers, or ""."""
+    """Return the name of this boot, the same in all containers."""
     if sys.platform == "darwin":
         return _ask_sysctl("kern.bootsessionuuid").lower()
     return read_text(root / "proc/sys/kernel/random/boot_id").strip()
@@ -137,7 +137,7 @@ class Load:
 
 
 def need_psutil() -> Any:
-    """Return the module psutil, or raise NoReadingError. Linux does not need it."""
+    """Return the module psutil, or raise NoReadingError."""
     try:
         return importlib.import_module("psutil")
     except ImportError:
@@ -203,7 +203,7 @@ class Disturbances:
         self._cores_at_ns: int | None = None
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
-        """Return disturbances; `lanes` are the pids whose control groups count, this process's if empty."""
+        """Return disturbances; `lanes` are the pids whose control groups count."""
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
             self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))

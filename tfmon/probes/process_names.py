@@ -68,7 +68,7 @@ class ProcessNames:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a foreign text without control characters, cut to a limit."""
+    """Return a safe line, cut to a limit."""
     return " ".join(clean(text, 4 * limit).split())[:limit]
 
 

@@ -69,7 +69,7 @@ class Processes(Protocol):
 
 
 def process_table() -> Processes:
-    """Return this machine's table; raises NoReadingError without a needed psutil."""
+    """Return this machine's table, or raise NoReadingError."""
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 

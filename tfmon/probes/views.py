@@ -17,7 +17,7 @@ TRIAL_S = 10.0
 
 
 def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True) -> View:
-    """Return the best view of a folder, within some tenths of a second."""
+    """Return the best view of a folder."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")

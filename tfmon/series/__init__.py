@@ -1,1 +1,1 @@
-"""Series of measurements on racing lanes, with knobs set like a user."""
+"""Series of measurements on racing lanes."""

@@ -78,14 +78,14 @@ class LanesStation(Station):
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a lane does not train, StoppedError if it cannot be restarted."""
+        """Raise RefusedError if a lane does not train, or StoppedError for good."""
         lane = self.lane(name)
         if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
             raise StoppedError(reason) if lane.script.command else RefusedError(reason)
 
     def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
-        """Set a knob and wait until it is in effect; raises RefusedError."""
+        """Set a knob and wait; raises RefusedError."""
         snapshot = self.session.snapshot()
         began_ns, live = snapshot.at_ns, find(snapshot.race.knobs, knob).kind == "live"
         for name in lanes:
@@ -120,7 +120,7 @@ class LanesStation(Station):
         return max(self._least_patience_s, TIMES_WINDOW * longest_ns / 1e9)
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Wait for a condition; raises RefusedError with `otherwise` without progress."""
+        """Wait for a condition; raises RefusedError."""
         began = time.monotonic()
         while True:
             if self._stopped.is_set():
@@ -138,7 +138,7 @@ class LanesStation(Station):
                     self._news.wait(min(left_s, POLL_S))
 
     def wait_until_racing(self, lanes: Sequence[str]) -> None:
-        """Wait until lanes have trained in this race; raises RefusedError."""
+        """Wait until lanes have trained; raises RefusedError."""
 
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]

@@ -27,10 +27,10 @@ MATTERS = 0.5
 
 
 class Repeat:
-    """Starts the lanes of a race again between two rounds. Thread: any."""
+    """Starts the lanes of a race again. Thread: any."""
 
     def __init__(self, session: Session, start_again: Callable[[Sequence[str]], None]) -> None:
-        """`start_again` replaces the processes of lanes and continues their measurement."""
+        """`start_again` replaces the lanes' processes."""
         self._session = session
         self._start_again = start_again
         self._ended: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Repeat:
 
 
 def due(snapshot: Snapshot) -> bool:
-    """Return whether new processes narrow the interval more than further rounds."""
+    """Return whether new processes narrow the interval more."""
     race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase == RACING]
     if not race.fresh or race.mode != TURNS or race.exclusive or len(lanes) < 2:
         return False

@@ -71,7 +71,7 @@ class HostedLane(Child):
             self._dropped += too_many
 
     def look(self, *, ended: bool) -> None:
-        """Pass on output, unless the link is full, and the end."""
+        """Pass on output and the end."""
         at_ns, code = time.monotonic_ns(), self._reap() if ended else None
         if self._output and (ended or not self._sender.full):
             if self._dropped:
@@ -126,7 +126,7 @@ class Agent:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> str:
-        """Serve until the monitor is gone and all lanes have ended."""
+        """Serve until the end of the monitor and all lanes."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._end_by_signal)
         try:
@@ -185,7 +185,7 @@ class Agent:
             self._readings.close()
 
     def emit(self, line: bytes) -> None:
-        """Send a reading, unless the link is full. Thread: any."""
+        """Send a reading. Thread: any."""
         if not self.sender.full:
             self.sender.send_message(reading=line.decode())
 
@@ -272,7 +272,7 @@ def _memory_bytes() -> int:
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:
-    """Serve the monitor over stdin and stdout, and end the process."""
+    """Serve the monitor, and end the process."""
     in_fd, out_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)

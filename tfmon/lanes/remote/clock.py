@@ -38,7 +38,7 @@ class HostClock:
         self._pings.append(ping)
 
     def settle(self) -> bool:
-        """Set the offset by the quickest ping; return False without a ping."""
+        """Set the offset by the quickest ping, if any."""
         if not self._pings:
             return False
         best = min(self._pings, key=lambda ping: (ping.round_trip_ns, -ping.sent_ns))

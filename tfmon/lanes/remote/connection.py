@@ -61,7 +61,7 @@ class Connection:
         return self._link.lost if self._link is not None else "it was not connected"
 
     def ensure(self) -> None:
-        """Connect unless connected, and report the machine; may block; raises TfmonError."""
+        """Connect unless connected; may block; raises TfmonError."""
         with self._opening:
             if not self.lost:
                 return
@@ -96,7 +96,7 @@ class Connection:
             self.begin_readings(self._gpus)
 
     def close(self) -> None:
-        """End the agent and everything that it started, within 3 s."""
+        """End the agent within 3 s."""
         self._closed = True
         if self._wire is not None:
             self._wire.cancel()
@@ -108,7 +108,7 @@ class Connection:
         return self._connected().call("ask", timeout_s, question=question, arguments=arguments)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
-        """Read the machine and these GPUs, also after the next connection."""
+        """Read the machine and these GPUs."""
         self._gpus = tuple(gpus)
         self._connected().sender.send_message(do="read", gpus=[plain(gpu) for gpu in gpus])
 
@@ -149,7 +149,7 @@ class Connection:
 
     @staticmethod
     def _ship(link: Link, scenario: Path) -> str:
-        """Return the scenario's path there, or empty if it cannot be read."""
+        """Return the scenario's path there, or empty."""
         try:
             content = base64.b64encode(scenario.read_bytes()).decode()
         except OSError:
@@ -218,7 +218,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
-    """Return the doctor's report of a host; raises TfmonError."""
+    """Return a host's report; raises TfmonError."""
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()

@@ -28,7 +28,7 @@ def read(size: int) -> bytes:
 
 
 def main(marker: str) -> None:
-    """Report the version, unpack the monitor's code, and run the agent."""
+    """Unpack the monitor's code, and run the agent."""
     # Modules in the home directory must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if entry]
     say(marker, python=list(sys.version_info[:3]), executable=sys.executable)

@@ -1,4 +1,4 @@
-"""How another machine is reached: by ssh, a launcher or Ray."""
+"""How another machine is reached."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Reservation:
         return [self.python, str(BRIDGE), what, json.dumps(reservation)]
 
     def placed(self, said: Sequence[str]) -> Reservation:
-        """Return the reservation with the reported node and GPUs."""
+        """Return the reservation as reported."""
         result = last_report(said).get("placed", {})
         if not result:
             return self
@@ -91,7 +91,7 @@ class Host:
 
 
 def is_ray(host: str) -> bool:
-    """Return whether a host is part of a Ray cluster."""
+    """Return whether a host is in a Ray cluster."""
     return host.partition(":")[0] == RAY
 
 

@@ -1,4 +1,4 @@
-"""An established connection to an agent, and the processes there."""
+"""An established connection to an agent."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Link:
                 self._processes.pop(process.number, None)
 
     def hold(self) -> None:
-        """Suspend the lanes: this process is about to be stopped."""
+        """Suspend the lanes."""
         self.sender.send_message(do="hold")
         self.sender.flush(HOLD_S)
 
@@ -207,7 +207,7 @@ class Link:
         self.sender.close()
 
     def close(self) -> None:
-        """End the agent and its processes, and deliver all events."""
+        """End the agent, and deliver all events."""
         self._closing = True
         self.break_off("")
         self.over.wait(CLOSE_S + 1.0)

@@ -1,4 +1,4 @@
-"""The monitor's questions to a host, answered there by the agent."""
+"""The monitor's questions to an agent."""
 
 from __future__ import annotations
 

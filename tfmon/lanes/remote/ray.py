@@ -44,7 +44,7 @@ class RayCluster:
     cpus: float = 1
 
     def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
-        """Return how a part of the cluster is reached; see `Reservation`."""
+        """Return a part of the cluster; see `Reservation`."""
         return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
 
     def nodes(self) -> tuple[RayNode, ...]:

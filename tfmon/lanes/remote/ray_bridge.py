@@ -57,7 +57,7 @@ RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 
 
 class Channel:
-    """The original stdin, stdout and stderr; Ray prints into an unread file."""
+    """The original stdin, stdout and stderr."""
 
     def __init__(self) -> None:
         self.in_fd, self.out_fd, self.error_fd = os.dup(0), os.dup(1), os.dup(2)
@@ -141,7 +141,7 @@ class Shell:
             yield data
 
     def reap(self) -> tuple[int, str]:
-        """Return the exit code, and the end of stderr."""
+        """Return exit code and stderr."""
         code = 0
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.popen.wait(1.0)
@@ -167,7 +167,7 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
 
 
 class RayLane:
-    """A command on a node, connected to this process's pipes."""
+    """A command on a node, and this process's pipes."""
 
     def __init__(self, channel: Channel, reservation: dict[str, Any], command: list[str]) -> None:
         self._channel, self._reservation, self._command = channel, reservation, command
@@ -256,7 +256,7 @@ class RayLane:
         return self._shell.end.options(concurrency_group="down").remote()
 
     def _pass_up(self) -> NoReturn:
-        """Pass stdout, and end with the command's exit code."""
+        """Pass stdout; end with the command's exit code."""
         ray, channel = self._ray, self._channel
         read_there = self._shell.read.options(
             concurrency_group="up", num_returns="streaming", _generator_backpressure_num_objects=READS

@@ -1,4 +1,4 @@
-"""A Ray cluster, with the standard library and Python 3.9 only."""
+"""A Ray cluster, for Python 3.9 without other packages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def reach(address: str) -> None:
 
 
 def why_silent(address: str) -> str:
-    """Return why nothing listens at HOST:PORT, or empty if unknown."""
+    """Return why nothing listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
@@ -86,7 +86,7 @@ def why_silent(address: str) -> str:
 
 
 def last_started() -> str:
-    """Return the address of this machine's last cluster, or empty."""
+    """Return the address of this machine's last cluster."""
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
@@ -169,7 +169,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on, or raise Refusal."""
+    """Return the possible nodes, or raise Refusal."""
     word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
     have = have_text(nodes)
     result = [node for node in nodes if reservation["node"] in ("", node["id"])]

@@ -106,7 +106,7 @@ class Wire:
         self._cancelled = False
 
     def greet(self) -> Sender:
-        """Start the agent; after a TfmonError the launcher has ended."""
+        """Start the agent, or raise TfmonError."""
         first = self.first_word()
         sender = Sender(os.dup(self.connection.fileno()), partial(self.connection.shutdown, socket.SHUT_WR))
         try:
@@ -132,7 +132,7 @@ class Wire:
         return sender
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
-        """Start a program of Python; return its first message; raises TfmonError."""
+        """Start a program, or raise TfmonError; return its first message."""
         host = self.host
         patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
         try:
@@ -189,7 +189,7 @@ class Wire:
         return os.pread(fd, KEPT_BYTES, start).decode(errors="replace").splitlines()
 
     def exit_code(self, patience_s: float = EXIT_PATIENCE_S) -> int | None:
-        """Return the launcher's exit code, or `None` if it runs."""
+        """Return the launcher's exit code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(patience_s)
         return self.popen.returncode
@@ -210,7 +210,7 @@ class Wire:
 
 
 def words_of(host: Host) -> list[str]:
-    """Return the command for a shell on a host; raises UsageError."""
+    """Return the command for a shell; raises UsageError."""
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]
     if host.run:

@@ -124,7 +124,7 @@ class ClockMeter:
         )
         if isinstance(bits, Missing):
             return bits
-        # A single hardware slowdown shows when the GPU changes its state.
+        # A hardware slowdown shows for an instant when the GPU changes its state.
         bits, slowed = int(bits), bool(int(bits) & HW_SLOWDOWN)
         slowed, self._slowed_before = slowed and self._slowed_before, slowed
         if not slowed:

@@ -54,7 +54,7 @@ class BusyMeter:
         return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
-        """Return the share of each process in percent. A listed idle process has 0."""
+        """Return each process's share in percent. A listed idle process has 0."""
         self._at_ns = at_ns
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
@@ -125,7 +125,7 @@ class MemoryMeter:
         return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
 
     def by_pid(self) -> dict[int, int | None] | Missing:
-        """Return the memory by process. Source: `nvmlDeviceGetComputeRunningProcesses`, versions 3 and 2."""
+        """Return the memory by process."""
         if not self._lists_processes:
             return Missing("this driver's list of processes is unreliable")
         answer = self._calls.first(
