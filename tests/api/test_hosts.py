@@ -193,8 +193,8 @@ def here(monkeypatch):
     """The arguments of each examination of this machine."""
     examined = []
 
-    def gather_facts(python, *, imports, running):
-        examined.append((python, imports, running))
+    def gather_facts(python, *, imports, others, own_pids):
+        examined.append((python, imports, others, own_pids))
         return Facts(Interpreter(str(python), error="it is no program"), GpuVisibility("Linux", "x86_64"))
 
     monkeypatch.setattr(hosts_module, "gather_facts", gather_facts)
@@ -227,8 +227,8 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(he
     )
     assert second == "gpu2:\n\n/there/python: TensorFlow cannot be used: Python: /there/python: it is gone."
     assert third == "gpu3:\n\ngpu3 is lost: the cable · r connects again"
-    ((python, imports, running),) = here
-    assert (python, imports, running.pids, running.others.stolen_share) == (PYTHON, False, (7,), 0.2)
+    ((python, imports, others, own_pids),) = here
+    assert (python, imports, own_pids, others.stolen_share) == (PYTHON, False, (7,), 0.2)
     assert (connected.words["question"], connected.words["imports"]) == ("doctor", False)
     assert connected.words["pids"] == [101], "not the lanes of other machines"
     assert read(connected.words["others"], OthersLoad).stolen_share == 0.1, "of the cores there"

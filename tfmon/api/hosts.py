@@ -9,7 +9,6 @@ from typing import Any
 
 from tfmon.api.settings import find_host
 from tfmon.catalog import ScenarioInfo
-from tfmon.doctor.facts import Running
 from tfmon.doctor.gather import gather_facts
 from tfmon.doctor.report import Diagnosis
 from tfmon.errors import TfmonError
@@ -135,7 +134,7 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
     def one(host: str) -> str:
         others = _others_load(snapshot.hosts[host])
         if not host or connected is None:
-            facts = gather_facts(python, imports=False, running=Running(tuple(processes), others))
+            facts = gather_facts(python, imports=False, others=others, own_pids=tuple(processes))
             return to_text(Diagnosis(facts))
         lanes = (lane for lane in snapshot.lanes if lane.spec.host == host)
         pids = [pid for lane in lanes if (pid := lane.process.pid) is not None]

@@ -11,7 +11,7 @@ from tfmon.probes.cuda import DriverFiles, Library, XlaFiles
 from tfmon.probes.gpus import conclude
 from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
-from tfmon.probes.surroundings import HostFacts, OthersLoad, Platform
+from tfmon.probes.surroundings import HostFacts, Platform
 from tfmon.probes.trial_import import Import
 
 VARIABLES = (
@@ -22,14 +22,6 @@ VARIABLES = (
     "XLA_FLAGS",
 )  # fmt: skip
 """No other variables are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The running race."""
-
-    pids: tuple[int, ...] = ()
-    others: OthersLoad = field(default_factory=OthersLoad)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.doctor.facts import VARIABLES, Facts, Running
+from tfmon.doctor.facts import VARIABLES, Facts
 from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.gpus import look, read_visibility
 from tfmon.probes.interpreter import (
@@ -23,7 +23,7 @@ from tfmon.probes.interpreter import (
     shadows_on,
 )
 from tfmon.probes.obstacles import LIBRARY
-from tfmon.probes.surroundings import LoadWatch, read_host, read_platform
+from tfmon.probes.surroundings import LoadWatch, OthersLoad, read_host, read_platform
 from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.views import find_view
 from tfmon.system.view_files import default_base
@@ -47,11 +47,13 @@ def gather_facts(
     *,
     imports: bool = True,
     roots: Roots = HERE,
-    running: Running | None = None,
+    others: OthersLoad | None = None,
+    own_pids: tuple[int, ...] = (),
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
-    Takes well under a second without `imports`, unless the driver is slow. Thread: any; blocks.
+    Takes well under a second without `imports`, unless the driver is slow. A race passes its processes and the
+    load of other programs. Thread: any; blocks.
     """
     begun = time.monotonic()
     environ = dict(os.environ if roots.environ is None else roots.environ)
@@ -80,10 +82,10 @@ def gather_facts(
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
         libraries = open_libraries(interpreter.executable, str(home), build, environ=environ)
         xla = find_xla_files(str(home), folder, environ, roots.root)
-    others = watch.finish() if running is None else running.others
+    load = watch.finish() if others is None else others
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
-    if running is None and roots.root == HERE.root:
+    if others is None and roots.root == HERE.root:
         view = find_view(str(folder), default_base())
     return Facts(
         python=interpreter,
@@ -100,9 +102,9 @@ def gather_facts(
         xla=xla,
         driver=driver,
         samples=samples,
-        host=read_host(roots.root, others),
+        host=read_host(roots.root, load),
         imported=imported,
         view=view,
-        own_pids=() if running is None else running.pids,
+        own_pids=own_pids,
         seconds=time.monotonic() - begun,
     )

@@ -12,7 +12,7 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_dri
 from support.waiting import PATIENCE_S
 
 from tfmon.analysis.others import ranked
-from tfmon.doctor.facts import Facts, Running
+from tfmon.doctor.facts import Facts
 from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions
@@ -99,7 +99,7 @@ class TestDoctor:
         asked, judged = [], []
 
         def gather(python: str, **options: object) -> Facts:
-            asked.append((python, options["running"]))
+            asked.append((python, options["own_pids"], options["others"]))
             return sent
 
         monkeypatch.setattr("tfmon.doctor.gather.gather_facts", gather)
@@ -108,7 +108,7 @@ class TestDoctor:
         words = {"imports": True, "folder": "/nowhere", "python": "~/python", "pids": [3, 4], "others": others}
         questions.read_doctor_answer(ask("doctor", **words))
         assert judged == [replace(sent, environ={"KERAS_BACKEND": "torch"})]
-        assert asked == [(str(Path("~/python").expanduser()), Running((3, 4), OthersLoad(0.5, None, "this race")))]
+        assert asked == [(str(Path("~/python").expanduser()), (3, 4), OthersLoad(0.5, None, "this race"))]
 
 
 class TestTrouble:

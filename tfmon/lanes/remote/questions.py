@@ -117,13 +117,13 @@ def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
     """With `others`, for a running race."""
-    from tfmon.doctor.facts import Running
     from tfmon.doctor.gather import Roots, gather_facts
     from tfmon.probes.surroundings import OthersLoad
 
-    running = None if others is None else Running(tuple(pids), read(others, OthersLoad, strict=False))
+    load = None if others is None else read(others, OthersLoad, strict=False)
     examined, roots = _own(python) or sys.executable, Roots(folder=Path(folder))
-    return {"facts": plain(gather_facts(examined, imports=imports, roots=roots, running=running))}
+    facts = gather_facts(examined, imports=imports, roots=roots, others=load, own_pids=tuple(pids))
+    return {"facts": plain(facts)}
 
 
 def read_doctor_answer(answer: Answer) -> Diagnosis:
