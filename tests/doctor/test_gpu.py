@@ -207,7 +207,10 @@ class TestOneSource:
         facts = bench.facts()
         busy, idle = facts.visibility.physical_gpus
         assert (busy.name, idle.name, facts.visibility.driver) == ("NVIDIA Busy", "NVIDIA Idle", "550.54.15")
-        assert (facts.sample_of(busy).load.busy_pct, busy.power_limit_w) == (87, 700)
+        assert (next(one for one in facts.samples if one.key == busy.uuid).load.busy_pct, busy.power_limit_w) == (
+            87,
+            700,
+        )
         assert idle.capability is None, "unknown is not 0"
         assert facts.obstacle is None
         assert find("driver", facts).status == OK

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from tfmon.model.gpu import GpuSample
 from tfmon.model.views import View
-from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DriverFiles, Library, XlaFiles
 from tfmon.probes.gpus import conclude
 from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
@@ -63,10 +62,6 @@ class Facts:
     def has_nvidia(self) -> bool:
         """Whether an NVIDIA GPU may exist."""
         return self.visibility.has_nvidia or bool(self.driver.nodes)
-
-    def sample_of(self, gpu: Gpu) -> GpuSample | None:
-        """Return the sample of a GPU."""
-        return next((one for one in self.samples if one.key == gpu.uuid), None)
 
     def version_of(self, name: str) -> str:
         """Return the version of a package, or ""."""

@@ -200,8 +200,8 @@ def views(facts: Facts) -> Finding:
 
 
 def _samples(facts: Facts) -> list[GpuSample]:
-    samples = (facts.sample_of(gpu) for gpu in visible_devices_of(facts))
-    return [one for one in samples if one is not None]
+    samples = {one.key: one for one in facts.samples}
+    return [samples[gpu.uuid] for gpu in visible_devices_of(facts) if gpu.uuid in samples]
 
 
 def _unknown(facts: Facts) -> str:

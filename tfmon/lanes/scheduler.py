@@ -13,9 +13,9 @@ from tfmon.model.requests import Pause, Request, Run, RunSlice
 from tfmon.model.session import Session
 
 SHARE = 0.05
-"""Of the longest slice beside it: the lane of short steps then has the smaller error."""
+"""Least share of the longest slice beside it: the lane of short steps then has the smaller error."""
 HUNG_EVERY = 32
-"""An unresponsive lane gets a slice in one of these rounds."""
+"""An unresponsive lane gets a slice once in this number of rounds."""
 
 
 class RoundOrder:

@@ -29,6 +29,7 @@ class Gpu:
     """A GPU, or an instance of a split GPU (MIG)."""
 
     index: int
+    """Counts the visible GPUs, as TensorFlow does; in a driver's list, all GPUs."""
     uuid: str
     name: str
     physical_gpu: int

@@ -57,7 +57,7 @@ class LoopThread:
     window: Times
     input: Times
     calls: Times
-    """Without a marked call, in a tf.function, or if `eager`, outside of the input."""
+    """By the marker of the call. Without one, in a tf.function, or outside of the input if `eager`."""
     eager: bool
     known: bool
     xla: bool
