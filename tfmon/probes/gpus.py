@@ -55,7 +55,7 @@ class GpuSearch:
 
     @property
     def whole(self) -> tuple[Gpu, ...]:
-        """GPUs that are not split: a lane can use only such together."""
+        """GPUs that are not split."""
         return tuple(gpu for gpu in self.gpus if not gpu.split)
 
     @property

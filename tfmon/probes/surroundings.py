@@ -89,7 +89,7 @@ def _wsl(root: Path) -> int:
 
 
 class LoadWatch:
-    """Measures the load of other programs, from its creation to `finish`."""
+    """Measures the load of other programs until `finish`."""
 
     def __init__(self) -> None:
         self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)

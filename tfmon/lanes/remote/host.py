@@ -91,7 +91,7 @@ class Host:
 
 
 def is_ray(host: str) -> bool:
-    """Return whether a host is in a Ray cluster."""
+    """Return whether Ray reaches a host."""
     return host.partition(":")[0] == RAY
 
 

@@ -146,7 +146,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 
 
 class Readings:
-    """The probes of this machine, each in its own thread."""
+    """The probes of this machine."""
 
     def __init__(
         self,

@@ -149,13 +149,13 @@ def why_ended(host: Host, code: int | None, said: list[str]) -> str:
 
 
 def no_bridge(python: str, error: OSError) -> HostError:
-    """A Python does not run the bridge to Ray."""
+    """The bridge to Ray did not start."""
     why = error.strerror or str(error)
     return HostError(f"{python} did not start: {why}", "--ray-python names a Python that has Ray")
 
 
 def bridge_failed(said: list[str], otherwise: str) -> HostError:
-    """Return the bridge's report, or `otherwise` without output."""
+    """Return the bridge's report, or `otherwise`."""
     return of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
 
 
