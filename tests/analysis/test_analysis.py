@@ -6,7 +6,7 @@ import pytest
 from support.ui import Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.history import HistoryRow
+from tfmon.analysis.history import effect_text
 from tfmon.analysis.summarise import summarise
 from tfmon.model.knobs import show
 from tfmon.model.race import CONCURRENT, TURNS
@@ -46,7 +46,7 @@ class TestChanges:
         demo.apply("cpu", "batch_size", 20)
         demo.race(1, (8_000 / slowdown,), wobble=wobble)
         demo.apply("cpu", "batch_size", 10)
-        row = next(one for one in of(demo).history if one.lane)
+        row = next(one for one in of(demo).history if one.lane_id)
         if slowdown == 1.1:
             assert row.effect_text == "measured too briefly"
         else:
@@ -54,8 +54,8 @@ class TestChanges:
             assert re.fullmatch(r"\d+(\.\d+)?×( slower)? \(CI .* to .*\)", row.effect_text)
 
     def test_one_that_scatters_was_not_measured_too_briefly(self):
-        wide = HistoryRow(0.0, "batch 10 → 20", "C", 1_000.0, 900.0, Estimate(0.9, 0.3, 2.7, 40))
-        assert wide.effect_text == "scatters too much to say"
+        wide = Estimate(0.9, 0.3, 2.7, 40)
+        assert effect_text(wide, 1_000.0, 900.0, early=False) == "scatters too much to say"
 
     def test_what_one_key_did_to_two_lanes_is_told_together(self):
         assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"

@@ -10,7 +10,6 @@ from support.tunings import tuning
 from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.summarise import change_result
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Pair
 from tfmon.ui.render.rows import plain
@@ -114,7 +113,7 @@ async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(
         shown_words = " ".join(shown(pilot).split())
         snapshot = demo.session.snapshot()
         for row in analyse(snapshot).history:
-            cells = change_result(row, snapshot).cells(len(snapshot.lanes))
+            cells = row.cells(len(snapshot.lanes))
             assert all(" ".join(cell.split()) in shown_words for cell in cells)
         await press(pilot, "u")
         assert "undone: prefetch auto" in shown(pilot)

@@ -10,8 +10,9 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import loss_warnings, time_to_finish
-from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
+from tfmon.analysis.history import MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.intervals import Looks
+from tfmon.analysis.result import ChangeResult
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.analysis.verdict_notes import concern_notes
@@ -71,7 +72,7 @@ class Analysis:
     """The present trial, or the last change's result."""
     curve: Curve | None
     tuning: tuning.Best | None
-    history: tuple[HistoryRow, ...] = ()
+    history: tuple[ChangeResult, ...] = ()
     measured: tuple[MeasuredPeriod, ...] = ()
     earlier: str = ""
     """The last verdict, while the present settings have none."""

@@ -11,6 +11,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
+from tfmon.analysis.result import ChangeResult
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.tuning import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
@@ -38,32 +39,34 @@ class MeasuredPeriod:
     centers: Mapping[str, Center | None]
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """One change with its result."""
+def effect_text(effect: Estimate | None, before: float | None, after: float | None, *, early: bool) -> str:
+    """Return the effect, or why it is missing. `early`: it will become clearer."""
+    if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
+        return gain_text(effect)
+    if before is None and after is not None:
+        return "not measured before"
+    if effect is not None and not early:
+        return "scatters too much to say"
+    return "too early to say" if early else "measured too briefly"
 
-    at_s: float
-    what: str
-    lane: str = ""
-    before: float | None = None
-    after: float | None = None
-    effect: Estimate | None = None
-    verdict: Verdict | None = None
-    """`None` if the next row has it."""
-    early: bool = False
-    """Whether the effect will become clearer."""
 
-    @property
-    def effect_text(self) -> str:
-        """The effect, or why it is missing."""
-        effect = self.effect
-        if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
-            return gain_text(effect)
-        if self.before is None and self.after is not None:
-            return "not measured before"
-        if effect is not None and not self.early:
-            return "scatters too much to say"
-        return "too early to say" if self.early else "measured too briefly"
+def _row(
+    at_s: float,
+    change: str,
+    lane_id: str | None = None,
+    before: float | None = None,
+    after: float | None = None,
+    effect: Estimate | None = None,
+    *,
+    early: bool = False,
+) -> ChangeResult:
+    text = effect_text(effect, before, after, early=early)
+    return ChangeResult(at_s, lane_id, change, before, after, effect, text)
+
+
+def _with_verdict(row: ChangeResult, verdict: Verdict, snapshot: Snapshot) -> ChangeResult:
+    winner_id = snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None
+    return replace(row, verdict=verdict.kind, winner_id=winner_id, ratio=verdict.interval)
 
 
 def measure(
@@ -90,17 +93,18 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
     return {lane.spec.name: center_of(lane, sliced=in_slices(race, lanes)) for lane in lanes}
 
 
-def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
+def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[ChangeResult, ...]:
     """Return the changes of a race, oldest first."""
     changes = list(_changes_of_speed(snapshot, measured))
-    rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[: 1 if changes else -1][:1]]
+    start = measured[: 1 if changes else -1][:1]
+    rows = [_with_verdict(_row(0.0, "start"), one.verdict, snapshot) for one in start]
     for one, then in itertools.pairwise(measured):
         *several, last = _rows_of(one, then, snapshot)
-        rows += [*several, replace(last, verdict=then.verdict)]
+        rows += [*several, _with_verdict(last, then.verdict, snapshot)]
     return tuple(sorted((*rows, *changes), key=lambda row: row.at_s))
 
 
-def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[HistoryRow]:
+def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[ChangeResult]:
     began_ns = snapshot.race.started_ns or 0
     for one in measured:
         for lane in one.period.lanes if one.period is not None else snapshot.lanes:
@@ -113,10 +117,10 @@ def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) ->
                 what = (
                     f"became {'slower' if slower else 'faster'} at step {units.count(change.step)}: {change.why}"
                 )
-                yield HistoryRow(at_s, what.rstrip(": "), lane.spec.id, effect=gain)
+                yield _row(at_s, what.rstrip(": "), lane.spec.id, effect=gain)
 
 
-def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[HistoryRow]:
+def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:
     period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
     assert period is not None, "the present period has not ended"
     at_s, series = _at_s(period, snapshot), period.experiment
@@ -129,15 +133,15 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
         effect = _effect(*centers, snapshot.race, same_process=lane.process.number == after.process.number)
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
-        yield HistoryRow(at_s, change.text, lane.spec.id, first, second, effect, early=early)
+        yield _row(at_s, change.text, lane.spec.id, first, second, effect, early=early)
     if series is not None and series.policy == CROSSOVER:
-        yield HistoryRow(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
+        yield _row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
     elif series is not None:
-        yield HistoryRow(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
+        yield _row(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
     elif not period.changes:
         centers = one.centers.get(period.phase_of), then.centers.get(period.phase_of)
         first, second = (None if center is None else math.exp(center.value) for center in centers)
-        yield HistoryRow(at_s, period.event, before=first, after=second)
+        yield _row(at_s, period.event, before=first, after=second)
 
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
@@ -166,13 +170,15 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
     return max(0, period.until_ns - (snapshot.race.started_ns or period.until_ns)) / 1e9
 
 
-def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
+def change_news(snapshot: Snapshot, rows: Sequence[ChangeResult]) -> str:
     """Return a text about the user's last change, if it is the latest."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
-    rows = [row for row in rows if not row.what.startswith("became ")]
+    rows = [row for row in rows if not row.change.startswith("became ")]
     last = rows[len(rows) - count :]
-    news = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
-    return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in news)
+    news = [
+        (row, row.change if place == 0 or row.change != last[0].change else "") for place, row in enumerate(last)
+    ]
+    return "; ".join(f"{' '.join(filter(None, (row.lane_id, what)))}: {row.effect_text}" for row, what in news)
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:

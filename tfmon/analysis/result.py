@@ -269,7 +269,7 @@ class VerdictResult:
         return self.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChangeResult:
     """A change during the race, its effect, and the verdict."""
 
@@ -280,9 +280,9 @@ class ChangeResult:
     examples_per_s_after: float | None
     effect: Estimate | None
     effect_text: str
-    verdict: str | None
-    winner_id: str | None
-    ratio: Estimate | None
+    verdict: str | None = None
+    winner_id: str | None = None
+    ratio: Estimate | None = None
 
     def cells(self, lanes: int) -> tuple[str, ...]:
         """Return a table row, see `HISTORY_HEADS`."""

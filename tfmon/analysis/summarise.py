@@ -14,13 +14,12 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.health import concerns, waits_of
-from tfmon.analysis.history import HistoryRow, center_of
+from tfmon.analysis.history import center_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.profile_diff import profiled_pair
 from tfmon.analysis.profile_json import to_json as profiles_json
 from tfmon.analysis.result import (
     HERE,
-    ChangeResult,
     FitResult,
     GpuResult,
     HostResult,
@@ -89,7 +88,7 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
         collisions=tuple(collisions(snapshot.lanes, race.views)),
         lanes=tuple(lane_result(snapshot, lane) for lane in analysis.lanes),
         verdict=_verdict(analysis),
-        history=tuple(change_result(row, snapshot) for row in analysis.history),
+        history=analysis.history,
         crossover=crossover_json(analysis),
         tuning=tuning_json(analysis),
         profiles=None if profiled is None else profiles_json(*profiled),
@@ -97,24 +96,6 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
         recording_stopped=recording.reason or None if recording is not None else None,
         recording_stopped_s=None if stopped_ns is None else (stopped_ns - (race.started_ns or stopped_ns)) / 1e9,
         id=id,
-    )
-
-
-def change_result(row: HistoryRow, snapshot: Snapshot) -> ChangeResult:
-    """Return the result of one change."""
-    verdict = row.verdict
-    winner = snapshot.lane(verdict.winner).spec.id if verdict is not None and verdict.winner is not None else None
-    return ChangeResult(
-        at_s=row.at_s,
-        lane_id=row.lane or None,
-        change=row.what,
-        examples_per_s_before=row.before,
-        examples_per_s_after=row.after,
-        effect=row.effect,
-        effect_text=row.effect_text,
-        verdict=verdict.kind if verdict is not None else None,
-        winner_id=winner,
-        ratio=verdict.interval if verdict is not None else None,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.analysis.summarise import change_result
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, entry, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
@@ -150,8 +149,7 @@ _STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TR
 def history_rows(analysis: Analysis, width: int) -> list[Row]:
     """Return the history as a table. If it is too wide, return each change with its effect beside its time."""
     snapshot = analysis.snapshot
-    changes = [change_result(row, snapshot) for row in analysis.history]
-    heads, *cells = [HISTORY_HEADS, *(change.cells(len(snapshot.lanes)) for change in changes)]
+    heads, *cells = [HISTORY_HEADS, *(change.cells(len(snapshot.lanes)) for change in analysis.history)]
     if not cells:
         return [(("   no setting was changed yet", TEXT),)]
     sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
