@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmon.hooks.causes import causes
-from tfmon.hooks.looking import LIBRARIES, line_at
+from tfmon.hooks.looking import is_of_script, line_at
 from tfmon.hooks.patches import FILES, hooks, unseen
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.account import account
@@ -25,7 +25,7 @@ class TimedMethod:
     def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
         self._callback, self._name, self._own, self._call = callback, name, own, call
         self._place = ""
-        if (code := getattr(own, "__code__", None)) is not None and _is_users(own):
+        if (code := getattr(own, "__code__", None)) is not None and is_of_script(own):
             self._place = line_at(code.co_filename, code.co_firstlineno)
         self._before = vars(callback).get(name)
         setattr(callback, name, self)
@@ -92,9 +92,5 @@ def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]
 def sees_batches(callback: Any) -> bool:
     """Return whether it works in each batch."""
     methods = (getattr(callback, name, None) for name in BATCH_METHODS)
-    own = any(_is_users(one) for one in methods if one)
+    own = any(is_of_script(one) for one in methods if one)
     return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))
-
-
-def _is_users(method: Any) -> bool:
-    return str(getattr(method, "__module__", "")).partition(".")[0] not in LIBRARIES

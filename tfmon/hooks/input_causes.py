@@ -26,7 +26,7 @@ from tfmon.hooks.dataset_chain import (
     stages_of,
 )
 from tfmon.hooks.input_waste import waste_of
-from tfmon.hooks.looking import LIBRARIES, line_at
+from tfmon.hooks.looking import is_of_script, line_at
 from tfmon.hooks.padding import padding_of
 from tfmon.hooks.patches import FILES
 from tfmon.model.script_events import (
@@ -119,8 +119,7 @@ def _users(dataset: Any) -> Iterator[Any]:
     """Yield the datasets that no library made."""
     for one in chain_of(dataset):
         function = getattr(getattr(one, "_map_func", None), "_func", None)
-        module = str(getattr(function, "__module__", ""))
-        if module == GENERATOR or module.partition(".")[0] not in LIBRARIES:
+        if getattr(function, "__module__", "") == GENERATOR or is_of_script(function):
             yield one
 
 
@@ -140,9 +139,9 @@ def _of_generators(dataset: Any, stages: Collection[PipelineStage], total_ns: fl
             yield Observation("input_py_dataset", _place_of_code(kind), kind.__name__, what, figures=share)
             continue
         name = str(getattr(generator, "__name__", ""))
-        own = str(getattr(generator, "__module__", "")).partition(".")[0] not in LIBRARIES
         cut = any(type(one).__name__ in BATCHES for one in every[: every.index(source)])
-        what = f"from_generator({name})" if own and name.isidentifier() else "a generator given to fit"
+        own = is_of_script(generator) and name.isidentifier()
+        what = f"from_generator({name})" if own else "a generator given to fit"
         yield Observation(
             "input_generator" if cut else "input_generator_batches", place_of(source), what, figures=share
         )

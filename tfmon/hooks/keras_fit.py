@@ -32,7 +32,7 @@ from tfmon.hooks.retracing import retracing
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed
-from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
+from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob
 from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
 from tfmon.system.lane_clock import lane_clock
 
@@ -145,7 +145,10 @@ class FitCall:
         self._by_steps = {self._per_call: own}
         self._iterator = _iterator_of_fit(model)
         if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
-            lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
+            lane.offer(
+                replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"),
+                lambda steps: steps != self._per_call,
+            )
         self._timed = model.train_function = Timed(own, self)
         self._updater = process.updater_of(model.optimizer)
 
@@ -225,9 +228,6 @@ class FitCall:
                     self._lane.cannot_know("steps", NO_LENGTH)
         self._counted += steps
         return steps
-
-    def _takes_steps(self, steps: KnobValue) -> bool:
-        return steps != self._per_call
 
     def _set_steps(self) -> None:
         """An evaluation keeps the script's number."""

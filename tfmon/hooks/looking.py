@@ -57,6 +57,11 @@ def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str
     return f"{place}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")
 
 
+def is_of_script(function: Any) -> bool:
+    """Return whether no library defines a function."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
+
+
 def leaves_of(value: Any) -> list[Any]:
     """Return the values in a structure. A value per replica counts once."""
     leaves, nested = [], [value]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks.causes import causes
-from tfmon.hooks.counts import LOOP_IN_GRAPH
+from tfmon.hooks.counts import LOOP_IN_GRAPH, examples_of
 from tfmon.hooks.epochs import Epochs
 from tfmon.hooks.looking import line_of, users_frame
 from tfmon.hooks.marks import Mark
@@ -104,7 +104,7 @@ class LoopReport:
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
         """Replace reported steps by one."""
-        examples = past.examples if in_graph else past.of_one_step
+        examples = past.examples if in_graph else examples_of(past.pulled, past.given, past.steps)
         self.doubts["examples"] = ""
         self.examples(examples)
         lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)

@@ -17,32 +17,28 @@ from tfmon.trainer.channel import Reporter
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
 
 
-class ScriptReporter:
+class ScriptReporter(Reporter):
     """Sends events. Thread: any; holding `lock` keeps others out."""
 
     def __init__(self, fd: int, ended: Callable[[], object]) -> None:
-        self.lock = threading.RLock()
+        super().__init__(fd, end=self.end)
         self.closed = False
-        self._reporter, self._ended = Reporter(fd, end=self.end), ended
+        self._ended = ended
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
         if not self.closed:
-            with self.lock:
-                self._reporter.send(event)
+            super().send(event)
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
         """Send events if the pipe has room. Return whether they were sent."""
-        if self.closed:
-            return False
-        with self.lock:
-            return self._reporter.offer(*events, later=later)
+        return not self.closed and super().offer(*events, later=later)
 
     def close(self) -> None:
         """Wait at most a second for unsent data."""
         with self.lock:
             if not self.closed:
-                self._reporter.drain(timeout_s=1.0)
+                self.drain(timeout_s=1.0)
             self.closed = True
 
     def abandon(self) -> None:

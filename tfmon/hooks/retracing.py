@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 
 from tfmon.hooks.causes import Observation, causes
-from tfmon.hooks.looking import LIBRARIES, line_at, line_of, users_frame
+from tfmon.hooks.looking import is_of_script, line_at, line_of, users_frame
 from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
@@ -71,16 +71,17 @@ class Retraces:
         with hooks:
             self._took_ns = lane_clock.now_ns() - began_ns
             self._fresh, self._seen = weakref.ref(function), self._saw(now, options, self._took_ns)
-            if (options.attributes or {}).get("_XlaMustCompile") and _is_users(options.python_function):
+            if (options.attributes or {}).get("_XlaMustCompile") and is_of_script(options.python_function):
                 _compare_shapes(function, code_of(options.python_function))
 
     def _saw(self, now: Any, options: Any, took_ns: int) -> Observation | None:
         code = code_of(options.python_function)
-        before = _types_in(options.function_cache)
+        cache = options.function_cache
+        before = [] if cache is None else [one.function_type for one in cache.values()]
         scope = getattr(options.scope_type, "name", "")
         if code is None or (scope == "NO_VARIABLE_CREATION" and not before):
             return None
-        if not _is_users(options.python_function):
+        if not is_of_script(options.python_function):
             return self._of_keras(before, now, code, took_ns)
         name, place = _name_of(code), place_of(code)
         if not before:
@@ -146,10 +147,6 @@ class Retraces:
             seen.changed = True
 
 
-def _is_users(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
-
-
 def _name_of(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
 
@@ -209,10 +206,6 @@ def _keras_call() -> tuple[str, str]:
             method = inner.f_code.co_name
         inner = inner.f_back
     return method, line_of(frame)
-
-
-def _types_in(cache: Any) -> list[Any]:
-    return [] if cache is None else [one.function_type for one in cache.values()]
 
 
 def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:

@@ -12,7 +12,7 @@ from tfmon.hooks.optimizers import Updater
 from tfmon.hooks.sources import Past
 
 SETTLED = 16
-"""After these consecutive updates, an optimizer trains alone."""
+"""Consecutive updates after which an optimizer trains alone."""
 NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
 
 

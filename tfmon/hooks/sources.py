@@ -89,11 +89,6 @@ class Past:
         self.steps += 1
         self.examples += examples
 
-    @property
-    def of_one_step(self) -> int | str:
-        """The examples if all were one step."""
-        return examples_of(self.pulled, self.given, self.steps)
-
 
 class Sources:
     """The iterators of a loop. Thread: the loop's."""

@@ -20,6 +20,7 @@ from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
 from tfmon.hooks.looking import line_of, logs_operations, may_compute, users_frame
 from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
+from tfmon.hooks.sources import nothing
 
 IN_GRAPH = 3.5
 """Slowdown by a loop in the graph. Measured: 3 to 4 with 400 rounds on 2 cores."""
@@ -52,7 +53,7 @@ class StepCauses:
         self._in_loop: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._eagerly = self._policy = ""
         self.rows = 0
-        self.fitted: Callable[[], Any] = _nothing
+        self.fitted: Callable[[], Any] = nothing
         """Returns the last fitted model."""
 
     def made_in_loop(self) -> str:
@@ -215,10 +216,6 @@ class StepCauses:
         seen.what = f"{name} updates all {rows} rows, of which a batch uses at most {100 * touched:.2g} %"
         seen.figures |= {"gain": 1.0 - touched, "wasted": 1.0 - touched}
         return _bounded(dense_ns, MOST_DENSE, step_ns) if touched <= MOST_TOUCHED else 0.0
-
-
-def _nothing() -> None:
-    return None
 
 
 def _bounded(time_ns: float, most: float, step_ns: float) -> float:

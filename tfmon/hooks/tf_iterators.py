@@ -12,6 +12,7 @@ from tfmon.hooks.step_machine import StepMachine
 from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed
 
 FILES.add(__file__)
+ENDS = ("StopIteration", "OutOfRangeError")
 
 
 class IteratorHooks:
@@ -56,7 +57,7 @@ class IteratorHooks:
             except BaseException as error:
                 if source is not None:
                     with hooks:
-                        steps.pull_fails(source, ended=_ends_data(error))
+                        steps.pull_fails(source, ended=type(error).__name__ in ENDS)
                 unseen(error)
                 raise
 
@@ -73,7 +74,3 @@ class IteratorHooks:
         for mark in marks_around(self._graph()):
             mark.pulls = True
         return feed
-
-
-def _ends_data(error: BaseException) -> bool:
-    return type(error).__name__ in ("StopIteration", "OutOfRangeError")

@@ -85,7 +85,7 @@ def begin(has_own_tfmon: Callable[[], bool]) -> None:
 
     _own_tfmon[:] = [has_own_tfmon]
     if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
-        atexit.register(_tell_rest)
+        atexit.register(lambda: _tell(list(take().items())))
         sys.addaudithook(hear)
 
 
@@ -106,10 +106,6 @@ def take() -> dict[str, str]:
         return {}
     taken, _pending = _pending, {}
     return taken
-
-
-def _tell_rest() -> None:
-    _tell(list(take().items()))
 
 
 def _tell(taken: list[tuple[str, str]]) -> None:

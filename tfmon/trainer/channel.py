@@ -53,17 +53,17 @@ class Reporter:
         self._end = end or exit_now
         self._unsent = b""
         self._waits = False
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
-        with self._lock:
+        with self.lock:
             self._unsent += encode_message(event)
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
         """Send events if the pipe has room, or `later`; return whether they were accepted."""
-        with self._lock:
+        with self.lock:
             if not self._waits:
                 self._flush()
                 if self._unsent:
@@ -78,7 +78,7 @@ class Reporter:
         """Wait at most `timeout_s` until all is sent."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
-            with self._lock:
+            with self.lock:
                 self._flush()
                 if self._unsent:
                     select.select([], [self._fd], [], left)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import (
@@ -25,6 +25,7 @@ from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakePro
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.account import account
 from tfmon.trainer.capture import CaptureError
+from tfmon.trainer.channel import Reporter
 from tfmon.trainer.slices import WITH_END_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     COMPILING,
@@ -42,16 +43,6 @@ SAMPLED = "sampled"
 """Reason for steps between barriers, which are in no window; so are the first two marks."""
 
 
-class EventSink(Protocol):
-    """Where a lane sends its events."""
-
-    def send(self, event: FromLane) -> None:
-        """Send an event that must arrive."""
-
-    def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events if there is room, or `later`; return whether they were accepted."""
-
-
 class LaneControl:
     """Closes windows, obeys slices and pauses, and confirms knobs.
 
@@ -62,7 +53,7 @@ class LaneControl:
 
     def __init__(
         self,
-        sink: EventSink,
+        reporter: Reporter,
         settings: Mapping[str, KnobValue],
         sampler: Sampler,
         gpu_memory: Callable[[], tuple[int | None, int | None]],
@@ -88,7 +79,7 @@ class LaneControl:
         self.own_figures: Callable[[], dict[str, Any]] = dict
         """Returns more fields of a window; may add marks."""
         self.reported: RunSlice | None = None
-        self._sink = sink
+        self._reporter = reporter
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
         """Steps in sent windows without a mark."""
@@ -100,8 +91,8 @@ class LaneControl:
     def enter(self, phase: str, *, later: bool = False) -> None:
         """Report a phase, now or with the next event."""
         event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
-        if not (later and self._sink.offer(event, later=True)):
-            self._sink.send(event)
+        if not (later and self._reporter.offer(event, later=True)):
+            self._reporter.send(event)
 
     def become_ready(self) -> None:
         """Report the end of the warm-up."""
@@ -148,7 +139,7 @@ class LaneControl:
         """Report the first step under new values."""
         requests, self.unconfirmed = self.unconfirmed, []
         for request in requests:
-            self._sink.send(
+            self._reporter.send(
                 KnobApplied(
                     at_ns=lane_clock.stamp(at_ns),
                     request=request.request,
@@ -161,7 +152,7 @@ class LaneControl:
 
     def refuse_knob(self, request: SetKnob, reason: str) -> None:
         """Report why a knob stays."""
-        self._sink.send(
+        self._reporter.send(
             KnobRefused(
                 at_ns=time.monotonic_ns(),
                 request=request.request,
@@ -212,9 +203,9 @@ class LaneControl:
         self.step_ns = window.span_ns / max(1, window.steps)
         self.stretch_began_ns = at_ns
         with_end = window.round is not None and self.slices.ends_ns - at_ns <= WITH_END_NS
-        sent = self._sink.offer(window, *self.beside_window(), later=with_end)
+        sent = self._reporter.offer(window, *self.beside_window(), later=with_end)
         if ended is not None and not sent:
-            self._sink.send(window)  # it must not grow over the pause
+            self._reporter.send(window)  # it must not grow over the pause
         if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
@@ -231,7 +222,7 @@ class LaneControl:
         """Report the end of a slice."""
         self.reported = ended
         load = self._cpu.end(self._examples_trained - self._examples_before)
-        self._sink.send(SliceEnded(at_ns=lane_clock.stamp(at_ns), round=ended.round, load=load))
+        self._reporter.send(SliceEnded(at_ns=lane_clock.stamp(at_ns), round=ended.round, load=load))
 
     @property
     def _examples_trained(self) -> int:
@@ -290,8 +281,8 @@ class LaneControl:
             self.report_profile_failure(request, error.message)
         else:
             profile = replace(profile, counters=request.counters)
-            self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
+            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
         """Report why no profile was taken."""
-        self._sink.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))
+        self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))
