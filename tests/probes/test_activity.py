@@ -63,21 +63,16 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
     for _ in range(3):
         use.add_part(sample.key, GpuPart(sample.load.busy_pct), 1, racing=True)
         use.add_activity(sample.activity)
-    assert activity_text(use).startswith(text)
-    assert bool(activity_text(use)) == bool(text)
+    assert activity_text(use).startswith(text) and bool(activity_text(use)) == bool(text)
     if load == "tiny":
-        assert activity_text(use, all_the_time=True).startswith(
-            "kernels run 37 % of the time, and are small: they"
-        )
+        assert activity_text(use, all_the_time=True).startswith("kernels run 37 % of the time, and are small:")
 
 
 def test_traffic_that_a_counter_of_32_bits_would_hide(probe, driver, clock):
     """The counters of an H100 start again at 0 after 4.3 GB, and show 0.9 GB/s instead of 59."""
     sample = sampled(probe, driver, clock, script_of("h2d"))
-    assert (sample.traffic.pcie_received_bytes_per_s, sample.traffic.source) == (
-        pytest.approx(56326.6 * 2**20),
-        "gpm",
-    )
+    assert sample.traffic.pcie_received_bytes_per_s == pytest.approx(56326.6 * 2**20)
+    assert sample.traffic.source == "gpm"
     clock.pass_s(1)
     sample = sampled(probe, driver, clock, script_of("h2d", parts=False))
     assert (sample.traffic.pcie_received_bytes_per_s, sample.traffic.source) == (456e6, "20 ms peek")

@@ -15,7 +15,6 @@ from tfmon.probes.other_gpus import AmdProbe
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")
 
 FIRST = Gpu(0, "AMD-8fa5d41e0b2c7301", "AMD Instinct MI210", physical_gpu=0)
-SECOND = Gpu(1, "AMD-10", "AMD GPU", physical_gpu=1)
 ROCM = Wheel("tensorflow-rocm", "2.18.1", False, "", rocm=True)
 CPU_ONLY = Wheel("tensorflow-cpu", "2.21.0", False, "")
 
@@ -35,63 +34,46 @@ def root(tmp_path, put: Callable[[str, str], object]):
         "simd_count 192\nvendor_id 4098\nlocation_id 17152\ndomain 0\ndrm_render_minor 129\nunique_id 0\n"
         "gfx_target_version 110000\n",
     )
-    card = "sys/class/drm/renderD128/device"
     files = {
-        "product_name": "AMD Instinct MI210", "gpu_busy_percent": "87", "mem_info_vram_used": "3000000000",
-        "mem_info_vram_total": "68702699520",
-        "hwmon/hwmon3/power1_average": "212000000", "hwmon/hwmon3/power1_cap": "300000000",
-        "hwmon/hwmon3/temp1_input": "61500", "hwmon/hwmon3/temp2_input": "71000",
+        "product_name": "AMD Instinct MI210", "gpu_busy_percent": "?", "mem_info_vram_total": "68702699520",
+        "hwmon/hwmon3/power1_average": "212000000", "hwmon/hwmon3/temp1_input": "61500",
     }  # fmt: skip
     for name, text in files.items():
-        put(f"{card}/{name}", f"{text}\n")
-    put("sys/class/drm/renderD129/device/hwmon/hwmon4/power1_input", "98500000\n")
-    put("sys/class/drm/renderD129/device/gpu_busy_percent", "0\n")
+        put(f"sys/class/drm/renderD128/device/{name}", f"{text}\n")
     return tmp_path
 
 
-def take(root, *gpus: Gpu, clock_ns=lambda: 5) -> list[GpuSample]:
-    probe = AmdProbe(gpus or (FIRST, SECOND), root=root, clock_ns=clock_ns)
-    return [one for one in probe.sample() if isinstance(one, GpuSample)]
+@pytest.fixture
+def search(root):
+    def look(wheel: Wheel | None = ROCM, **environ: str) -> GpuSearch:
+        seen = read_visibility(environ=environ, library="libno-such-driver.so.1", root=root, system="Linux")
+        return conclude(seen, lambda: wheel)
+
+    return look
 
 
-class TestFound:
-    @pytest.fixture
-    def search(self, root):
-        def look(wheel: Wheel | None = ROCM, **environ: str) -> GpuSearch:
-            return conclude(
-                read_visibility(environ=environ, library="libno-such-driver.so.1", root=root, system="Linux"),
-                lambda: wheel,
-            )
-
-        return look
-
-    @pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
-    def test_none_where_a_variable_may_hide_some(self, search, name):
-        found = search(**{name: "1"})
-        assert (found.gpus, name in found.reason, found.hint.partition(";")[0]) == ((), True, f"unset {name}")
-
-    def test_a_tensorflow_without_rocm(self, search):
-        found = search(CPU_ONLY)
-        assert found.gpus == ()
-        assert "an AMD GPU, but this TensorFlow (tensorflow-cpu) is not built for ROCm" in found.reason
-        assert len(search(None).gpus) == 2, "a lane reports a TensorFlow that is not installed"
-
-    def test_an_nvidia_gpu_that_cannot_be_used_is_told_first(self, search, put):
-        put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
-        put("sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n")
-        assert search(CPU_ONLY).reason.startswith("there is an NVIDIA GPU, but no driver")
-        assert len(search(ROCM).gpus) == 2, "this TensorFlow is for the other GPU"
+@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
+def test_none_is_found_where_a_variable_may_hide_some(search, name):
+    found = search(**{name: "1"})
+    assert (found.gpus, name in found.reason, found.hint.partition(";")[0]) == ((), True, f"unset {name}")
 
 
-class TestReadings:
-    def test_a_gpu_that_sleeps_or_says_nonsense(self, root, put, monkeypatch):
-        put("sys/class/drm/renderD128/device/gpu_busy_percent", "?\n")
-        folder = root / "sys/class/drm/renderD128/device/mem_info_vram_used"
-        folder.unlink()
-        folder.mkdir()  # reading a folder fails, as a file of a sleeping GPU does
-        first, _ = take(root)
-        assert isinstance(first.load.busy_pct, Missing) and isinstance(first.memory.used_bytes, Missing)
-        assert first.memory.used_bytes.reason.startswith("the kernel does not report it now: ")
+def test_a_tensorflow_without_rocm_beside_an_nvidia_gpu_or_not(search, put):
+    found = search(CPU_ONLY)
+    assert found.gpus == ()
+    assert "an AMD GPU, but this TensorFlow (tensorflow-cpu) is not built for ROCm" in found.reason
+    assert len(search(None).gpus) == 2, "a lane reports a TensorFlow that is not installed"
+    put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
+    put("sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n")
+    assert search(CPU_ONLY).reason.startswith("there is an NVIDIA GPU, but no driver")
+    assert len(search(ROCM).gpus) == 2, "this TensorFlow is for the other GPU"
 
-    def test_the_probe_of_an_amd_gpu_is_chosen_by_its_key(self):
-        assert isinstance(choose_gpu_probe([FIRST]), AmdProbe)
+
+def test_readings_of_a_gpu_that_sleeps_and_says_nonsense(root):
+    assert isinstance(choose_gpu_probe([FIRST]), AmdProbe)
+    # Reading a folder fails, as a file of a sleeping GPU does.
+    (root / "sys/class/drm/renderD128/device/mem_info_vram_used").mkdir()
+    (sample,) = (one for one in AmdProbe([FIRST], root=root).sample() if isinstance(one, GpuSample))
+    assert (sample.memory.total_bytes, sample.power.power_w, sample.temperature_c) == (68702699520, 212, 61.5)
+    assert isinstance(sample.load.busy_pct, Missing) and isinstance(sample.memory.used_bytes, Missing)
+    assert sample.memory.used_bytes.reason.startswith("the kernel does not report it now: ")

@@ -13,15 +13,12 @@ from tfmon.model.profile import NOT_COUNTED, CpuCounters
 from tfmon.model.readings import Missing
 from tfmon.probes import cpu_counters
 
+NO_COUNTERS = "<not supported>;;instructions:u;0;100.00;;\n<not supported>;;cycles:u;0;100.00;;"
 REFUSED = """\
 Error:
 Access to performance monitoring and observability operations is limited.
 Consider adjusting /proc/sys/kernel/perf_event_paranoid setting to open
 """
-
-
-def said_of(counters: CpuCounters | Missing) -> list[str]:
-    return list(counted(replace(profile({}), counters=counters)))
 
 
 @pytest.fixture(autouse=True)
@@ -62,23 +59,16 @@ def test_counts_become_shares_of_the_cycles_of_the_process_that_is_asked_for(per
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("lines", "code", "reason"),
-    [
-        (
-            ["<not supported>;;instructions:u;0;100.00;;", "<not supported>;;cycles:u;0;100.00;;"],
-            0,
-            "NOT_SUPPORTED",
-        ),
-        (REFUSED.splitlines(), 255, "NOT_ALLOWED"),
-    ],
+    ("lines", "code", "reason"), [(NO_COUNTERS, 0, "NOT_SUPPORTED"), (REFUSED, 255, "NOT_ALLOWED")]
 )
 def test_where_nothing_is_counted_it_says_why_once_and_at_once(perf, lines, code, reason):
-    asked = perf(*lines, code=code)
+    asked = perf(*lines.splitlines(), code=code)
     why = Missing(getattr(cpu_counters, reason))
     assert cpu_counters.count(1) == why
     assert "-p" not in asked.read_text()
-    assert said_of(why) == [f"instructions per cycle: n/a ({why.reason})"]
-    assert not said_of(NOT_COUNTED), "where it was not tried"
+    said, nothing = (counted(replace(profile({}), counters=one)) for one in (why, NOT_COUNTED))
+    assert list(said) == [f"instructions per cycle: n/a ({why.reason})"]
+    assert not list(nothing), "where it was not tried"
 
 
 @pytest.mark.process

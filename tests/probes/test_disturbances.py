@@ -10,7 +10,6 @@ from tfmon.probes.base import CounterRate
 from tfmon.probes.machine import Disturbances
 
 SECOND = 1_000_000_000
-FIRST = Missing("first sample")
 V1 = "33 25 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
 
 
@@ -23,36 +22,28 @@ def around(tmp_path):
     return Disturbances(tmp_path, platform="linux")
 
 
-class TestRate:
-    def test_growth_a_second(self):
-        rate = CounterRate()
-        assert rate.per_s(10, 0) == FIRST
-        assert rate.per_s(16, 2 * SECOND) == 3
-        assert rate.per_s(16, 3 * SECOND) == 0
-
-    def test_too_soon_keeps_the_sample_before(self):
-        rate = CounterRate()
-        rate.per_s(10, 0)
-        assert rate.per_s(12, SECOND // 100) == Missing("sampled again too soon")
-        assert rate.per_s(20, SECOND) == 10
-
-    def test_counter_that_goes_back(self):
-        rate = CounterRate()
-        rate.per_s(90, 0)
-        assert rate.per_s(5, SECOND) == Missing("the system's counter was reset")
-        assert rate.per_s(8, 2 * SECOND) == 3
+def test_growth_a_second_of_a_counter_that_may_be_read_too_soon_or_go_back():
+    rate = CounterRate()
+    for value, at_s, expected in (
+        (10, 0, Missing("first sample")),
+        (16, 2, 3),
+        (16, 3, 0),
+        (17, 3.01, Missing("sampled again too soon")),
+        (26, 4, 10),
+        (5, 5, Missing("the system's counter was reset")),
+        (8, 6, 3),
+    ):
+        assert rate.per_s(value, int(at_s * SECOND)) == expected
 
 
-class TestThrottling:
-    def test_v1(self, put, around):
-        put("proc/self/cgroup", "1:cpu:/docker/x\n0::/\n")
-        put("proc/self/mountinfo", V1)
-        stat = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
-        put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(10, 0, 0))
-        read(around, 0, [])
-        put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(20, 10, 250_000_000))
-        second = read(around, SECOND, [])
-        assert second.throttled_pct == pytest.approx(100)
+def test_throttling_in_a_group_of_version_1(put, around):
+    put("proc/self/cgroup", "1:cpu:/docker/x\n0::/\n")
+    put("proc/self/mountinfo", V1)
+    stat = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
+    put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(10, 0, 0))
+    read(around, 0, [])
+    put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(20, 10, 250_000_000))
+    assert read(around, SECOND, []).throttled_pct == pytest.approx(100)
 
 
 class TestSwapAndPressure:

@@ -15,7 +15,6 @@ from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing
-from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
 from tfmon.probes.interpreter import Wheel, find_wheel, read_wheel
@@ -57,14 +56,8 @@ def search(driver, tmp_path, site):
     site("tensorflow-2.21.0")
 
     def look(environ=None, **more) -> GpuSearch:
-        more = {
-            "library": str(driver.library),
-            "root": tmp_path,
-            "system": "Linux",
-            "timeout_s": PATIENCE_S,
-            **more,
-        }
-        return find_gpus(visibility=read_visibility(environ=environ or {}, **more))
+        usual = {"library": str(driver.library), "root": tmp_path, "system": "Linux", "timeout_s": PATIENCE_S}
+        return find_gpus(visibility=read_visibility(environ=environ or {}, **{**usual, **more}))
 
     return look
 
@@ -76,10 +69,8 @@ class TestFound:
 
     def test_visible_ones_are_counted_as_tensorflow_counts_them(self, search):
         found = search({"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        assert [(gpu.index, gpu.uuid, gpu.physical_gpu) for gpu in found.gpus] == [
-            (0, IDLE.uuid, 1),
-            (1, BUSY.uuid, 0),
-        ]
+        assert [(gpu.uuid, gpu.physical_gpu) for gpu in found.gpus] == [(IDLE.uuid, 1), (BUSY.uuid, 0)]
+        assert [gpu.index for gpu in found.gpus] == [0, 1]
         assert found.note == ""
         assert [gpu.uuid for gpu in search({"CUDA_VISIBLE_DEVICES": "GPU-1d"}).gpus] == [IDLE.uuid]
 
@@ -88,6 +79,12 @@ class TestFound:
         assert search({"CUDA_VISIBLE_DEVICES": IDLE.uuid}).note == ""
         driver.play(TWO_GPUS.replace("NVIDIA_Busy", "NVIDIA_Idle"))
         assert search({"CUDA_VISIBLE_DEVICES": "1"}).note == "", "equal models cannot be mixed up"
+
+    def test_a_tensorflow_that_may_have_cuda_or_is_not_there_hides_none(self, search, tmp_path, monkeypatch):
+        (tmp_path / "site/tensorflow/python/platform/build_info.py").unlink()
+        assert len(search().gpus) == 2
+        monkeypatch.setattr(sys, "path", [])  # a lane reports the missing TensorFlow
+        assert len(search().gpus) == 2
 
     def test_one_without_permission_is_omitted(self, search, driver):
         driver.play(TWO_GPUS + "ret DeviceGetHandleByIndex 4 0\n")
@@ -100,14 +97,6 @@ class TestFound:
         assert (machine.driver, machine.power_limits_w) == (DRIVER, (700.0, None))
         assert (machine.python, machine.tensorflow) == ("3.12.1", "2.20.0 (tensorflow-cpu)")
         assert with_devices(Machine(), GpuSearch(), None) == Machine()
-
-    @pytest.mark.parametrize("cuda", [True, None])
-    def test_tensorflow_that_may_have_cuda(self, search, site, tmp_path, cuda, monkeypatch):
-        (tmp_path / "site/tensorflow/python/platform/build_info.py").unlink()
-        site(cuda=cuda)
-        assert len(search().gpus) == 2
-        monkeypatch.setattr(sys, "path", [])  # a lane reports the missing TensorFlow
-        assert len(search().gpus) == 2
 
 
 class TestNoGpu:
@@ -278,9 +267,3 @@ def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
     missing = {name for name, value in readings.items() if value == Missing("broken")}
     assert {"busy_pct", "energy_j", "reasons", "busy_by_pid", "ecc_errors"} <= missing
     assert NOT_READ not in readings.values()
-
-
-def test_library_name_is_the_one_that_pynvml_loads():
-    import inspect
-
-    assert f'CDLL("{gpus_module.LIBRARY}")' in inspect.getsource(pynvml)

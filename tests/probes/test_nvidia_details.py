@@ -16,18 +16,13 @@ FIRST = Missing("first sample")
 
 
 class TestClocks:
-    def test_now_and_at_most(self, driver, probe):
-        driver.play(TWO_GPUS + "clock 0 1410 1593 1980 2619\nreasons 0 0\n")
-        busy, idle = take(probe)
-        assert (busy.clocks.sm_clock_mhz, busy.clocks.sm_clock_max_mhz) == (1410, 1980)
-        assert busy.clocks.reasons == ()
-        assert idle.clocks.sm_clock_mhz == idle.clocks.sm_clock_max_mhz == idle.clocks.reasons == UNSUPPORTED
-
-    def test_power_cap_is_a_warning_only_far_below_the_highest_clock(self, driver, probe):
-        driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1600 1593 1980 2619\n")
-        assert take(probe)[0].clocks.reasons == (ClockReason("at its power limit", "info"),)
-        driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1500 1593 1980 2619\n")
-        assert take(probe)[0].clocks.reasons == (ClockReason("at its power limit", "warning"),)
+    def test_a_power_cap_is_a_warning_only_far_below_the_highest_clock(self, driver, probe):
+        for clock, level in ((1600, "info"), (1500, "warning")):
+            driver.play(TWO_GPUS + f"reasons 0 4\nclock 0 {clock} 1593 1980 2619\n")
+            busy, idle = take(probe)
+            assert busy.clocks.reasons == (ClockReason("at its power limit", level),)
+            assert (busy.clocks.sm_clock_mhz, busy.clocks.sm_clock_max_mhz) == (clock, 1980)
+            assert idle.clocks.sm_clock_mhz == idle.clocks.sm_clock_max_mhz == idle.clocks.reasons == UNSUPPORTED
 
     def test_hardware_slowdown_counts_when_it_lasts(self, driver, probe):
         driver.play(TWO_GPUS + "reasons 0 48\n")

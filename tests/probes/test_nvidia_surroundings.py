@@ -19,11 +19,6 @@ pytestmark = pytest.mark.process
 GB = 1_000_000_000
 
 
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path
-
-
 class TestSplit:
     def test_instances_are_devices_of_their_own(self, driver, clock):
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
@@ -53,12 +48,6 @@ class TestSplit:
         assert whole.power.power_w == one.power.power_w == two.power.power_w == pytest.approx(200)
         assert (one.clocks.sm_clock_mhz, one.temperature_c) == (1500, 61)
 
-    def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
-        driver.play(SPLIT)
-        chosen = Gpu(0, SECOND_UUID, "part", physical_gpu=0, part_of=BUSY.uuid)
-        (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
-        assert (sample.key, sample.part_of, sample.memory.total_bytes) == (SECOND_UUID, BUSY.uuid, 20 * GB)
-
     def test_an_instance_that_is_gone(self, driver, clock):
         driver.play(SPLIT + "ret DeviceGetTemperatureV 15\nret DeviceGetTemperature 15\n")
         probe = NvidiaProbe([BUSY], clock_ns=clock)
@@ -72,25 +61,25 @@ class TestSplit:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_pids_may_be_those_of_the_host_of_a_container(driver, clock, root, put, monkeypatch):
-    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, survives=pytest.fail))  # no WSL2
+def test_pids_may_be_those_of_the_host_of_a_container(driver, clock, tmp_path, put, monkeypatch):
+    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=tmp_path, survives=pytest.fail))  # no WSL2
     assert (sample.processes.foreign_pids, sample.load.busy_pct) == (False, 87)
     file = put("proc/self/ns/pid", "")
-    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root))
+    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=tmp_path))
     assert sample.processes.foreign_pids
     monkeypatch.setattr("tfmon.probes.machine._FIRST_NAMESPACE", file.stat().st_ino)
-    assert not in_pid_namespace(root)
+    assert not in_pid_namespace(tmp_path)
 
 
 class TestWsl:
     @pytest.fixture
-    def windows(self, root, put):
-        assert not in_wsl(root)
+    def windows(self, tmp_path, put):
+        assert not in_wsl(tmp_path)
         file = put("dev/dxg", "")
-        assert in_wsl(root)
+        assert in_wsl(tmp_path)
         file.unlink()
         put("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2\n")
-        return root
+        return tmp_path
 
     def test_functions_about_processes_are_not_called(self, driver, clock, windows):
         driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
@@ -104,17 +93,11 @@ class TestWsl:
 
     @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
     def test_a_library_that_crashes_is_tried_once_and_not_opened(self, driver, clock, windows, survives, words):
-        tried = []
-
-        def rehearse():
-            tried.append(1)
-            return survives
-
-        probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=rehearse)
+        trials = [survives]
+        probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=trials.pop)
         for _ in range(3):
             assert words in take(probe)[0].load.busy_pct.reason
             clock.pass_s(1_000)
-        assert tried == [1]
         assert pynvml._nvmlLib_refcount == 0
 
     def test_the_trial(self, driver):

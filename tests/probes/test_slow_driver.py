@@ -4,7 +4,6 @@ import pynvml
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
-from tfmon.model.gpu import SlowReading
 from tfmon.probes.base import Backoff
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
@@ -49,31 +48,14 @@ def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver, monkeypatch
     probe.close()
 
 
-class TestBackoff:
-    @pytest.fixture
-    def clock(self):
-        return Clock()
+def test_one_that_is_slow_every_other_time_counts_too(clock):
+    backoff = Backoff(clock)
+    for took_s, slow in ((0.06, 0), (0.001, 0), (0.06, 1)):
+        clock.pass_s(1)
 
-    @pytest.fixture
-    def read(self, clock):
-        """Return a function that reads a name in so many ms, so many s after the time before."""
-        backoff, times = Backoff(clock), []
+        def read(took_s=took_s):
+            clock.pass_s(took_s)
+            return {"busy_pct": 1}
 
-        def read(name="load", *, ms: float, after_s: float = 1) -> tuple[SlowReading, ...]:
-            clock.pass_s(after_s)
-
-            def work():
-                clock.pass_s(ms / 1000)
-                times.append(name)
-                return {"busy_pct": len(times)}
-
-            backoff.read(name, work)
-            return backoff.slow
-
-        read.times = times
-        return read
-
-    def test_one_that_is_read_every_other_time_counts_too(self, read):
-        for ms in (60, 1):
-            assert read(ms=ms) == ()
-        assert len(read(ms=60)) == 1
+        backoff.read("load", read)
+        assert len(backoff.slow) == slow

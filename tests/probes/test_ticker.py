@@ -98,16 +98,12 @@ def ticker(probe, events, clock):
     assert ticker.close(PATIENCE_S)
 
 
-def at_s(events) -> list[float]:
-    return [event.at_ns / SECOND for event in events]
-
-
 def test_a_slow_probe_skips_ticks(ticker, clock, events, probe):
     probe.takes_s = 2.5
     ticker.start()
     clock.advance(0.5)
     clock.advance(0.5)
-    assert at_s(events) == [5, 8, 11]
+    assert [event.at_ns / SECOND for event in events] == [5, 8, 11]
 
 
 def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events, probe):
