@@ -35,23 +35,15 @@ def fails(done, problem: str) -> None:
 
 
 @contextlib.contextmanager
-def started(*words: str, program: tuple[str, ...] = (str(SCRIPTED),), before: tuple[str, ...] = ()):
+def started(*words: str):
     """Run a command in a separate process."""
-    own = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    command = [*before, sys.executable, *program, *words]
-    with subprocess.Popen(command, env={**os.environ, **own}, stdout=-1, stderr=-1, text=True) as process:
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    command = [sys.executable, str(SCRIPTED), *words]
+    with subprocess.Popen(command, env=env, stdout=-1, stderr=-1, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
-
-
-def finished(*words: str, **how) -> str:
-    """Run a command to its end and return its output."""
-    with started(*words, **how) as process:
-        out, err = process.communicate()
-    assert process.returncode == 0, err
-    return out
 
 
 def windows_in(folder: Path) -> int:
@@ -87,7 +79,9 @@ class TestRaces:
     @pytest.mark.process
     @pytest.mark.parametrize("words", [("--no-record",), ("--record", "mine.jsonl.gz")])
     def test_a_race_is_recorded_where_requested_or_not_at_all(self, run, folder, tmp_path, words):
-        out = finished(*RACE, "--seconds", "0.3", "--headless", *words)
+        with started(*RACE, "--seconds", "0.3", "--headless", *words) as process:
+            out, err = process.communicate()
+        assert process.returncode == 0, err
         assert not folder.exists()
         file = tmp_path / "mine.jsonl.gz"
         assert (f"recorded in {file}" in out) is file.exists() is ("--record" in words)
@@ -122,17 +116,16 @@ class TestReplay:
 class TestLists:
     def test_runs_are_listed_compared_and_exported(self, run, folder, tmp_path):
         for prefetch in (8, 64):
-            record(None, lambda value=prefetch: raced(value))
+            lane = LaneSpec("cpu", {"prefetch": prefetch})
+            record(None, lambda lane=lane: Demo([lane]).go().race(2))
         listed = json.loads(run("runs", "--json").out)
-        assert [(one["scenario"], one["closed"], one["tfmon"]) for one in listed] == [
-            ("small-dense", True, __version__)
-        ] * 2
+        for one in listed:
+            assert (one["scenario"], one["closed"], one["tfmon"]) == ("small-dense", True, __version__)
         shown = run("runs").out
         assert all(one["id"] in shown and one["verdict"] in shown for one in listed)
         compared = json.loads(run("diff", "last~1", listed[1]["id"], "--json").out)
-        assert [(one["what"], one["first"], one["second"]) for one in compared["differences"]] == [
-            ("A: prefetch", "8", "64")
-        ]
+        (one,) = compared["differences"]
+        assert (one["what"], one["first"], one["second"]) == ("A: prefetch", "8", "64")
         assert "A: prefetch" in run("diff", "last~1", "last").out
         assert json.loads(run("export", "last", "--json").out)["result"]["scenario"] == "small-dense"
         assert run("export", "last", "--json", "-o", "out.json").code == 0
@@ -150,8 +143,3 @@ class TestLists:
         shown = run("runs").out
         assert "is not a recording of tfmon" in shown
         assert "5.5×" in shown
-
-
-def raced(prefetch: int) -> Demo:
-    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})]).go().race(2)
-    return demo

@@ -19,8 +19,7 @@ DEVICES = LaneSpec("cpu"), LaneSpec("gpu:0")
 
 
 def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
-    demo = Demo(lanes, mode=mode, **more).go().race(20, speeds)
-    return demo
+    return Demo(lanes, mode=mode, **more).go().race(20, speeds)
 
 
 def side(header, demo: Demo, name: str = "one", **changes) -> RaceResult:

@@ -26,19 +26,14 @@ TWO = (CPU, LaneSpec("cpu", name="cpu #2"))
 
 
 def raced(lanes=(CPU,), machine=CPU_MACHINE, mode="turns") -> Demo:
-    demo = Demo(list(lanes), machine, mode=mode).go().race(10, (1_000, 3_000))
-    return demo
+    return Demo(list(lanes), machine, mode=mode).go().race(10, (1_000, 3_000))
 
 
-def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> dict[str, object]:
+def measured(ratio: float, scatter: float = 0.01, others=None, stolen=None) -> dict[str, object]:
     """Return fields of a lane: its throughput, and the CPU that others took, in cores."""
-    logs = [math.log(1_000 * ratio) + scatter * (2 * (place % 2) - 1) for place in range(count)]
-    percents = {name: None if cores is None else 100 * cores for name, cores in took.items()}
-    return {
-        "log_examples_per_s": trimmed(logs),
-        "others_cpu_pct": percents.get("others"),
-        "stolen_pct": percents.get("stolen"),
-    }
+    logs = [math.log(1_000 * ratio) + scatter * (2 * (place % 2) - 1) for place in range(20)]
+    took = {"others_cpu_pct": others and 100 * others, "stolen_pct": stolen and 100 * stolen}
+    return {"log_examples_per_s": trimmed(logs), **took}
 
 
 def side(
@@ -112,12 +107,7 @@ def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, 
 @pytest.mark.parametrize(
     ("ratio", "took", "kind", "said"),
     [
-        (
-            0.18,
-            {"others": 0.4, "stolen": 0.16},
-            SLOWER,
-            "0.4 cores and the hypervisor 16 % of one more in the run",
-        ),
+        (0.18, {"others": 0.4, "stolen": 0.16}, SLOWER, "0.4 cores and the hypervisor 16 % of one more in"),
         (0.3, {"others": 1.0}, SLOWER, "which explains a factor of 2.00 at most"),
         (0.55, {"others": 1.0}, CANNOT_TELL, "others may explain it: 45.1 % can be told"),
         (0.3, {"others": 0.9 * CPU_MACHINE.cores}, CANNOT_TELL, "a factor of 10.00 at most"),
@@ -135,9 +125,8 @@ def test_what_others_took_alike_in_both_explains_nothing_and_more_in_the_baselin
     alike = compare(side(header, measured(1, **busy)), side(header, measured(0.8, **busy)))
     assert judge(alike, 0.15).kind == SLOWER
     hidden = compare(side(header, measured(1, **busy)), side(header, measured(1)))
-    assert judge(hidden, 0.15).kind == CANNOT_TELL and judge(hidden, 0.15).lanes[0].needed == pytest.approx(
-        0.5, 0.05
-    )
+    gate = judge(hidden, 0.15)
+    assert gate.kind == CANNOT_TELL and gate.lanes[0].needed == pytest.approx(0.5, 0.05)
 
 
 def test_the_worst_lane_counts_and_each_is_told(header):
@@ -222,13 +211,7 @@ def test_folders_hold_several_races(header, tmp_path):
         ("peak_private_bytes", (120, 121, 122), (100, 101, 99), NOT_MORE_MEMORY, "% less"),
         ("peak_private_bytes", (200, 240, 220), (100, 140, 120), NOT_MORE_MEMORY, "% less"),
         ("peak_private_bytes", (100, 101, 99), (104, 120, 98), CANNOT_TELL, "too noisy: "),
-        (
-            "peak_private_bytes",
-            (100, 101),
-            (200, 201),
-            CANNOT_TELL,
-            "→ 200 MiB; how much equal processes differ",
-        ),
+        ("peak_private_bytes", (100, 101), (200, 201), CANNOT_TELL, "→ 200 MiB; how much equal processes"),
         ("peak_private_bytes", (None,) * 3, (1, 1, 1), CANNOT_TELL, "it is unknown in the baseline"),
         ("gpu_memory_peak_bytes", (100, 100, 100), (120, 120, 120), MORE_MEMORY, "20.0 % more"),
     ],
@@ -258,20 +241,12 @@ def test_a_baseline_of_another_scenario_is_a_mistake(header):
         judge(compare(side(header, measured(1)), gpu), 0.05)
 
 
-@pytest.fixture
-def saved(header, tmp_path):
-    """Return a race that lies there as a recording's side and as a JSON result."""
-
-    def save(name: str, demo: Demo) -> tuple[RaceResult, RaceResult]:
-        snapshot = demo.session.snapshot()
+def test_a_json_result_is_compared_as_its_recording_is(header, tmp_path):
+    def saved(name: str, demo: Demo) -> tuple[RaceResult, RaceResult]:
         path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(to_json(analyse(snapshot), header), indent=2))
+        path.write_text(json.dumps(to_json(analyse(demo.session.snapshot()), header), indent=2))
         return result_of(demo, header, name), read_race(path)[0]
 
-    return save
-
-
-def test_a_json_result_is_compared_as_its_recording_is(saved):
     one, two = raced([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})]), raced([LaneSpec("cpu")])
     two.apply("cpu", "batch_size", 20)
     two.race(10, (800,))
@@ -292,10 +267,7 @@ def test_a_json_result_is_compared_as_its_recording_is(saved):
         (lambda told: json.dumps(told)[:500], "it may be cut off"),
         (lambda told: "[1]", "no result of a race"),
         (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
-        (
-            lambda told: json.dumps({**told, "schema": 8}),
-            "this tfmon reads schema 10 · compare the recording",
-        ),
+        (lambda told: json.dumps({**told, "schema": 8}), "reads schema 10 · compare the recording"),
         (lambda told: json.dumps({**told, "lanes": None}), "not a result that can be compared"),
         (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is not a figure"),
         (lambda told: json.dumps({**told, "scenario": 3}), "RaceResult.scenario"),

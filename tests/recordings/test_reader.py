@@ -18,7 +18,7 @@ from tfmon.model.header import SCHEMA
 from tfmon.recordings import reader
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import play_all
-from tfmon.recordings.reader import Recording, guard
+from tfmon.recordings.reader import guard
 from tfmon.reports.race import to_text
 from tfmon.ui.render.race import draw
 from tfmon.ui.source import Display
@@ -110,15 +110,6 @@ def test_a_damaged_archive_is_told_so(tmp_path):
     assert problem_of(path)
 
 
-def _look(path: Path) -> None:
-    """Do with a recording all that a user may, or fail with a RecordingError."""
-    with guard(path):
-        _, end = play_all(path)
-        json.dumps(to_json(analyse(end)), allow_nan=False)
-        to_text(analyse(end))
-    draw(analyse(end), Display(), 120, 36)
-
-
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
@@ -142,14 +133,14 @@ def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
                 lines[at] = lines[at][: random_.randrange(len(lines[at]))]
             case "insert":
                 lines.insert(at, data.draw(st.binary(max_size=40)) + b"\n")
-    _try(write(tmp_path, *lines))
-
-
-def _try(path: Path) -> None:
+    path = write(tmp_path, *lines)
     try:
-        _look(path)
+        with guard(path):
+            opened, end = play_all(path)
+            json.dumps(to_json(analyse(end)), allow_nan=False)
+            to_text(analyse(end))
+        draw(analyse(end), Display(), 120, 36)
     except RecordingError as error:
         assert error.message.isprintable()
     else:
-        with Recording(path) as opened:
-            assert len(opened)
+        assert len(opened)

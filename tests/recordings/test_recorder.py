@@ -233,17 +233,12 @@ def test_a_slow_disk_costs_bounded_memory(place, session, monkeypatch, keep):
     assert reason_after(session, 1_000) == "the disk does not keep up"
 
 
-def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:
-    place.mkdir(parents=True, exist_ok=True)
-    paths = [place / name for name in names]
-    for age, path in enumerate(reversed(paths)):
-        path.write_bytes(b"x" * size)
-        os.utime(path, (10_000 - age, 10_000 - age))
-    return paths
-
-
 def test_the_oldest_are_dropped_first_and_never_one_that_is_being_written(place):
-    oldest, old, young, own = fill(place, "a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")
+    place.mkdir(parents=True)
+    oldest, old, young, own = paths = [place / name for name in ("a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")]
+    for age_s, path in enumerate(paths):
+        path.write_bytes(b"x" * 1_000)
+        os.utime(path, (age_s, age_s))
     (place / "notes.txt").write_text("mine")
     with oldest.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # another tfmon writes it

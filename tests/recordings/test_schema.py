@@ -17,10 +17,7 @@ from tfmon.model.events import Event
 from tfmon.model.header import JSON_SCHEMA, SCHEMA, Header
 from tfmon.recordings.header import Closed, Known
 
-KEPT = Path(__file__).with_name("schema.json")
-"""The fields of every recorded type, by the schema that they belong to."""
-JSON_KEPT = Path(__file__).with_name("json_schema.json")
-"""The same of every type in a JSON result."""
+FOLDER = Path(__file__).parent
 
 
 def classes_in(kind: object) -> Iterator[type]:
@@ -44,23 +41,20 @@ def fields_of(*kinds: type) -> dict[str, dict[str, str]]:
     return known
 
 
-RECORDED = *classes_in(Event), Header, Known, Closed
+FILES = [
+    (FOLDER / "schema.json", SCHEMA, [*classes_in(Event), Header, Known, Closed]),
+    (FOLDER / "json_schema.json", JSON_SCHEMA, [RaceResult]),
+]
+"""The kept fields of every recorded type and of every type in a JSON result, by the schema they belong to."""
 
 
-@pytest.mark.parametrize(
-    ("path", "schema", "kinds"), [(KEPT, SCHEMA, RECORDED), (JSON_KEPT, JSON_SCHEMA, [RaceResult])]
-)
+@pytest.mark.parametrize(("path", "schema", "kinds"), FILES)
 def test_no_field_has_gone_or_changed_since_the_schema_was_raised(path, schema, kinds):
     """Else raise the schema, and write the files again: `python tests/recordings/test_schema.py`."""
     kept, now = json.loads(path.read_text()), fields_of(*kinds)
     assert kept["schema"] == schema
-    lost = [
-        f"{name}.{field}: {kind}"
-        for name, fields in kept["types"].items()
-        for field, kind in fields.items()
-        if now.get(name, {}).get(field) != kind
-    ]
-    assert lost == []
+    for name, fields in kept["types"].items():
+        assert fields.items() <= now.get(name, {}).items(), name
 
 
 def test_a_json_object_has_the_fields_of_the_result(header):
@@ -72,7 +66,6 @@ def test_a_json_object_has_the_fields_of_the_result(header):
 
 
 if __name__ == "__main__":
-    for path, schema, kinds in ((KEPT, SCHEMA, RECORDED), (JSON_KEPT, JSON_SCHEMA, [RaceResult])):
-        path.write_text(
-            json.dumps({"schema": schema, "types": fields_of(*kinds)}, indent=1, sort_keys=True) + "\n"
-        )
+    for path, schema, kinds in FILES:
+        body = {"schema": schema, "types": fields_of(*kinds)}
+        path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n")

@@ -13,26 +13,26 @@ from tfmon.recordings import sweeps
 from tfmon.series.sweep import Sweep
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """A file of a whole sweep, and its result."""
-    state = planned({"batch_size": (16, 64, 4_096)})
-    file = sweeps.create(tmp_path / "night.sweep", state)
+def swept(path, state):
+    """Return the sweep that wrote a file to its end."""
+    file = sweeps.create(path, state)
     sweep = Sweep(state, [SimulatedStation()], file.write)
     sweep.start()
     assert sweep.join(PATIENCE_S)
     file.close()
-    return file.path, sweep.ranking.state
+    return sweep
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A file of a whole sweep, and its result."""
+    path = tmp_path / "night.sweep"
+    return path, swept(path, planned({"batch_size": (16, 64, 4_096)})).ranking.state
 
 
 def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     state = planned(until_ci=0.012)
-    file = sweeps.create(tmp_path / "night.sweep", state)
-    sweep = Sweep(state, [SimulatedStation()], file.write)
-    sweep.start()
-    assert sweep.join(PATIENCE_S)
-    file.close()
-    found, again = sweep.ranking, sweeps.read(file.path)
+    found, again = swept(tmp_path / "night.sweep", state).ranking, sweeps.read(tmp_path / "night.sweep")
     assert again.attempts == found.state.attempts and again.plan == state.plan
     assert sum(len(one.pairs) for one in again.attempts) > 100
     killed = sweeps.create(tmp_path / "killed.sweep", state)
@@ -40,9 +40,8 @@ def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
         killed.write(event)
     killed.close()
     assert sweeps.read(killed.path).attempts[0].figures.place == "cpu"
-    assert [(row.ratio, row.outcome) for row in rank(again).rows] == [
-        (row.ratio, row.outcome) for row in found.rows
-    ]
+    before, after = ([(row.ratio, row.outcome) for row in ranking.rows] for ranking in (found, rank(again)))
+    assert before == after
 
 
 def test_one_file_has_one_writer(measured):

@@ -76,12 +76,8 @@ def test_an_old_recording_keeps_the_last_lines_that_a_lane_prints(path):
     writer_.flush()
     lines = [json.loads(line) for line in zlib.decompressobj(31).decompress(path.read_bytes()).splitlines()]
     writer_.abandon()
-    assert [(len(one["lines"]), one.get("dropped_bytes", 0)) for one in lines] == [
-        (20, 0),
-        (20, 0),
-        (10, 50),
-        (0, 100),
-    ]
+    kept = [(len(one["lines"]), one.get("dropped_bytes", 0)) for one in lines]
+    assert kept == [(20, 0), (20, 0), (10, 50), (0, 100)]
 
 
 def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written, soon):
@@ -103,8 +99,7 @@ def test_a_kill_at_any_time_loses_only_what_was_not_flushed(path, tmp_path):
             cut.write_bytes(path.read_bytes())
             opened, again = play_all(cut)
             assert opened.closed is None
-            lost_ns = known.lanes[0].totals.trained_ns - again.lanes[0].totals.trained_ns
-            assert lost_ns == 0
+            assert known.lanes[0].totals.trained_ns == again.lanes[0].totals.trained_ns
 
     long_race.write(path, SECONDS, kill)
     whole = path.read_bytes()
