@@ -15,48 +15,23 @@ from tfmon.probes.other_gpus import AppleProbe
 
 pytestmark = pytest.mark.process
 
-DATA = Path(__file__).parent / "data"
+ANSWER = Path(__file__).parent / "data" / "ioreg-accelerator.plist"
 GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0)
-SCRIPT = """#!/bin/sh
-echo "$@" >> "$(dirname "$0")/calls"
-test -z "$DYLD_INSERT_LIBRARIES" || exit 1
-for last; do :; done
-cat "$(dirname "$0")/$last" 2>/dev/null
-"""
-
-
-class Registry:
-    """A folder with a fake `ioreg` and its answers."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.program = folder / "ioreg"
-        self.program.write_text(SCRIPT)
-        self.program.chmod(0o755)
-        self.device = plistlib.loads((DATA / "ioreg-accelerator.plist").read_bytes())
-        self.write()
-
-    def write(self) -> None:
-        (self.folder / "IOAccelerator").write_bytes(plistlib.dumps(self.device))
-
-    def set(self, **statistics: object) -> None:
-        self.device[0]["PerformanceStatistics"].update(statistics)
-        self.write()
-
-    def calls(self) -> list[str]:
-        return (self.folder / "calls").read_text().splitlines()
 
 
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
+def registry(tmp_path, monkeypatch) -> Path:
+    """Return a fake `ioreg`, which notes its calls beside itself and answers with a file."""
     monkeypatch.setattr("tfmon.probes.other_gpus.TIMEOUT_S", PATIENCE_S)
-    return Registry(tmp_path)
-
-
-@pytest.fixture
-def probe(registry, clock, monkeypatch):
     monkeypatch.setenv("DYLD_INSERT_LIBRARIES", "/some/library")  # the script fails if `ioreg` gets it
-    return AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+    program = tmp_path / "ioreg"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ntest -z "$DYLD_INSERT_LIBRARIES" || exit 1\n'
+        f"cat {tmp_path}/answer\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "answer").write_bytes(ANSWER.read_bytes())
+    return program
 
 
 def take(probe) -> GpuSample:
@@ -64,7 +39,8 @@ def take(probe) -> GpuSample:
     return sample
 
 
-def test_readings_of_the_device(probe, registry, clock):
+def test_readings_of_the_device(registry, clock):
+    probe = AppleProbe(GPU, program=str(registry), clock_ns=clock)
     sample = take(probe)
     assert (sample.key, sample.index, sample.name) == ("apple-gpu-0", 0, "Apple M1 Pro")
     assert (sample.load.busy_pct, sample.load.source) == (87, "ioreg")
@@ -72,13 +48,14 @@ def test_readings_of_the_device(probe, registry, clock):
     assert (sample.memory.used_bytes, sample.memory.unified) == (507330560, True)
     assert sample.memory.total_bytes == psutil.virtual_memory().total
     assert sample.power.power_w == sample.clocks.sm_clock_mhz == Missing("macOS reports it to root only")
-    calls = ["-a -r -d 1 -w 0 -c IOAccelerator"]
-    assert registry.calls() == calls
     clock.pass_s(1)
     assert list(probe.sample()) == []
-    assert registry.calls() == calls, "between samples it is not run"
+    calls = registry.with_name("calls").read_text()
+    assert calls == "-a -r -d 1 -w 0 -c IOAccelerator\n", "between samples it is not run"
+    device = plistlib.loads(ANSWER.read_bytes())
     for reported, busy in ((130, 100), (0, 0), (-1, 0)):
-        registry.set(**{"Device Utilization %": reported})
+        device[0]["PerformanceStatistics"]["Device Utilization %"] = reported
+        registry.with_name("answer").write_bytes(plistlib.dumps(device))
         clock.pass_s(2)
         sample = take(probe)
         assert (sample.load.busy_pct, sample.every_s) == (busy, 2)
@@ -91,7 +68,7 @@ def test_a_slow_ioreg_is_run_less_often(registry):
             return self.now_ns
 
     clock = Slow()
-    probe = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+    probe = AppleProbe(GPU, program=str(registry), clock_ns=clock)
     assert take(probe).every_s == 5
     clock.pass_s(3)
     assert list(probe.sample()) == []
@@ -100,9 +77,9 @@ def test_a_slow_ioreg_is_run_less_often(registry):
 
 
 def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypatch):
-    absent = AppleProbe(GPU, program=str(registry.folder / "absent"), clock_ns=clock)
+    absent = AppleProbe(GPU, program=str(registry.with_name("absent")), clock_ns=clock)
     assert take(absent).load.busy_pct == Missing("ioreg could not be run: No such file or directory")
-    registry.program.write_text("#!/bin/sh\nexec sleep 60\n")
+    registry.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr("tfmon.probes.other_gpus.TIMEOUT_S", 0.05)
-    silent = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+    silent = AppleProbe(GPU, program=str(registry), clock_ns=clock)
     assert take(silent).load.busy_pct == Missing("ioreg does not answer")

@@ -1,128 +1,75 @@
-"""The sampling thread, on a clock that moves only when the test moves it."""
+"""The sampling thread, on a clock that moves only while the thread waits."""
 
 import threading
 
 import pytest
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.readings import HostSample, Missing
 from tfmon.probes.base import Ticker
 
 SECOND = 1_000_000_000
-
-
-class FakeClock:
-    """Time stands still until `advance`; a thread that waits sleeps until then."""
-
-    def __init__(self) -> None:
-        self.now_ns = 5 * SECOND
-        self._waiting = threading.Condition()
-        self._ticker: threading.Condition | None = None
-        self.waits: list[float] = []
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def wait(self, condition: threading.Condition, timeout_s: float) -> None:
-        with self._waiting:
-            self._ticker = condition
-            self.waits.append(timeout_s)
-            self._waiting.notify_all()
-        condition.wait(PATIENCE_S)
-        with self._waiting:
-            self._ticker = None
-
-    def until_waiting(self, again: int = 0) -> None:
-        """Return when the thread waits for the next tick."""
-        with self._waiting:
-            assert self._waiting.wait_for(
-                lambda: self._ticker is not None and len(self.waits) >= again, PATIENCE_S
-            ), "the ticker does not wait"
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and return when the thread waits again."""
-        self.until_waiting()
-        count = len(self.waits)
-        condition = self._ticker
-        assert condition is not None
-        with condition:
-            self.now_ns += int(seconds * SECOND)
-            condition.notify_all()
-        self.until_waiting(again=count + 1)
+TICKS = 3
 
 
 class FakeProbe:
+    """Takes the given time for a sample, and fails in some of them."""
+
     name = "fake"
 
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-        self.calls: list[str] = []
-        self.takes_s = 0.0
-        self.error: Exception | None = None
+    def __init__(self, clock, takes_s: float = 0.0, fails_in: int | None = None) -> None:
+        self.clock, self.takes_s, self.fails_in = clock, takes_s, fails_in
+        self.samples = 0
+        self.closed_in: list[str] = []
 
     def sample(self):
-        self.calls.append("sample")
-        at_ns = self.clock.now_ns
-        self.clock.now_ns += int(self.takes_s * SECOND)
+        self.samples += 1
+        at_ns = self.clock()
+        self.clock.pass_s(self.takes_s)
         yield HostSample(at_ns=at_ns, cpu_pct=1.0, memory_used_bytes=1, memory_total_bytes=2)
-        if self.error is not None:
-            raise self.error
+        if self.samples == self.fails_in:
+            raise RuntimeError("two\nlines")
 
     def missing(self, reason):
-        missing = dict.fromkeys(("cpu_pct", "memory_used_bytes", "memory_total_bytes"), Missing(reason))
-        yield HostSample(at_ns=self.clock.now_ns, **missing)
+        gone = Missing(reason)
+        yield HostSample(at_ns=self.clock(), cpu_pct=gone, memory_used_bytes=gone, memory_total_bytes=gone)
 
     def close(self):
-        self.calls.append("close")
+        self.closed_in.append(threading.current_thread().name)
 
 
-@pytest.fixture
-def clock():
-    return FakeClock()
+def ticked(probe: FakeProbe) -> list[HostSample]:
+    """Return the events of three ticks, after which the clock stands still until the ticker is closed."""
+    events = []
 
+    def wait(condition: threading.Condition, timeout_s: float) -> None:
+        if probe.samples < TICKS:
+            probe.clock.pass_s(timeout_s)
+        else:
+            waits.set()
+            condition.wait(PATIENCE_S)
 
-@pytest.fixture
-def probe(clock):
-    return FakeProbe(clock)
-
-
-@pytest.fixture
-def events():
-    return []
-
-
-@pytest.fixture
-def ticker(probe, events, clock):
-    ticker = Ticker(probe, events.append, clock_ns=clock, wait=clock.wait)
-    yield ticker
-    assert ticker.close(PATIENCE_S)
-
-
-def test_a_slow_probe_skips_ticks(ticker, clock, events, probe):
-    probe.takes_s = 2.5
+    waits = threading.Event()
+    ticker = Ticker(probe, events.append, clock_ns=probe.clock, wait=wait)
     ticker.start()
-    clock.advance(0.5)
-    clock.advance(0.5)
-    assert [event.at_ns / SECOND for event in events] == [5, 8, 11]
-
-
-def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events, probe):
-    ticker.start()
-    probe.error = RuntimeError("two\nlines")
-    clock.advance(1)
-    assert events[-1].cpu_pct == Missing("the fake readings failed: RuntimeError: two lines")
-    probe.error = None
-    clock.advance(1)
-    assert events[-1].cpu_pct == 1.0
-    assert probe.calls == ["sample"] * 3
-
-
-def test_close_ends_the_thread_and_closes_the_probe_in_it(ticker, clock, probe, events):
-    assert Ticker(probe, events.append).close() is True
-    assert probe.calls == [], "it never started"
-    threads = []
-    probe.close = lambda: threads.append(threading.current_thread().name)
-    ticker.start()
-    clock.until_waiting()
+    wait_for(waits.is_set, what="three ticks")
     assert ticker.close(PATIENCE_S) is True
-    assert threads == ["tfmon-fake"]
+    assert probe.closed_in == ["tfmon-fake"]
+    return events
+
+
+def test_a_slow_probe_skips_ticks(clock):
+    began_ns = clock()
+    events = ticked(FakeProbe(clock, takes_s=2.5))
+    assert [(event.at_ns - began_ns) / SECOND for event in events] == [0, 3, 6]
+
+
+def test_failing_probe_gives_missing_readings_and_goes_on(clock):
+    why = Missing("the fake readings failed: RuntimeError: two lines")
+    assert [event.cpu_pct for event in ticked(FakeProbe(clock, fails_in=2))] == [1.0, 1.0, why, 1.0]
+
+
+def test_one_that_never_started_closes_nothing(clock):
+    probe = FakeProbe(clock)
+    assert Ticker(probe, pytest.fail).close() is True
+    assert probe.closed_in == []
