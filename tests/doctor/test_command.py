@@ -52,10 +52,7 @@ def test_shadowing_file_and_the_ascii_report_after_its_fix(tmp_path):
     done = doctor("--no-import", "-v", "--python", sys.executable, cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.isascii() and "\x1b" not in done.stdout
-    assert {*re.findall(r"\+ ok +(TensorFlow|No shadowing file) ", done.stdout)} == {
-        "TensorFlow",
-        "No shadowing file",
-    }
+    assert len(re.findall(r"\+ ok +(TensorFlow|No shadowing file) ", done.stdout)) == 2
     assert done.stdout.splitlines()[-1].startswith("TensorFlow uses no GPU here: ")
 
 
@@ -81,6 +78,5 @@ def test_with_the_real_import(tmp_path, monkeypatch):
     answer = json.loads(done.stdout)
     assert (answer["imported"], answer["gpus"]) == (True, [])
     found = {one["id"]: one for one in answer["checks"]}
-    assert found["import"]["status"] == "ok"
-    assert found["devices"]["status"] == "broken"
-    assert found["messages"]["status"] == "ok"
+    statuses = [found[id]["status"] for id in ("import", "devices", "messages")]
+    assert statuses == ["ok", "broken", "ok"]

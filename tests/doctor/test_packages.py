@@ -13,7 +13,7 @@ from tfmon.probes.interpreter import Build, Interpreter, describe_interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.probes.surroundings import Platform
 
-from .bench import BARE, Bench, find
+from .bench import BARE, find
 
 HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id != "import"]
 
@@ -136,37 +136,31 @@ class TestRequirements:
         assert bench.find("keras-backend").status == status
 
 
-class TestCommands:
-    """The fix fits the environment."""
+def test_the_fix_fits_the_environment(bench):
+    bench.tensorflow(cuda=False)
+    (bench.site / "tensorflow-2.21.0.dist-info/INSTALLER").write_text("conda\n")
+    facts = bench.facts(platform=Platform())
 
-    def fix(self, bench: Bench, **changes: object) -> str:
-        bench.tensorflow(cuda=False)
-        facts = bench.facts(platform=Platform())
+    def fix(facts: Facts, **changes: object) -> str:
         python: Interpreter = replace(facts.python, executable="/p/bin/python", **changes)
         return find("gpu-build", replace(facts, python=python)).fix
 
-    def test_conda(self, bench):
-        bench.tensorflow(cuda=False)
-        (bench.site / "tensorflow-2.21.0.dist-info/INSTALLER").write_text("conda\n")
-        facts = bench.facts(platform=Platform())
-        python = replace(facts.python, conda=True, prefix="/opt/my conda")
-        fix = find("gpu-build", replace(facts, python=python)).fix
-        assert "python -m pip install" in self.fix(bench, pip=True, conda=True), "conda that has it from pip"
-        assert fix == "conda install -p '/opt/my conda' -c conda-forge 'tensorflow=*=cuda*'"
-
-    def test_system_without_permission(self, bench):
-        fix = self.fix(bench, pip=True, managed=True)
-        assert fix == "/p/bin/python -m venv ~/tf && ~/tf/bin/pip install 'tensorflow[and-cuda]'"
-        fix = bench.find("gpu-build", platform=Platform(container="docker")).fix
-        assert fix.endswith("  # as RUN in the image, to keep it")
-        fix = bench.find("gpu-build", platform=Platform("Linux", "aarch64")).fix
-        assert "catalog.ngc.nvidia.com" in fix, "no such wheels for this processor"
+    by_conda = fix(facts, conda=True, prefix="/opt/my conda")
+    assert by_conda == "conda install -p '/opt/my conda' -c conda-forge 'tensorflow=*=cuda*'"
+    bench.tensorflow(cuda=False)
+    facts = bench.facts(platform=Platform())
+    assert "python -m pip install" in fix(facts, pip=True, conda=True), "conda that has it from pip"
+    managed = fix(facts, pip=True, managed=True)
+    assert managed == "/p/bin/python -m venv ~/tf && ~/tf/bin/pip install 'tensorflow[and-cuda]'"
+    in_image = bench.find("gpu-build", platform=Platform(container="docker")).fix
+    assert in_image.endswith("  # as RUN in the image, to keep it")
+    on_arm = bench.find("gpu-build", platform=Platform("Linux", "aarch64")).fix
+    assert "catalog.ngc.nvidia.com" in on_arm, "no such wheels for this processor"
 
 
 @pytest.mark.parametrize(
     ("version", "allowed", "answer"),
     [
-        ("2.0.2", "<2.1.0,>=1.26.0", True),
         ("2.1.0", "<2.1.0,>=1.26.0", False),
         ("5.29.6", "!=4.21.0,<6.0.0dev,>=3.20.3", True),
         ("6.0.0", "<6.0.0dev", False),

@@ -17,7 +17,7 @@ UNKNOWN = absent_gpu(H200, 1, "not supported by this driver")
 
 
 class TestGpu:
-    def test_setting(self, bench):
+    def test_power_limit(self, bench):
         finding = find("gpu-power", with_gpu(bench.facts(), replace(H200, power_limit_w=350.0)))
         assert (finding.status, "limited to 350 W" in finding.found) == (WARNING, True)
         assert "nvidia-smi -i 0 -pl 700" in finding.fix
@@ -57,12 +57,7 @@ class TestHost:
     @pytest.mark.parametrize(
         ("id", "change", "found", "fix"),
         [
-            (
-                "cores",
-                {"quota_cores": 2.5, "usable_cores": 2.5},
-                "a quota of 2.5 cores on a machine of 8",
-                "--set threads=2",
-            ),
+            ("cores", {"quota_cores": 2.5, "usable_cores": 2.5}, "2.5 cores on a machine of 8", "--set threads=2"),
             ("cores", {"quota_cores": 0.5, "usable_cores": 0.5}, "a quota of 0.5 cores", "--set threads=1"),
             ("cores", {"usable_cores": 4}, "4 of 8 cores", "taskset"),
             ("governor", {"governors": ("powersave",)}, "powersave", "cpupower frequency-set -g performance"),

@@ -1,9 +1,7 @@
 """The answer, the exit code, and how a report is written."""
 
-import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,59 +24,42 @@ def fine(bench) -> Facts:
     return with_gpu(bench.facts(platform=Platform(), host=QUIET, imported=USES), H200)
 
 
-def of(facts: Facts) -> Diagnosis:
-    return Diagnosis(facts)
+def test_with_nothing_wrong_it_is_ready_for_a_fair_race(fine):
+    report = Diagnosis(fine)
+    statuses = {one.check.id: one.finding.status for one in report.results}
+    assert [id for id, status in statuses.items() if status in (WARNING, BROKEN)] == []
+    assert (report.exit_code, report.no_gpu) == (0, None)
+    assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is ready for a fair race."
+    unseen = Diagnosis(replace(fine, imported=None))
+    assert unseen.answer.startswith("TensorFlow should find NVIDIA H200")
 
 
-class TestAnswer:
-    def test_all_fine(self, fine):
-        report = of(fine)
-        assert [
-            (one.check.id, one.finding) for one in report.results if one.finding.status in (WARNING, BROKEN)
-        ] == []
-        assert (report.exit_code, report.no_gpu) == (0, None)
-        assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is ready for a fair race."
-        unseen = of(replace(fine, imported=None))
-        assert unseen.answer.startswith("TensorFlow should find NVIDIA H200")
-
-    def test_warnings(self, fine):
-        report = of(replace(fine, host=replace(QUIET, others=OthersLoad(cores=5.0), on_battery=True)))
-        assert report.exit_code == 1
-        assert report.answer.endswith("but a race may be unfair: Load of others, Power source.")
-        report = of(with_gpu(fine, replace(H200, capability=(12, 0))))
-        assert (report.exit_code, report.answer) == (1, "TensorFlow uses NVIDIA H200; see the warnings.")
-
-    def test_no_gpu(self, bench):
-        report = of(bench.facts())
-        assert report.exit_code == 2
-        assert report.answer == (
-            "TensorFlow uses no GPU here: no NVIDIA driver (libnvidia-ml.so.1 was not found)."
-        )
-
-    def test_no_tensorflow(self, bench):
-        bench.remove("tensorflow")
-        (bench.site / "tensorflow/__init__.py").unlink()
-        report = of(bench.facts())
-        assert (report.exit_code, report.answer) == (3, "TensorFlow cannot be used: TensorFlow: not installed.")
+def test_warnings_of_the_machine_and_of_the_gpu(fine):
+    report = Diagnosis(replace(fine, host=replace(QUIET, others=OthersLoad(cores=5.0), on_battery=True)))
+    assert report.exit_code == 1
+    assert report.answer.endswith("but a race may be unfair: Load of others, Power source.")
+    report = Diagnosis(with_gpu(fine, replace(H200, capability=(12, 0))))
+    assert (report.exit_code, report.answer) == (1, "TensorFlow uses NVIDIA H200; see the warnings.")
 
 
-class TestChecks:
-    def test_there_are_many_and_each_has_a_name_and_a_source(self):
-        assert len(CHECKS) == 35
-        assert len({check.id for check in CHECKS}) == len({check.title for check in CHECKS}) == len(CHECKS)
-        for check in CHECKS:
-            assert re.fullmatch(r"[a-z-]+", check.id)
-            assert check.subject in (TENSORFLOW, GPU, FAIRNESS)
-            assert check.source and check.judge.__doc__
+def test_no_gpu_and_then_no_tensorflow(bench):
+    report = Diagnosis(bench.facts())
+    answer = "TensorFlow uses no GPU here: no NVIDIA driver (libnvidia-ml.so.1 was not found)."
+    assert (report.exit_code, report.answer) == (2, answer)
+    bench.remove("tensorflow")
+    (bench.site / "tensorflow/__init__.py").unlink()
+    report = Diagnosis(bench.facts())
+    assert (report.exit_code, report.answer) == (3, "TensorFlow cannot be used: TensorFlow: not installed.")
 
-    def test_every_check_is_tested_with_its_fault_and_without(self):
-        text = "".join(file.read_text("utf-8") for file in Path(__file__).parent.glob("test_*.py"))
-        assert [check.id for check in CHECKS if f'"{check.id}"' not in text] == []
+
+def test_every_check_has_a_name_of_its_own_and_a_source():
+    assert len({check.id for check in CHECKS}) == len({check.title for check in CHECKS}) == len(CHECKS)
+    assert all(check.subject in (TENSORFLOW, GPU, FAIRNESS) and check.source for check in CHECKS)
 
 
 def test_nothing_steers_the_terminal(bench):
     bench.environ["KERAS_BACKEND"] = "\x1b[2Jtorch\nagain"
-    text = to_text(of(bench.facts()), verbose=True)
+    text = to_text(Diagnosis(bench.facts()), verbose=True)
     assert "\x1b" not in text
     assert "KERAS_BACKEND=torch again:" in text
 

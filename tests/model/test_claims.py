@@ -25,9 +25,3 @@ from tfmon.model.readings import Estimate
 def test_a_claim_is_judged_by_the_whole_interval(low, high, outcome, expected):
     claim = Claim("an-id", "an article", "says so", "cpu,graph=on", "cpu,graph=off", **expected)
     assert judge(claim, Estimate((low + high) / 2, low, high, 12)) == outcome
-
-
-def test_an_estimate_has_a_relative_half_width_and_excludes_what_lies_outside():
-    estimate = Estimate(2.0, 1.5, 2.6, 5)
-    assert estimate.half_width == pytest.approx(0.275)
-    assert [estimate.clear_of(value) for value in (1.4, 1.5, 2.0, 2.6, 2.7)] == [True, False, False, False, True]

@@ -88,10 +88,8 @@ def test_a_failure_that_names_it_is_explained_by_it_once():
 
 
 def test_a_full_disk_under_a_view_is_named_by_its_folder():
-    (lane, other), reason = (
-        lanes({}, {}),
-        "the script exited with code 1: OSError: [Errno 28] No space left on device",
-    )
+    lane, other = lanes({}, {})
+    reason = "the script exited with code 1: OSError: [Errno 28] No space left on device"
     failed = replace(lane, trouble=Trouble(reason))
     views = {"": View(OVERLAY, FOLDER, store="/var/races/20260101.files")}
     told = explained(failed, [failed, other], views).trouble

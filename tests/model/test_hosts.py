@@ -32,17 +32,8 @@ def session():
 def test_two_names_of_one_machine_share_its_gpu(session):
     """GPU memory that is known only for a GPU with one lane is unknown if two hosts are the same machine."""
     for lane in session.snapshot().lanes[1:]:
-        session.accept(
-            LibrariesLoaded(
-                lane=lane.spec.name,
-                at_ns=9,
-                tensorflow="2",
-                keras="3",
-                numpy="2",
-                device_name="A GPU",
-                gpu_uuid="GPU-a",
-            )
-        )
+        versions = {"tensorflow": "2", "keras": "3", "numpy": "2", "device_name": "A GPU", "gpu_uuid": "GPU-a"}
+        session.accept(LibrariesLoaded(lane=lane.spec.name, at_ns=9, **versions))
     crowded = gpu_sample(host="gpu2", foreign_pids=True, used_by_pid={99: 2**30})
     session.accept(crowded)
     assert session.snapshot().lane(THERE).gpu_use.source == ""

@@ -57,16 +57,8 @@ def test_a_phase_begins_at_its_event():
 class TestRestart:
     def test_only_the_spec_the_log_and_the_history_of_the_charts_survive_a_restart(self):
         events = (
-            Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"),
-            *(
-                phase(RACING),
-                tree_sample(),
-                window(),
-                window(marks=("warm-up",)),
-                requested(1),
-                applied(),
-                refused(2),
-            ),
+            *(Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"), phase(RACING), tree_sample(), window()),
+            *(window(marks=("warm-up",)), requested(1), applied(), refused(2)),
             *(BadLine(lane="cpu", at_ns=1, problem="x"), ended(signal="SIGSEGV")),
         )
         state = lane("cpu", *events, started())
@@ -89,11 +81,8 @@ class TestRestart:
         renewed = replace(started(renewed=True), settings=state.settings)
         fresh = advance(state, renewed)
         assert (fresh.phase, fresh.process.pid, fresh.process.number) == (STARTING, 43, 2)
-        assert (fresh.steady, fresh.changes.marks, fresh.points) == (
-            state.steady,
-            state.changes.marks,
-            state.points,
-        )
+        assert (fresh.steady, fresh.points) == (state.steady, state.points)
+        assert fresh.changes.marks == state.changes.marks
         after = advance(fresh, window(round=3, step=10))
         assert [(one.round, one.process) for one in after.slices] == [(2, 1), (3, 2)]
         assert (after.totals.steps, after.totals.measured_steps, after.steady.windows) == (30, 30, 2)
@@ -153,19 +142,14 @@ class TestWindows:
         call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
         read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
         state = lane("cpu", window(), read, window())
-        assert (
-            state.step.computing_share,
-            advance(state, window(computing_share=0.5)).step.computing_share,
-        ) == (0.25, 0.5)
+        assert state.step.computing_share == 0.25
+        assert advance(state, window(computing_share=0.5)).step.computing_share == 0.5
         untold = Profiled(at_ns=3 * SECOND, folder="f", profile=replace(gpu_profile(), call=Missing("no loop")))
         assert state.step.calling_share == 100 / (100 + read.profile.other_ns)
         again = advance(state, untold)
-        assert (again.step.computing_share, again.step.calling_share) == (
-            state.step.computing_share,
-            state.step.calling_share,
-        )
-        changed = advance(state, applied())
-        assert (changed.step.computing_share, changed.step.calling_share) == (None, None)
+        assert (again.step.computing_share, again.step.calling_share) == (0.25, state.step.calling_share)
+        changed = advance(state, applied()).step
+        assert (changed.computing_share, changed.calling_share) == (None, None)
 
 
 def test_only_steady_windows_wholly_in_the_last_seconds_count():

@@ -50,11 +50,8 @@ class TestMemory:
 class TestBusy:
     def test_it_is_the_sum_over_the_lanes_processes(self):
         on_it = GpuProcesses(busy_by_pid={7: 30.0, 8: 0.0, 9: 60.0})
-        assert [busy_pct(on_it, pids, only_lane=True) for pids in ((7, 8), (8,), (1,))] == [
-            30,
-            0,
-            NO_SHARE,
-        ]
+        busy = [busy_pct(on_it, pids, only_lane=True) for pids in ((7, 8), (8,), (1,))]
+        assert busy == [30, 0, NO_SHARE]
         assert busy_pct(GpuProcesses(busy_by_pid=HIDDEN), (7,), only_lane=True) == HIDDEN
 
     def test_in_a_container_the_only_process_is_the_lanes(self):
