@@ -24,10 +24,6 @@ TEXTS = {name: text for name, _, text in (section.partition("\n") for section in
 """Messages that TensorFlow and its libraries have written to stderr."""
 
 
-def fatal(text: str, exit_code: int | None = 1) -> Import:
-    return Import(exit_code=exit_code, text=text, seconds=1.0)
-
-
 def is_over(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -35,40 +31,31 @@ def is_over(pid: int) -> bool:
         return True
 
 
-class TestImport:
-    @pytest.mark.parametrize(
-        ("name", "found", "fix"),
-        [
-            ("glibc", "C or C++ library is older", "upgrade"),
-            ("glibcxx", "C or C++ library is older", "libstdcxx-ng"),
-            ("protobuf gencode", "protobuf does not fit", "'protobuf<8.0.0,>=6.31.1'"),
-            ("protobuf descriptors", "protobuf does not fit", "protobuf"),
-            ("numpy", "NumPy does not fit", "'numpy>=1.26.0'"),
-            ("metal", "tensorflow-metal does not fit", "tensorflow-metal==1.2.0"),
-            ("architecture", "another processor", "arm64"),
-            ("library", "the library libhdf5.so.310 is missing", "--force-reinstall 'tensorflow==2.21.0'"),
-            ("module", "the module absl, which TensorFlow needs, is missing", "pip install 'tensorflow==2.21.0'"),
-            ("something new", "fails: ValueError: something new", "--force-reinstall"),
-            ("", "exit code 1", "--force-reinstall"),
-        ],
-    )
-    def test_that_fails(self, bench, name, found, fix):
-        finding = bench.find("import", imported=fatal(f"Traceback:\n{TEXTS[name]}" if name else ""))
-        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
-
-    @pytest.mark.parametrize(
-        ("name", "exit_code", "found", "fix"),
-        [
-            ("", -4, "SIGILL", "no Rosetta"),
-            ("avx", -6, "SIGABRT: the processor lacks", "-cpu host"),
-            ("", -9, "out of memory", "memory limit"),
-            ("", -11, "SIGSEGV", "--force-reinstall"),
-            ("", None, "not done after 1 s", "slow file system"),
-        ],
-    )
-    def test_that_is_ended(self, bench, name, exit_code, found, fix):
-        finding = bench.find("import", imported=fatal(TEXTS.get(name, ""), exit_code))
-        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
+@pytest.mark.parametrize(
+    ("name", "exit_code", "found", "fix"),
+    [
+        ("glibc", 1, "C or C++ library is older", "upgrade"),
+        ("glibcxx", 1, "C or C++ library is older", "libstdcxx-ng"),
+        ("protobuf gencode", 1, "protobuf does not fit", "'protobuf<8.0.0,>=6.31.1'"),
+        ("protobuf descriptors", 1, "protobuf does not fit", "protobuf"),
+        ("numpy", 1, "NumPy does not fit", "'numpy>=1.26.0'"),
+        ("metal", 1, "tensorflow-metal does not fit", "tensorflow-metal==1.2.0"),
+        ("architecture", 1, "another processor", "arm64"),
+        ("library", 1, "the library libhdf5.so.310 is missing", "--force-reinstall 'tensorflow==2.21.0'"),
+        ("module", 1, "the module absl, which TensorFlow needs, is missing", "pip install 'tensorflow==2.21.0'"),
+        ("something new", 1, "fails: ValueError: something new", "--force-reinstall"),
+        ("", 1, "exit code 1", "--force-reinstall"),
+        ("", -4, "SIGILL", "no Rosetta"),
+        ("avx", -6, "SIGABRT: the processor lacks", "-cpu host"),
+        ("", -9, "out of memory", "memory limit"),
+        ("", -11, "SIGSEGV", "--force-reinstall"),
+        ("", None, "not done after 1 s", "slow file system"),
+    ],
+)
+def test_an_import_that_fails_or_is_ended(bench, name, exit_code, found, fix):
+    text = f"Traceback:\n{TEXTS[name]}" if name else ""
+    finding = bench.find("import", imported=Import(exit_code=exit_code, text=text, seconds=1.0))
+    assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
 
 
 class TestDevices:
