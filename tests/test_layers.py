@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {
         *("model", "system", "analysis", "catalog", "doctor", "series", "lanes", "lanes.remote"),
         *("probes", "recordings", "reports", "hooks", "ui", *TEXT, "click", "platformdirs"),
-        *("tomli", "pandas", "IPython", "nbformat", "rich", "prometheus_client"),
+        *("tomli", "pandas", "IPython", "nbformat", "rich", "prometheus_client", "mcp", "mcp_types"),
     },
     "cli": {
         *("model", "system", "analysis", "catalog", "doctor", "lanes.remote", "probes", "recordings", "reports"),

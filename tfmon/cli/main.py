@@ -27,6 +27,7 @@ COMMANDS = {
     "export": ("export", "Write a report of a recorded race, or its numbers."),
     "hosts": ("machines", "Say what other machines have, and whether they answer."),
     "list": ("scenarios", "List the scenarios: those that come with tfmon, and your own."),
+    "mcp": ("agents", "Serve tfmon to agents (Model Context Protocol)."),
     "new": ("scenarios", "Write a scenario file to start from."),
     "profile": ("profile", "Profile some steps of one lane, or compare the profiles of two."),
     "race": ("race", "Race a scenario, or your own script."),
