@@ -163,7 +163,7 @@ class LaneGroup:
         return not self._restarting and self._session.snapshot().over
 
     def pids(self) -> dict[str, int]:
-        """Return the first process of each local lane."""
+        """Return the process of each local lane."""
         with self._lock:
             running = {name: one for name, one in self._processes.items() if not one.ended}
             return {name: one.pid for name, one in running.items() if isinstance(one, LocalProcess)}
@@ -178,7 +178,7 @@ class LaneGroup:
         return process if process is not None and not process.ended else None
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Request a setting; a knob that is not live restarts the lane."""
+        """Request a setting; some restart the lane."""
         with self._lock:
             known = self._session.snapshot()
             if lane not in self._settings or (self._over and known.lane(lane).phase != FAILED):
@@ -286,7 +286,7 @@ class LaneGroup:
         self._restart([name for name in lanes if not any(name in names for names in lost.values())])
 
     def repeat(self, lanes: Sequence[str]) -> None:
-        """Continue the measurement of lanes in new processes."""
+        """Continue lanes in new processes."""
         with self._lock:
             if self._finished is not self._plan:
                 self._restarting += 1
@@ -466,7 +466,7 @@ class LaneGroup:
                 self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
 
     def report_stall(self, lane: str, since_ns: int) -> None:
-        """Record that a lane hangs, and continue without it."""
+        """Record that a lane hangs."""
         with self._lock:
             if self._process(lane) is not None:
                 self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
@@ -480,7 +480,7 @@ class LaneGroup:
                 self.scheduler.skip(lane)
 
     def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that was silent at its start."""
+        """Fail a lane that starts silently."""
         with self._lock:
             process = self._process(lane)
             if process is None:

@@ -125,7 +125,7 @@ class Connection:
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> RemoteProcess:
-        """Start a lane; blocks for a round trip."""
+        """Start a lane; blocks."""
         link = self._connected()
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
         if nice is not None:
@@ -192,7 +192,7 @@ class Surveyed:
 
 
 def survey(hosts: Sequence[Host]) -> list[Surveyed]:
-    """Survey hosts at once; takes seconds, or as long as a launcher tries."""
+    """Survey hosts at once; takes seconds."""
     seen: list[list[Event]] = [[] for _ in hosts]
     connections = [Connection(host, events.append) for host, events in zip(hosts, seen, strict=True)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:

@@ -57,7 +57,7 @@ class Reservation:
 
 
 def last_report(said: Sequence[str]) -> Mapping[str, Any]:
-    """Return the bridge's last report in its stderr."""
+    """Return the bridge's last report."""
     from tfmon.lanes.remote.ray_cluster import SIGN  # every command loads this module
 
     for line in reversed(said):
@@ -96,7 +96,7 @@ def is_ray(host: str) -> bool:
 
 
 def word_of(host: str) -> str:
-    """Return the kind of GPU or the node in a name."""
+    """Return the kind of GPU or the node."""
     _, *parts = host.split(":")
     return ":".join(word for word in parts if word and not word.isdigit())
 

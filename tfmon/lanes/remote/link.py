@@ -97,7 +97,7 @@ class RemoteProcess(LaneProcess):
         self._control("continue_")
 
     def end(self, code: int, at_ns: int) -> None:
-        """Report the child's end, at the host's time."""
+        """Report the child's end."""
         self._tell_end(code, self._link.clock.here(at_ns))
         self._note_end()
 
@@ -112,7 +112,7 @@ class RemoteProcess(LaneProcess):
         self._note_end()
 
     def _here(self, event: FromLane) -> FromLane:
-        """Convert the stamp and the folder of a profile."""
+        """Convert stamp and folder."""
         if isinstance(event, Profiled | ProfileFailed):
             event = replace(event, folder=self._profiles.get(event.folder, event.folder))
         return replace(event, at_ns=self._link.clock.here(event.at_ns))
@@ -152,7 +152,7 @@ class Link:
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
 
     def call(self, do: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
-        """Return the agent's answer; raises TfmonError without one."""
+        """Return the agent's answer; raises TfmonError."""
         number, answered = next(self.numbers), Future[dict[str, Any]]()
         self._calls[number] = answered
         try:

@@ -1,4 +1,4 @@
-"""Starts a program of Python on a host, usually the agent."""
+"""Starts a program of Python on a host."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Wire:
         return sender
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
-        """Start a program, or raise TfmonError; return its first message."""
+        """Start a program; return its first message; raises TfmonError."""
         host = self.host
         patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
         try:
@@ -172,7 +172,7 @@ class Wire:
             self.received += chunk or b""
 
     def receive(self, wait_s: float) -> bytes | None:
-        """Return output, empty at its end, or `None` if none comes in time."""
+        """Return output, empty at its end, or `None` for now."""
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
         if not poll.poll(1000 * wait_s):
