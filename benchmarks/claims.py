@@ -5,16 +5,13 @@ It runs the commands that the page names, each once, on a machine with nothing b
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from common import measured_on, options_of
+from common import measured_on, options_of, result_of
 
 from tfmon import units
 
@@ -26,9 +23,7 @@ SLOW = ("resnet50", "transformer")
 def verify(*scenarios: str) -> tuple[list[dict[str, Any]], float]:
     """Return the claims that one run of the command measured, and how long it took in seconds."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "tfmon", "verify", "--json", *scenarios]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    claims: list[dict[str, Any]] = json.loads(printed)["claims"]
+    claims: list[dict[str, Any]] = result_of("verify", *scenarios)["claims"]
     return claims, time.monotonic() - began
 
 

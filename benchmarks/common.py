@@ -83,6 +83,19 @@ def run_command(
     return measured[options.what][0](*given, options)
 
 
+def result_of(*words: str) -> dict[str, Any]:
+    """Return what `tfmon` with these words and `--json` prints.
+
+    Errors: SystemExit if it fails.
+    """
+    command = [sys.executable, "-m", "tfmon", *words, "--json"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
 def kept_rows(out: str, key: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return the rows of a file with this key; empty if the file does not exist."""
     file = Path(out)

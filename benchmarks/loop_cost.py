@@ -67,7 +67,7 @@ def switched(work: Callable[[], None]) -> Callable[[bool], None]:
     installed = [each for each in hooks._replaced if each[0].__dict__.get(each[1]) is each[3]]
 
     def run(on: bool) -> None:
-        for owner, name, own, hook in installed:
+        for owner, name, own, hook, _ in installed:
             setattr(owner, name, hook if on else own)
         work()
 

@@ -87,8 +87,7 @@ class Monkey(Soak):
 
     def _resize(self, columns: int, rows: int) -> None:
         self.size = columns, rows
-        self.terminal.screen.resize(rows, columns)
-        self.terminal.process.setwinsize(rows, columns)
+        self.terminal.resize(columns, rows)
 
     def _ask_for_the_race(self) -> None:
         """Close every dialog, check that the race is on the screen, and restart its lanes."""

@@ -8,18 +8,15 @@ and its largest part with what differs by construction.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import keep_row, options_of
+from common import keep_row, options_of, result_of
 
 SCENARIO = str(Path(__file__).with_name("one_large_layer.py"))
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,7 @@ def compared(pair: Pair, profiles: int) -> dict[str, Any]:
     """Return what `tfmon profile` says of a pair."""
     lanes = [word for lane in (pair.first, pair.second) for word in ("--lane", f"cpu,{lane}")]
     sets = [word for one in pair.settings for word in ("--set", one)]
-    command = [sys.executable, "-m", "tfmon", "profile", pair.scenario, *lanes, *sets]
-    command += ["--profiles", str(profiles), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return result_of("profile", pair.scenario, *lanes, *sets, "--profiles", str(profiles))
 
 
 def verdict_on(pair: Pair, result: dict[str, Any]) -> dict[str, Any]:

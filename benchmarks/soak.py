@@ -164,7 +164,7 @@ class Soak:
 
     def _recording(self) -> list[str]:
         """Replay the recording to its last event."""
-        paths, wrong = [run.path for run in runs()], []
+        paths, wrong = [run.file for run in runs()], []
         if not paths:
             return ["nothing was recorded"]
         for path in paths:

@@ -123,20 +123,13 @@ def judged(known: Sequence[Snapshot]) -> dict[str, Any]:
         row[name] = {
             "ever": sorted({winner for _, winner in named}),
             "first_s": _seconds(named[0][0]) if named else None,
-            "kind": (last := verdict_as(end, kind)).kind,
-            "winner": last.winner,
-            "left_s": last.left_s,
         }
     last = verdict_as(end, FIXED)
     row["headless"] = {"kind": last.kind, "winner": last.winner, "left_s": last.left_s, "text": last.text}
-    first, second = end.lanes
     found = last.interval
-    row["ratio"] = (
-        None if found is None else found.value if last.ranking[0].lane == first.spec.name else 1 / found.value
-    )
-    row["half_width"] = found.half_width if found is not None else None
-    row["rounds"] = min(len(first.slices), len(second.slices))
-    row["processes"] = len({one.process for one in first.slices})
+    row["ratio"] = None
+    if found is not None:
+        row["ratio"] = found.value if last.ranking[0].lane == end.lanes[0].spec.name else 1 / found.value
     row["discarded_share"] = max(sum(lane.discarded_shares.values()) for lane in end.lanes)
     return row
 
