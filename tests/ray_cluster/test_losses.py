@@ -28,12 +28,6 @@ TOLD_S = 6.0
 GONE_S = 12.0 + LATE_S
 
 
-def until(condition, timeout_s: float, what: str) -> float:
-    began = time.monotonic()
-    wait_for(condition, timeout_s, what)
-    return time.monotonic() - began
-
-
 def test_a_node_that_is_killed_fails_its_lanes_only_and_leaves_nothing(cluster):
     address = cluster.add()
     there, here = cluster.connect(f"ray:{address}"), cluster.connect(f"ray:{cluster.head}")
@@ -45,7 +39,7 @@ def test_a_node_that_is_killed_fails_its_lanes_only_and_leaves_nothing(cluster):
     failures = [child.failure for child in children]
     assert {(failed.kind, failed.message) for failed in failures} == {(HOST_LOST, told.reason)}
     assert {failed.hint for failed in failures} == {"a new race finds another"}, "no key can help"
-    until(lambda: all_gone(children, *(one.pid for one in processes)), GONE_S, "all of the node is gone")
+    wait_for(lambda: all_gone(children, *(one.pid for one in processes)), GONE_S, "all of the node is gone")
     assert not here.lost and other.process.send(Stop())
     other.wait_for_phase("heard")
     cluster.forget(address)
@@ -63,13 +57,13 @@ def test_a_node_that_is_stopped_is_told_within_six_seconds_and_ends_its_lanes_wh
     began = time.monotonic()
     try:
         cluster.signal(there, signal.SIGSTOP)
-        until(lambda: link.lost, TOLD_S + LATE_S, "the loss is told")
+        wait_for(lambda: link.lost, TOLD_S + LATE_S, "the loss is told")
         assert time.monotonic() - began > 4
         assert link.wait_for_loss().reason == "nothing was heard for 5 s"
         assert not gone(agent.pid), "it is stopped"
     finally:
         cluster.signal(there, signal.SIGCONT)
-    until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+    wait_for(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
     cluster.forget(address)
 
 
@@ -89,7 +83,7 @@ def test_what_carries_a_lane_dies_and_the_lane_with_it_and_r_connects_again_to_t
     if dies == "Ray's process":
         assert all(one.startswith("Ray lost its process on ") for one in said), "the host is there"
     assert {child.failure.hint for child in children} == {""}, "r helps"
-    until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+    wait_for(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
     link.ensure()
     assert not link.lost and link.host.ray.node == node
     link.start("a_beat").wait_for_phase("listening")
@@ -122,14 +116,14 @@ def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_
         monitor.send_signal(how)
         out, err = monitor.communicate()
         assert (out, err) == ("", "")
-    until(lambda: all(map(gone, pids)), GONE_S, "the lanes are gone")
+    wait_for(lambda: all(map(gone, pids)), GONE_S, "the lanes are gone")
 
     def others() -> list[psutil.Process]:
         names = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")
         new = [one for one in cluster.processes(address) if one.pid not in before]
         return [one for one in new if not gone(one.pid) and not one.name().startswith(names)]
 
-    until(lambda: not others(), GONE_S, "nothing of it is left on the node")
+    wait_for(lambda: not others(), GONE_S, "nothing of it is left on the node")
     cluster.forget(address)
 
 
@@ -145,7 +139,7 @@ def test_a_head_that_is_killed_is_named_and_nothing_is_left_and_a_sweep_keeps_wh
             told = link.wait_for_loss(TOLD_S + LATE_S)
             assert told.reason == f"the head of the Ray cluster, {own.address}, is gone"
             assert all(child.failure.kind == HOST_LOST for child in children)
-            until(lambda: all_gone(children, agent.pid), GONE_S - TOLD_S, "all are gone")
+            wait_for(lambda: all_gone(children, agent.pid), GONE_S - TOLD_S, "all are gone")
             out, err = sweep.communicate(timeout=60)
         assert sweep.returncode == 1, err
         assert f"tfmon: ray:{own.head}/cpu is not used any more: no Ray cluster answers at {own.address}" in err

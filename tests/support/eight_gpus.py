@@ -63,15 +63,7 @@ def samples(
     ours: dict[int, tuple[int, int, int]] | None = None,
     since_ns: int | None = None,
 ) -> list[GpuSample]:
-    """Return a sample of each GPU.
-
-    Args:
-        at_ns: The stamp.
-        host: The machine.
-        gpus: How many GPUs it has.
-        ours: A process of tfmon by GPU: pid, share and memory in GiB.
-        since_ns: Since when the shares are the mean.
-    """
+    """Return a sample of each GPU; `ours` is a process of tfmon by GPU: pid, share and memory in GiB."""
     found = []
     for at, (busy, processes) in enumerate(WORK[:gpus]):
         own = (ours or {}).get(at)

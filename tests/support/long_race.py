@@ -79,13 +79,7 @@ def events_of(seconds: int) -> Iterator[Event]:
 
 
 def write(path: Path, seconds: int, each_second: Callable[[Path, Snapshot], object] = lambda *_: None) -> Snapshot:
-    """Record such a race, and return the last snapshot; raises OSError.
-
-    Args:
-        path: The new file.
-        seconds: How long the race is.
-        each_second: Called with the file and the snapshot after each second.
-    """
+    """Record such a race, and return the last snapshot; raises OSError."""
     now_ns = 0
     session = Session(CPU_MACHINE, lambda: now_ns)
     specs = name_lanes([LaneSpec("cpu")])

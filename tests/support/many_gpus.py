@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from support.events import gpu_sample
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.readings import Missing, TreeSample
+from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 
 from .ui import Demo
@@ -35,14 +35,7 @@ class ManyGpus(Demo):
             )
         )  # fmt: skip
 
-    def sample(self, cpu_pct: Sequence[float] = (212, 104)) -> None:
-        for place, name in enumerate(self.names):
-            self.session.accept(
-                TreeSample(
-                    lane=name, at_ns=self.clock(), cpu_pct=cpu_pct[place % 2], processes=2,
-                    private_bytes=(301 + 311 * place) * 2.0**20, pids=(4_000 + place,),
-                )
-            )  # fmt: skip
+    def sample_gpus(self) -> None:
         for index, busy in enumerate(BUSY):
             self.session.accept(
                 gpu_sample(

@@ -315,6 +315,9 @@ class Demo:
                     pids=(4_000 + place,),
                 )
             )  # fmt: skip
+        self.sample_gpus()
+
+    def sample_gpus(self) -> None:
         for host in dict.fromkeys(spec.host for spec in self.specs if spec.kind == "gpu"):
             self.session.accept(
                 gpu_sample(

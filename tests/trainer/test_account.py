@@ -1,6 +1,7 @@
 """The account of a process: every moment is in one part, and the parts add up."""
 
 import pytest
+from support import events
 
 from tfmon.model import account as groups
 from tfmon.model.lane_events import Window
@@ -34,19 +35,7 @@ def account(clock):
 def window(ends: int, span: int, **parts: int) -> Window:
     """Return a window that ends at a moment, with its parts in ms."""
     times = {"input": 0, "call": 0, "sync": 0, "report": 0, **parts}
-    return Window(
-        lane="cpu",
-        at_ns=ends * MS,
-        span_ns=span * MS,
-        steps=1,
-        examples=1,
-        step=1,
-        longest_ns=span * MS,
-        histogram={},
-        loss=None,
-        settings={},
-        **{f"{name}_ns": value * MS for name, value in times.items()},
-    )
+    return events.window(ends * MS, span * MS, **{f"{name}_ns": value * MS for name, value in times.items()})
 
 
 def parts_of(account: Account, *, last: bool = False) -> dict[tuple[str, str], int]:

@@ -82,19 +82,7 @@ def test_parallel_calls_prepares_examples_side_by_side_and_off_one_after_the_oth
     assert len(list(itertools.islice(mapped(enter), 4))) == 4
 
 
-@pytest.mark.parametrize(("cache", "calls"), [(False, 12), (True, 4)])
-def test_cache_prepares_each_example_once(tf, cache, calls):
-    seen: list[float] = []
-
-    def note(x: Any) -> Any:
-        seen.append(float(x))
-        return x
-
-    list(itertools.islice(mapped(note, cache=cache), 6))
-    assert len(seen) == calls
-
-
-def test_of_the_caches_that_were_filled_only_the_latest_are_kept(tf):
+def test_cache_prepares_each_example_once_and_only_the_latest_caches_are_kept(tf):
     """A dataset holds its own cache, with all the data, for as long as it lives."""
     seen: list[float] = []
 
@@ -102,6 +90,8 @@ def test_of_the_caches_that_were_filled_only_the_latest_are_kept(tf):
         seen.append(float(x))
         return x
 
+    list(itertools.islice(mapped(note, cache=False), 6))
+    assert len(seen) == 12
     pipelines, values = mapped_pipelines(note, cache=True)
 
     def prepared(batch_size: int) -> int:

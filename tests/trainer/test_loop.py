@@ -62,22 +62,13 @@ def steps_in(window: Window) -> int:
     return window.steps + beside(window)
 
 
-def test_a_lane_warms_up_and_waits_for_the_start_signal(running):
-    step = Steps()
-    loop = running(step)
-    loop.until_ready()
-    assert loop.phases == [WARMING_UP, READY]
-    assert step.batches
-    assert not loop.windows
-    assert stopped(loop) == 0
-
-
 @pytest.mark.parametrize("steps", [257, 1])
 def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(running, steps):
     step = Steps()
     loop = running(step, steps=steps)
     loop.until_ready()
-    warm_up = len(step.batches)
+    assert loop.phases == [WARMING_UP, READY] and not loop.windows
+    assert (warm_up := len(step.batches)) > 0
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
     loop.tell(RunSlice(round=1, seconds=3_600.0))
     finished = loop.until_event(Finished)
