@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,13 +39,6 @@ class Machine:
 @pytest.fixture
 def machine(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Machine:
     return Machine(build_fake_nvml(), tmp_path)
-
-
-@pytest.fixture
-def screen(machine: Machine) -> Iterator[Terminal]:
-    terminal = Terminal(*LANES, program=[str(PROGRAM)], **machine.environment)
-    yield terminal
-    terminal.close()
 
 
 def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
@@ -87,8 +80,12 @@ def test_an_instance_of_a_split_gpu_is_raced_with_readings_of_its_own(machine):
     assert (refused.returncode, "--lane MIG-11111111" in refused.stderr) == (EXIT_DEVICE_ABSENT, True)
 
 
-def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
-    screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
-    machine.driver.play(TWO_GPUS + "lost 0\n")
-    seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
-    screen.wait_for(lambda shown: all(words in shown for words in seen))
+def test_a_gpu_that_is_lost_touches_its_readings_only(machine):
+    screen = Terminal(*LANES, program=[str(PROGRAM)], **machine.environment)
+    try:
+        screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
+        machine.driver.play(TWO_GPUS + "lost 0\n")
+        seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
+        screen.wait_for(lambda shown: all(words in shown for words in seen))
+    finally:
+        screen.close()

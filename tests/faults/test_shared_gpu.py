@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -25,31 +25,15 @@ ALL_BUSY = script() + f"proc 1 {os.getpid()} 9000000000\nproc 6 {os.getpid()} 90
 
 
 @pytest.fixture
-def eight(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(build_fake_nvml(), tmp_path)
-    machine.driver.play(script())
-    yield machine
-
-
-def run(machine: Machine, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, **machine.environment}
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), *RACE, *words],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def look_at_the_gpus(screen: Terminal, *words: str) -> None:
-    """Open the page of GPUs, wait for its text, and return to the race."""
-    screen.process.send("G")
-    screen.wait_for(lambda shown: all(word in shown for word in words))
-    screen.process.send("q")
-    screen.wait_for(racing)
+def eight(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Machine:
+    return Machine(build_fake_nvml(), tmp_path)
 
 
 def test_ctrl_c_leaves_while_it_waits(eight):
     eight.driver.play(ALL_BUSY)
-    with run(eight, "--headless", "--wait-idle", "5") as waiting:
+    command = [sys.executable, str(PROGRAM), *RACE, "--headless", "--wait-idle", "5"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, **eight.environment}, **pipes) as waiting:
         assert "waiting for a free GPU" in waiting.stderr.readline()
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=HANGS_S)
@@ -65,7 +49,11 @@ def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(ei
         eight.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
         screen.wait_for(lambda shown: racing(shown) and "gpu:1" in shown)
         command = psutil.Process().cmdline()[0][:12]
-        look_at_the_gpus(screen, "8 GPUs, 0 free", str(os.getpid()), command, "76.0/80.0 GiB")
+        screen.process.send("G")
+        words = ("8 GPUs, 0 free", str(os.getpid()), command, "76.0/80.0 GiB")
+        screen.wait_for(lambda shown: all(word in shown for word in words))
+        screen.process.send("q")
+        screen.wait_for(racing)
         screen.leave(0)
     finally:
         screen.close()

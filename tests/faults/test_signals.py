@@ -127,25 +127,56 @@ def shell():
         each.process.close(force=True)
 
 
-@pytest.mark.parametrize("stop", slow_except("ctrl-z", ["ctrl-z", "SIGSTOP"]))
-def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, stop):
+@pytest.mark.parametrize("size", slow_except((36, 120), [(36, 120), (24, 80)]), ids=["the same size", "resized"])
+def test_after_ctrl_z_the_terminal_is_sane_and_fg_paints_the_whole_screen_again(shell, size):
+    bash = shell(*RACE)
+    bash.process.expect_exact("steps/s")
+    lanes = lanes_of(bash.program())
+    bash.process.send("\x1a")
+    bash.process.expect_exact("Stopped")
+    bash.process.expect_exact("READY> ")
+    wait_for(lambda: stopped(lanes), what="all lanes are stopped")
+    assert bash.terminal_modes() == bash.modes
+    bash.process.setwinsize(*size)
+    rows, columns = size
+    screen = pyte.Screen(columns, rows)
+    stream = pyte.Stream(screen)
+    output = []
+    bash.process.sendline("fg")
+
+    def whole() -> bool:
+        with contextlib.suppress(pexpect.TIMEOUT):
+            output.append(bash.process.read_nonblocking(65_536, timeout=0.05))
+            stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", output[-1]))
+        top, *body, bottom = screen.display
+        framed = sum(row.startswith(("╭", "│", "╰")) for row in body)
+        headed = "small-dense" in top + body[0]  # the tabs are above the header where there is room
+        return headed and "quit" in bottom and framed > rows // 2
+
+    wait_for(whole, what="header, panes and keys are painted again")
+    if rows == 36:
+        wait_for(lambda: whole() and "suspended" in "".join(output), what="the gap is marked")
+    assert not any(lane.status() == psutil.STATUS_ZOMBIE for lane in lanes)
+    leave(bash)
+    assert "stalled" not in "".join(output)
+
+
+@pytest.mark.slow
+def test_after_sigstop_the_race_goes_on_and_fg_brings_the_screen_back(shell):
     bash = shell(*RACE)
     bash.process.expect_exact("steps/s")
     program = bash.program()
     lanes = lanes_of(program)
-    if stop == "ctrl-z":
-        bash.process.send("\x1a")
-        bash.process.expect_exact("Stopped")
-        bash.process.expect_exact("READY> ")
-        wait_for(lambda: stopped(lanes), what="all lanes are stopped")
-        assert bash.terminal_modes() == bash.modes
-    else:
-        program.send_signal(signal.SIGSTOP)
-        bash.process.expect_exact("Stopped")
-        assert not stopped(lanes), "the race goes on in its own process"
+    program.send_signal(signal.SIGSTOP)
+    bash.process.expect_exact("Stopped")
+    assert not stopped(lanes), "the race goes on in its own process"
     bash.process.sendline("fg")
-    bash.process.expect_exact("suspended" if stop == "ctrl-z" else "steps/s")
-    assert not any(lane.status() == psutil.STATUS_ZOMBIE for lane in lanes)
+    bash.process.expect_exact("steps/s")
+    leave(bash)
+
+
+def leave(bash: Shell) -> None:
+    """Quit tfmon, and check that the lanes did well and the terminal is as it was."""
     bash.process.send("q")
     bash.process.expect_exact("READY> ")
     assert "stalled" not in bash.process.before
@@ -153,32 +184,3 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
     bash.process.expect_exact("code 0")
     bash.process.expect_exact("READY> ")
     assert bash.terminal_modes() == bash.modes
-
-
-@pytest.mark.parametrize(
-    "size", slow_except((24, 80), [(36, 120), (24, 80)]), ids=["the same size", "resized meanwhile"]
-)
-def test_after_fg_the_whole_screen_is_painted_again(shell, size):
-    bash = shell(*RACE)
-    bash.process.expect_exact("steps/s")
-    bash.process.send("\x1a")
-    bash.process.expect_exact("Stopped")
-    bash.process.expect_exact("READY> ")
-    bash.process.setwinsize(*size)
-    rows, columns = size
-    screen = pyte.Screen(columns, rows)
-    stream = pyte.Stream(screen)
-    bash.process.sendline("fg")
-
-    def whole() -> bool:
-        with contextlib.suppress(pexpect.TIMEOUT):
-            text = bash.process.read_nonblocking(65_536, timeout=0.05)
-            stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text))
-        top, *body, bottom = screen.display
-        framed = sum(row.startswith(("╭", "│", "╰")) for row in body)
-        headed = "small-dense" in top + body[0]  # the tabs are above the header where there is room
-        return headed and "quit" in bottom and framed > rows // 2
-
-    wait_for(whole, what="header, panes and keys are painted again")
-    bash.process.send("q")
-    bash.process.expect_exact("READY> ")

@@ -12,12 +12,21 @@ from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process
 
-BOTH_MODES = pytest.mark.parametrize("mode", slow_except(CONCURRENT, [CONCURRENT, TURNS]))
 
-
-@BOTH_MODES
-def test_it_is_told_with_since_when_and_gets_its_slices_and_the_others_go_on(faulty_group, mode):
-    faulty_group.race_with("hangs_for_ever", mode=mode)
+@pytest.mark.parametrize(
+    ("fault", "mode", "how"),
+    [
+        ("hangs_for_ever", CONCURRENT, "ended on request"),
+        pytest.param("hangs_in_c", TURNS, "SIGKILL", marks=pytest.mark.slow),
+    ],
+    ids=["heeds", "defies"],
+)
+def test_one_that_hangs_tells_where_and_can_be_ended_and_the_others_go_on(
+    faulty_group, fault, mode, how, monkeypatch
+):
+    if how != "SIGKILL":
+        monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
+    faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty
     assert faulty.phase == RACING
@@ -28,9 +37,25 @@ def test_it_is_told_with_since_when_and_gets_its_slices_and_the_others_go_on(fau
         )
     faulty_group.wait_for_steps("cpu", 200)
     wait_for(lambda: faulty_group.sound.heartbeat.stalled_since_ns is None, what="the other lane is well")
+    faulty_group.ask_stack("gpu:0")
+    wait_for(lambda: faulty_group.faulty.process.stack is not None, what="a stack")
+    lines = faulty_group.faulty.process.stack.lines
+    assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
+    assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
+    pid = faulty_group.pid("gpu:0")
+    faulty_group.kill("gpu:0")
+    wait_for(lambda: faulty_group.faulty.end.event, what="its end")
+    assert gone(pid)
+    faulty = faulty_group.faulty
+    assert faulty.phase == FAILED
+    assert "no step for" in faulty.trouble.message and how in faulty.trouble.message
+    assert faulty.points
+    faulty_group.wait_for_steps("cpu", 100)
+    faulty_group.restart(["gpu:0"])
+    faulty_group.wait_for(RACING, "gpu:0")
 
 
-@BOTH_MODES
+@pytest.mark.parametrize("mode", slow_except(CONCURRENT, [CONCURRENT, TURNS]))
 def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_group, mode, tmp_path):
     faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_UNTIL=str(tmp_path / "awake"))
     faulty_group.wait_for_stall()
@@ -45,52 +70,12 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     assert faulty.totals.steps == sum(point.steps for point in faulty.points)
 
 
-@pytest.mark.parametrize(
-    ("fault", "mode"), [("hangs_for_ever", CONCURRENT), pytest.param("hangs_in_c", TURNS, marks=pytest.mark.slow)]
-)
-def test_it_tells_where_it_stands(faulty_group, fault, mode):
-    faulty_group.race_with(fault, mode=mode)
-    faulty_group.wait_for_stall()
-    faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.process.stack is not None, what="a stack")
-    lines = faulty_group.faulty.process.stack.lines
-    assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
-    assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
-    assert not faulty_group.sound.over
-
-
 def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(group):
     group.begin(group.plan("cpu"))
     group.wait_for_steps("cpu")
     group.ask_stack("cpu")
     group.wait_for_steps("cpu", 50)
     assert group.lane("cpu").process.stack is None
-
-
-@pytest.mark.parametrize(
-    ("fault", "mode", "how"),
-    [
-        ("hangs_for_ever", CONCURRENT, "ended on request"),
-        pytest.param("hangs_in_c", TURNS, "SIGKILL", marks=pytest.mark.slow),
-    ],
-    ids=["heeds", "defies"],
-)
-def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, how, monkeypatch):
-    if how != "SIGKILL":
-        monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
-    faulty_group.race_with(fault, mode=mode)
-    faulty_group.wait_for_stall()
-    pid = faulty_group.pid("gpu:0")
-    faulty_group.kill("gpu:0")
-    wait_for(lambda: faulty_group.faulty.end.event, what="its end")
-    assert gone(pid)
-    faulty = faulty_group.faulty
-    assert faulty.phase == FAILED
-    assert "no step for" in faulty.trouble.message and how in faulty.trouble.message
-    assert faulty.points
-    faulty_group.wait_for_steps("cpu", 100)
-    faulty_group.restart(["gpu:0"])
-    faulty_group.wait_for(RACING, "gpu:0")
 
 
 def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group, tmp_path, monkeypatch):
