@@ -70,10 +70,6 @@ def test_every_scenario_of_the_checkout_is_listed_from_the_installed_package(ins
         assert Path(scenario["path"]).is_relative_to(installed.parent.resolve())
 
 
-def test_the_module_can_be_run_too(installed, tmp_path):
-    assert "small-dense" in run(installed / "python", "-m", "tfmon", "show", "small-dense", cwd=tmp_path)
-
-
 def test_what_a_release_must_have_is_there(built):
     wheel, sdist = built
     assert [*release.check_wheel(wheel, ROOT), *release.check_sdist(sdist, ROOT)] == []

@@ -114,10 +114,8 @@ class TestMistakes:
     def test_what_is_no_toml_is_refused_with_the_place(self, folder, text):
         folder.mkdir()
         (folder / "config.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
-        with pytest.raises(
-            UsageError,
-            match=r"config\.toml (is not TOML: .*(line 1|end of document)|.*cannot be read: it is not UTF-8)",
-        ):
+        said = r"config\.toml (is not TOML: .*(line 1|end of document)|.*cannot be read: it is not UTF-8)"
+        with pytest.raises(UsageError, match=said):
             config.config_file()
 
     def test_a_file_that_may_not_be_read_is_refused(self, folder):
@@ -203,9 +201,8 @@ class TestCommand:
         told("--init")
         path = folder / "config.toml"
         lines = path.read_text().splitlines()
-        path.write_text(
-            "\n".join(line[1:] if line.startswith("#") and line[1:2] != " " else line for line in lines)
-        )
+        lines = [line[1:] if line.startswith("#") and line[1:2] != " " else line for line in lines]
+        path.write_text("\n".join(lines))
         config.read_file.cache_clear()
         found = config.config_file()
         assert found.values == {setting.setting: setting.default for setting in SETTINGS}

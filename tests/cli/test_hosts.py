@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,21 +32,15 @@ def run(tmp_path):
     table = f'[hosts.gpu2]\npython = "{sys.executable}"\n[hosts.a100]\nrun = ["env", "TMPDIR={there}"]\n'
     (tmp_path / "config.toml").write_text(table)
 
-    def run(*words: str, start: bool = False, **behaviour: object) -> Any:
-        return (subprocess.Popen if start else subprocess.run)(
-            [sys.executable, "-m", "tfmon", *words],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "PATH": f"{ssh}:{os.environ['PATH']}",
-                "TFMON_CONFIG": str(tmp_path / "config.toml"),
-                "FAKE_SSH": json.dumps({"environment": {"TMPDIR": str(there)}, **behaviour}),
-            },
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def run(*words: str, **behaviour: object) -> subprocess.CompletedProcess[str]:
+        own = {
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{ssh}:{os.environ['PATH']}",
+            "TFMON_CONFIG": str(tmp_path / "config.toml"),
+            "FAKE_SSH": json.dumps({"environment": {"TMPDIR": str(there)}, **behaviour}),
+        }
+        command = [sys.executable, "-m", "tfmon", *words]
+        return subprocess.run(command, env={**os.environ, **own}, cwd=tmp_path, capture_output=True, text=True)
 
     yield run
     wait_for(lambda: not list(there.iterdir()), what="nothing is left behind")

@@ -109,8 +109,7 @@ def test_the_profiles_of_recordings_are_compared(tfmon, tmp_path):
     record(path, happen)
     done = tfmon("profile", f"{path}:C", f"{path}:G")
     assert done.code == 0, done.err
-    assert "A (race, cpu) takes 39.4 ms a step, B (race, gpu:0) 6.57 ms: 32.8 ms less" in " ".join(
-        done.out.split()
-    )
+    text = " ".join(done.out.split())
+    assert "A (race, cpu) takes 39.4 ms a step, B (race, gpu:0) 6.57 ms: 32.8 ms less" in text
     assert "MatMul net/dense" in done.out
     assert "no profile to compare" in tfmon("profile", f"{path}:X", f"{path}:G").err

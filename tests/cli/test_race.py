@@ -64,10 +64,9 @@ def test_a_race_whose_result_cannot_be_printed_says_where_it_is(tfmon, scripted,
         monkeypatch.setattr(sys, "stdout", full)
         path = tmp_path / "race.jsonl"
         done = tfmon("race", "small-dense", "--lane", "cpu", "--seconds", "1", "--json", "--record", path)
-    assert (done.code, done.err.splitlines()[-2:]) == (
-        1,
-        ["tfmon: standard output cannot be written: No space left on device", f"  the result is in {path}"],
-    )
+    assert done.code == 1
+    problem = "tfmon: standard output cannot be written: No space left on device"
+    assert done.err.splitlines()[-2:] == [problem, f"  the result is in {path}"]
 
 
 LOADED = f'''
@@ -131,10 +130,7 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
         (("race", "--record", "a", "--no-record"), "--record and --no-record exclude each other"),
         (("race", "--seconds", "nan"), "'--seconds': 'nan' is not a time in seconds above 0, a year at most"),
         (("race", "--wait-idle", "soon"), "'soon' is not a time in minutes from 0 to 10080"),
-        (
-            ("race", "--until-ci", "2.4%"),
-            "5%; equal processes differ, so one process of each lane can tell no less",
-        ),
+        (("race", "--until-ci", "2.4%"), "5%; equal processes differ, so one process of each lane can tell no"),
         (("race", "--until-ci", "5%", "--mode", "concurrent"), "--until-ci needs --mode turns"),
         (("race", "--steps", "0"), "'0' is not a whole number from 1"),
         (("race", "--theme", "nrod"), "'nrod' is not one of"),
@@ -174,20 +170,16 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
     ("words", "arguments", "said"),
     [
         (("race",), {}, {"seconds": 30.0, "mode": "turns", "slice_s": 0.5, "record": True}),
-        (
-            ("race", "--steps", "5", "--no-record"),
-            {"steps": 5, "record": False},
-            {"steps": 5, "seconds": None, "record": False},
-        ),
+        (("race", "--steps", "5", "--no-record"), {"steps": 5, "record": False}, {"steps": 5, "seconds": None}),
         (
             ("race", "--seconds", "70", "--mode", "concurrent", "--wait-idle", "2", "--margin", "5%"),
             {"seconds": 70, "mode": "concurrent", "wait_idle": 2, "margin": 0.05},
             {"seconds": 70.0, "mode": "concurrent", "wait_idle": 2.0, "margin": 0.05, "fresh": True},
         ),
         (
-            ("race", "--until-ci", "5%", "--slice", "2", "--no-fresh"),
-            {"until_ci": 0.05, "slice_s": 2, "fresh": False},
-            {"until_ci": 0.05, "seconds": None, "slice_s": 2.0, "fresh": False},
+            ("race", "--until-ci", "5%", "--slice", "2", "--no-fresh", "--no-record"),
+            {"until_ci": 0.05, "slice_s": 2, "fresh": False, "record": False},
+            {"until_ci": 0.05, "seconds": None, "slice_s": 2.0, "fresh": False, "record": False},
         ),
         (
             ("race", "--lane", "cpu", "--set", "xla=on"),
@@ -199,11 +191,7 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
             {"record": "x.jsonl", "command": [sys.executable, "x.py"]},
             {"record": Path("x.jsonl"), "record_file": Path("x.jsonl"), "seconds": None},
         ),
-        (
-            ("watch", "--", sys.executable, "x.py"),
-            None,
-            {"seconds": None, "interpreter": Path(sys.executable)},
-        ),
+        (("watch", "--", sys.executable, "x.py"), None, {"seconds": None, "interpreter": Path(sys.executable)}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -152,10 +152,7 @@ TWO = ("--over", "batch_size=16,64")
     [
         (("small-dense", *TWO, "--", "python", "train.py"), "sweep a scenario, or a command"),
         (("small-dense", "--over", "batch_size=16,many"), "batch_size=many is not possible"),
-        (
-            ("small-dense", "--over", f"batch_size={','.join(map(str, range(1, 3_000)))}"),
-            "too many; 2000 is the most",
-        ),
+        (("small-dense", "--over", f"batch_size={','.join(map(str, range(1, 3_000)))}"), "2000 is the most"),
         (("small-dense", *TWO, "--on", "gpu"), "no driver"),
         (("small-dense", "--over", "gpus=1,2"), "1xgpu is not there: no driver"),
         (("small-dense", "--over", "gpus=1,2", "--on", "gpu:0"), "--on gpu:0 has no number of gpus"),

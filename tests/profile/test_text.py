@@ -53,12 +53,7 @@ def host_only():
     return profile_of(trace({"python": each_step(2, lambda n, at: [marker(n, at), *waiting(at, 9)])}), on_gpu=True)
 
 
-PROFILES = {
-    "graph": profile_of(graph_lane()),
-    "gpu": on_gpu(),
-    "retracing": retracing(),
-    "host only": host_only(),
-}
+PROFILES = {"graph": profile_of(graph_lane()), "gpu": on_gpu(), "retracing": retracing(), "host only": host_only()}
 
 
 class TestText:
@@ -76,10 +71,8 @@ class TestText:
         ]
         assert part[6].split() == ["idle", "0.60", "ms", "60", "%"]
 
-    def test_what_was_traced_is_told(self):
+    def test_what_was_traced_is_told_and_what_is_not_known_says_why(self):
         assert "  step was traced 2 times, 0.30 ms each" in to_text(PROFILES["retracing"]).splitlines()
-
-    def test_what_is_not_known_says_why(self):
         text = to_text(PROFILES["host only"])
         assert "bottleneck: n/a (the bottleneck of a GPU lane cannot be told without its GPU)" in text
         assert "n/a (the GPU left nothing in the trace)" in text

@@ -106,8 +106,5 @@ def test_it_agrees_with_tensorflows_own_reader(version, events, step_us, ops_us,
     assert profile.ops.runs == 5 * 129
     assert {op.count for op in profile.ops.top} == {5}
     assert profile.ops.top[0].name == "sequential_1/dense_1/Relu"
-    assert {stage.name: stage.elements for stage in profile.input.stages} == {
-        "ForeverRepeat": 10,
-        "TensorSlice": 10,
-        "Batch": 1,
-    }
+    elements = {stage.name: stage.elements for stage in profile.input.stages}
+    assert elements == {"ForeverRepeat": 10, "TensorSlice": 10, "Batch": 1}
