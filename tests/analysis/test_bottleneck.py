@@ -205,6 +205,11 @@ class TestLanes:
         assert kind_of(state).kind == "compute"
 
 
+def test_a_gpu_that_has_done_its_kernels_when_the_call_returns_waits_for_their_start():
+    small = lane("gpu:0", call_ns=900, sampled=1, sampled_call_ns=0.9, sampled_tail_ns=0.01)
+    assert kind_of(small).kind == "dispatch"
+
+
 def host(**readings) -> HostSample:
     return HostSample(at_ns=0, cpu_pct=100.0, memory_used_bytes=1.0, memory_total_bytes=2.0, **readings)
 
