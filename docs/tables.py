@@ -20,7 +20,7 @@ from tfmon.model.knobs import COMMON, LEVERS, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.ui.keys import KEYS, label
-from tfmon.ui.screens.help import SECTIONS
+from tfmon.ui.screens.help import explained_numbers
 
 EXAMPLES = Path(__file__).parent / "_build" / "examples"
 """Files that are made for the manual, and copied beside its pages."""
@@ -65,7 +65,7 @@ def settings() -> str:
 def numbers() -> str:
     """Return the explanation of each number on the screen."""
     parts = []
-    for heading, explained in SECTIONS:
+    for heading, explained in explained_numbers():
         rows = [(f"`{name}`", _sentence(meaning)) for name, meaning in explained]
         parts.append(f"**{heading}**\n\n{table(('on the screen', 'what it is'), rows)}")
     return "\n\n".join(parts)

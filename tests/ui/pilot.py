@@ -80,7 +80,7 @@ def rows_of(shown: RaceFrame) -> list[Row]:
     """Return the rows of a frame from top to bottom, with the panes side by side."""
     rows: list[Row] = []
     for name in PARTS:
-        if name == "verdict":
+        if name == "status":
             panes, columns = [*shown.panes.values()], shown.layout.columns
             for beside in (panes[at : at + columns] for at in range(0, len(panes), columns)):
                 rows += [fit(itertools.chain(*row), shown.layout.width) for row in zip(*beside, strict=True)]

@@ -110,11 +110,12 @@ async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(
     demo = racing_demo()
     async with app_of(demo).run_test(size=size) as pilot:
         await press(pilot, "H")
-        shown_words = " ".join(shown(pilot).split())
         snapshot = demo.session.snapshot()
         for row in analyse(snapshot).history:
+            shown_words = " ".join(shown(pilot).split())
             cells = row.cells(len(snapshot.lanes))
-            assert all(" ".join(cell.split()) in shown_words for cell in cells)
+            assert all(" ".join(cell.split()) in shown_words for cell in cells), "the chosen one, below the table"
+            await press(pilot, "down")
         await press(pilot, "u")
         assert "undone: prefetch auto" in shown(pilot)
         await press(pilot, "H")

@@ -11,8 +11,7 @@ from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 from tfmon.analysis.others import why
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.gpus import gpu_rows, gpus_of
+from tfmon.ui.screens.gpus import gpu_entries, gpus_of
 
 from .pilot import app_of, press, shown, until
 
@@ -48,11 +47,12 @@ def take(demo: Demo, **more) -> None:
 
 
 def lines(demo: Demo, width: int) -> list[str]:
-    return plain(gpu_rows(gpus_of(demo.session.snapshot()), width))
+    _, entries = gpu_entries(gpus_of(demo.session.snapshot()), width)
+    return [" ".join(text for text, _ in entry.row) for entry in entries]
 
 
 def test_a_wide_row_has_every_reading():
-    first = lines(eight(), 200)[1]
+    first = lines(eight(), 200)[0]
     for reading in ("97 %", "76.0/80.0 GiB", "682/700 W", "62 °C", "1980 MHz", "5 ×16", "H100"):
         assert reading in first, first
 
@@ -66,9 +66,9 @@ def test_a_gpu_that_cannot_be_read_says_why_and_one_that_is_stale_since_when():
     demo.clock.ahead(9)
     take(demo, gpus=1)
     told = lines(demo, 120)
-    assert "97 %" in told[1] and "stale: read 9.0 s ago" in told[4]
+    assert "97 %" in told[0] and "stale: read 9.0 s ago" in told[3]
     demo.session.accept(replace(lost, at_ns=demo.clock()))
-    assert "n/a (the GPU is lost)" in lines(demo, 120)[3]
+    assert "n/a (the GPU is lost)" in lines(demo, 120)[2]
 
 
 def test_gpus_of_other_machines_are_listed_by_their_host_and_a_machine_of_two_names_once():

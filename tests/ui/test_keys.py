@@ -25,7 +25,7 @@ from tfmon.model.readings import HostSample, Missing
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
 from tfmon.ui.render import hosts
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
+from tfmon.ui.screens.help import explained_numbers, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.source import (
@@ -36,6 +36,8 @@ from tfmon.ui.source import (
 )
 
 from .pilot import app_of, frame, press, rows_of, shown, until
+
+EXPLAINED = dict(explained_numbers())
 
 
 def screens() -> list[type[Screen]]:
@@ -199,11 +201,11 @@ def test_every_line_of_a_pane_is_explained(machine):
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
     rows = plain(rows_of(frame(demo, 220, 50)))
-    labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
-    expected = {*["step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "note", "refused"]}
+    labels = {match[1].strip() for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{6} )(?=\S)", row)}
+    expected = {*["step", "time", "loss", "done", "knobs", "cpu", "memory", "note", "refused"]}
     assert expected | ({"gpu"} if machine is None else set()) <= labels
     assert machine is None or "gpu" not in labels, "no lane has one"
-    assert labels <= {name for name, _ in IN_PANE}
+    assert labels <= {name for name, _ in EXPLAINED["In a pane"]}
 
 
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
@@ -218,11 +220,11 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     there = (*hosts.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host), *there)}
     assert {"cpu", "discarded", "clocks", "steal", "round trip"} <= shown
-    names = [name for _, section in SECTIONS for name, _ in section]
+    names = [name for section in EXPLAINED.values() for name, _ in section]
     explained = set(names)
     assert len(explained) == len(names), "once"
     assert shown <= explained | SAYS_ITSELF | EXPLAINED_WITH
-    assert {name for name, _ in ON_LANE_PAGE} <= shown
+    assert {name for name, _ in EXPLAINED["On the page of a lane"]} <= shown
     assert not explained & SAYS_ITSELF
 
 

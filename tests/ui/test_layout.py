@@ -32,7 +32,7 @@ def test_the_parts_fill_the_screen(width, height, lanes, focused):
     focused = min(focused, max(0, lanes - 1))
     layout = arrange(width, height, lanes, focused)
     header = 1 if layout.kind == "panes" else 0
-    parts = (header, layout.tabs, layout.lead, layout.body, layout.verdict, layout.status, layout.keys)
+    parts = (header, layout.tabs, layout.body, layout.verdict, layout.status, layout.keys)
     assert sum(parts) == height and min(parts) >= 0
     if layout.lanes:
         assert focused in layout.lanes
@@ -82,20 +82,18 @@ def demo_of(lanes: int, phases: list[str]) -> Demo:
     lanes=some.integers(0, 9),
     phases=some.lists(some.sampled_from(["importing", "racing", "paused", "done", "failed"]), max_size=9),
     message=some.text(max_size=200),
-    charset=some.sampled_from(["braille", "block", "ascii"]),
     focused=some.integers(0, 9),
 )
-def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, message, charset, focused):
+def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, message, focused):
     demo = demo_of(lanes, phases)
     analysis = analyse(demo.session.snapshot())
     name = demo.names[focused] if focused < lanes else None
     until_ns = analysis.snapshot.at_ns + 1
-    view = Display(focused=name, charset=charset, message=message, message_until_ns=until_ns, readonly=True)
+    view = Display(focused=name, message=message, message_until_ns=until_ns, readonly=True)
     page = draw(analysis, view, width, height)
     rows = rows_of(page)
     assert len(rows) == height
     assert {cells(row) for row in rows} == {width}
-    assert charset != "ascii" or all(text.isascii() for row in rows for text, _ in row)
 
 
 async def test_every_page_survives_every_size(monkeypatch):
@@ -177,10 +175,10 @@ def test_the_locale_settles_the_characters_and_ascii_keeps_every_cell_in_place()
     assert charset("utf-8", {"TERM": "linux"}) == "block"
     assert charset("utf-8", {"LC_ALL": "C"}) == charset("utf-8", {"LC_ALL": "", "LANG": "POSIX"}) == "ascii"
     assert charset("utf-8", {"LC_ALL": "C.UTF-8", "LANG": "C"}) == "braille"
-    parts = to_ascii((("█▚▓▒▞═", "text"),))[0][0]
+    parts = to_ascii("█▚▓▒▞═")
     assert len(set(parts)) == len(parts), "the parts of the time of a step differ"
     assert charset("ascii", {"TERM": "xterm"}) == charset("iso-8859-1", {}) == charset("", {}) == "ascii"
-    assert to_ascii((("╭─ 3.2× → … ▓░ é日", "text"),)) == (("+- 3.2x > ~ @. ???", "text"),)
+    assert to_ascii("╭─ 3.2× → … ▓░ é日") == "+- 3.2x > ~ @. ???"
 
 
 LEAST_CONTRAST, LEAST_CONTRAST_DIM = 4.5, 3.0

@@ -10,7 +10,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import refusal_line
-from tfmon.ui.render.pane import common_of, pane_rows
+from tfmon.ui.render.pane import heights_of, pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale
 
@@ -25,8 +25,8 @@ def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> l
 def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[Row]:
     index = demo.names.index(name)
     view = {"scales": {SHARED: Scale(0.0, 10_000.0)}, **view}
-    analysis = analyse(demo.session.snapshot())
-    return pane_rows(analysis, index, Display(**view), width, height, common_of(analysis, width))
+    analysis, shown = analyse(demo.session.snapshot()), Display(**view)
+    return pane_rows(analysis, index, shown, width, height, heights_of(analysis, shown, width))
 
 
 def line(rows: list[str], label: str) -> str:
@@ -87,9 +87,9 @@ def test_a_refused_request_and_unreadable_lines_are_said():
 
 def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
     demo = racing_demo(mode="concurrent")
-    racing = rows_of(demo, "cpu", charset="ascii")[1]
+    racing = rows_of(demo, "cpu")[1]
     demo.enter("cpu", "paused")
-    paused = rows_of(demo, "cpu", charset="ascii")[1]
+    paused = rows_of(demo, "cpu")[1]
     assert "".join(text for text, _ in racing) == "".join(text for text, _ in paused)
     assert {style for text, style in racing if "7 668" in text} == {"lane0.strong"}
     assert {style for text, style in paused if "7 668" in text} == {"dim"}

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import Verdict
@@ -13,7 +13,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict import awaited, result_rows, verdict_rows
+from tfmon.ui.render.verdict import awaited, verdict_rows
 from tfmon.ui.source import Display
 
 from .pilot import frame, text
@@ -90,23 +90,6 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     assert progress(replace(known, race=replace(known.race, seconds=84.0))) == ""
 
 
-def test_the_line_below_the_header_says_what_is_compared():
-    def compared(*specs: LaneSpec, machine=GPU_MACHINE) -> str:
-        demo = Demo(specs, machine).go()
-        return text(frame(demo)).splitlines()[2].strip()
-
-    small, large = LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})
-    no_gpu = compared(small, large, machine=CPU_MACHINE)
-    assert no_gpu == "No GPU here, so two settings race on the CPU: batch 10 against batch 256"
-    assert compared(small, large) == "Two settings race on the CPU: batch 10 against batch 256"
-    assert compared(LaneSpec("cpu"), LaneSpec("gpu:0")) == "The same training on the CPU and the GPU"
-    both = compared(small, LaneSpec("gpu:0", {"batch_size": 256}))
-    assert both == "The same training on the CPU and the GPU; also differs: batch 10 against batch 256"
-    assert compared(small, small) == "The same training runs twice on the CPU, with equal settings"
-    assert compared(small, large, LaneSpec("cpu", {"batch_size": 64})).endswith("on the CPU: batch 10, 256, 64")
-    assert compared(small) == "The training runs on the CPU; one lane, so nothing is compared"
-
-
 def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_measured():
     demo = Demo(mode="turns")
     demo.clock.ahead(1)
@@ -154,20 +137,15 @@ def test_what_is_ending_offers_no_key_and_is_not_paused():
     assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
 
 
-def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
-    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
-    demo = Demo(specs, CPU_MACHINE).go()
+def test_the_bottom_line_says_on_which_lane_keys_act():
+    demo = racing_demo()
 
     def status(**view) -> str:
-        return text(frame(demo, **view)).splitlines()[-2]
+        return text(frame(demo, **view)).splitlines()[-2].strip()
 
-    assert "keys act on all lanes · B batch A 10 → 16, B 256 → 512 · p prefetch off → 1" in status()
-    assert "only · B batch 256 → 512 · p prefetch off → 1" in status(focused=demo.names[1])
-    demo.ask(demo.names[0], "batch_size", 16)
-    assert "B batch A 16 → 32, B 256 → 512" in status(), "from what is requested"
-    assert "→" not in status(readonly=True) and "→" not in status(replay=True)
-    narrow = text(frame(demo, 80, 24)).splitlines()[-2]
-    assert narrow.endswith("picks one") and "…" not in narrow, "what does not fit goes as a whole"
+    assert status() == "keys act on all lanes · Tab picks one"
+    assert status(focused="cpu") == "keys act on cpu only · Esc all lanes"
+    assert status(readonly=True) == "read only: keys change nothing" and status(replay=True) == ""
 
 
 def test_the_bottom_line_has_only_keys_that_apply():
@@ -191,20 +169,22 @@ def test_the_bottom_line_has_only_keys_that_apply():
         assert line.endswith("? help  q quit") and "…" not in line, width
 
 
-def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_long():
+def test_the_verdict_names_lanes_by_their_ids_and_stands_below_the_header():
     specs = [LaneSpec("cpu", {"batch_size": size, "prefetch": "auto", "graph": size > 10}) for size in (10, 256)]
     demo = Demo(specs, CPU_MACHINE, mode="turns").go().race(20, (2_400, 7_600))
-    rows = text(frame(demo, 80, 24)).splitlines()
-    first = next(place for place, row in enumerate(rows) if row.startswith(" ▲ "))
-    said = f"{rows[first]} {rows[first + 1].strip()}"
-    assert said.startswith(
-        " ▲ B  cpu batch_size=256 graph=on is 3.2× faster than cpu batch_size=10 graph=off (95 %"
-    )
-    assert "pairs)" in said and "…" not in said
+    assert text(frame(demo, 80, 24)).splitlines()[1].startswith(" ▲ B is 3.2× faster than A (95 %")
     one_row = text(frame(demo, 60, 7))
     assert "▲ B is 3.2× faster than A" in one_row
     small = text(frame(demo, 60, 15))
     assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
+
+
+def test_a_small_terminal_has_step_loss_and_the_differing_knobs_of_both_lanes():
+    specs = [LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)]
+    demo = Demo(specs, CPU_MACHINE, mode="turns").go().race(20, (2_400, 7_600))
+    shown = text(frame(demo, 80, 24))
+    assert all(shown.count(label) == 2 for label in ("│ step ", "│ loss ")) and "≠ batch 10" in shown
+    assert "≠ batch 256" in shown and "gpu" not in shown, "no lane has a GPU"
 
 
 def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
@@ -225,9 +205,8 @@ def test_the_headline_of_one_lane_is_not_cut_and_gives_way_to_the_worst_alone(mo
     demo = Demo((LaneSpec("cpu"),), machine=CPU_MACHINE).go().race(20)
     verdict = Verdict(f"cpu: {worst}; {'and more; ' * 50}", f"cpu: {worst}")
     found = replace(analyse(over(demo).session.snapshot()), verdict=verdict)
-    for rows in (verdict_rows(found, Display(), 80, most), result_rows(found, Display(), 80, most + 2)):
-        shown = " ".join(" ".join(plain(rows)).replace("│", "").split())
-        assert f"cpu: {worst}" in shown
+    shown = " ".join(" ".join(plain(verdict_rows(found, Display(), 80, most))).split())
+    assert f"cpu: {worst}" in shown
 
 
 def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():

@@ -12,6 +12,7 @@ from tfmon.model.lane_state import KnobMark, LaneState
 from tfmon.model.windows import LaneWindow
 from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import plain
+from tfmon.ui.render.style import to_ascii, to_blocks
 from tfmon.ui.source import OWN, SHARED, Display, Scale
 
 
@@ -109,7 +110,7 @@ def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_neg
     assert chart.share(loss, float("nan")) is None and chart.share(loss, None) is None
 
 
-def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scale():
+def test_the_chart_says_what_it_shows_and_on_which_scale():
     demo = racing_demo()
 
     def drawn(**view) -> str:
@@ -118,7 +119,7 @@ def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scal
         )
 
     lanes = demo.session.snapshot().lanes
-    assert "examples/s" not in drawn()
+    assert "examples/s" in drawn() and "own" not in drawn(scales={SHARED: Scale(0.0, 1.0)})
     assert "step p95, ms · own scale" in drawn(metric="p95", scale=OWN)
     assert "5 min ago" in drawn(span_s=300) and "30 min ago" in drawn(span_s=1_800)
 
@@ -183,30 +184,31 @@ def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
     assert shape == [False, True, False, True, False]
 
 
-@pytest.mark.parametrize("charset", ["braille", "block", "ascii"])
-def test_every_row_is_as_wide_as_the_chart_and_gaps_are_blank(charset):
-    per_cell = chart.parts_per_cell(charset)
+def test_every_row_is_as_wide_as_the_chart_and_gaps_are_blank():
+    per_cell = chart.PER_CELL
     values = [None] * (5 * per_cell) + [10.0] * (5 * per_cell) + [0.0] * (5 * per_cell)
-    rows = chart.plot(values, 10, 4, charset)
+    rows = chart.plot(values, 10, 4)
     assert [len(row) for row in rows] == [15] * 4
     assert all(row[:5] == " " * 5 for row in rows)
     assert all(" " not in row[5:10] for row in rows)
     assert [row[10:] for row in rows[:3]] == [" " * 5] * 3
     assert rows[3][10:].strip(), "a zero is seen, unlike a gap"
-    if charset == "ascii":
-        assert "".join(rows).isascii()
+    for translate in (to_ascii, to_blocks):
+        assert [[one == " " for one in translate(row)] for row in rows] == [
+            [one == " " for one in row] for row in rows
+        ]
+    assert to_ascii("".join(rows)).isascii() and set(to_blocks("⠀⣀⣤⣶⣿")) == set(" ▂▄▆█")
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=2, max_size=80), st.integers(1, 9))
 def test_more_is_never_drawn_lower(values, height):
-    values = values[: len(values) // 2 * 2]
-    for charset in ("block", "ascii"):
-        rows = chart.plot(values, 1e6, height, charset)
-        heights = [sum(row[place] != " " for row in rows) for place in range(len(values))]
-        for (a, high), (b, low) in itertools.pairwise(zip(values, heights, strict=True)):
-            if a is not None and b is not None and a >= b:
-                assert high >= low
-    assert all(len(row) == len(values) // 2 for row in chart.plot(values, 1e6, height, "braille"))
+    pairs = [value for value in values for _ in range(2)]
+    rows = chart.plot(pairs, 1e6, height)
+    assert {len(row) for row in rows} == {len(values)}
+    heights = [sum(row[place] != " " for row in rows) for place in range(len(values))]
+    for (a, high), (b, low) in itertools.pairwise(zip(values, heights, strict=True)):
+        if a is not None and b is not None and a >= b:
+            assert high >= low
 
 
 def mark(at_s: float, text: str) -> KnobMark:

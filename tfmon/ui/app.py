@@ -1,4 +1,4 @@
-"""The app: it shows one source, has it drawn regularly, makes the screens, and ends."""
+"""The app."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.dom import NoScreen
+from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
@@ -23,16 +24,15 @@ from textual.widget import Widget
 from tfmon.errors import described
 from tfmon.model.ports import Source
 from tfmon.ui.keys import without_arrows
+from tfmon.ui.lines import CharacterFilter
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.style import theme_variables
+from tfmon.ui.render.style import theme_variables, to_ascii, to_blocks
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.terminal import TerminalApp
 from tfmon.units import Charset, charset
 
 TICK_S = 0.5
-"""Seconds between two drawings while somebody looks."""
 CALM_TICKS, STILL_TICKS = 4, 10
-"""Ticks between two drawings of a calm race, and of a page that does not move."""
 MOST_ERRORS, REPEATED_S = 3, 30.0
 """The screen closes after this many errors within this time without a key press."""
 
@@ -40,8 +40,7 @@ MOST_ERRORS, REPEATED_S = 3, 30.0
 class MonitorApp(TerminalApp[Ending]):
     """A source on the screen. `run()` returns how it ended, `None` if the screen failed (see `broken`).
 
-    After "quit" or "signal", `source.stop` was called, except for a recording. After "forced" the caller must end
-    the lanes. After `None` the lanes still train. Thread: the app's only, except for `request_quit`.
+    After "forced" the caller must end the lanes; after `None` they still train. Thread: the app's.
     """
 
     CSS = """
@@ -49,13 +48,12 @@ class MonitorApp(TerminalApp[Ending]):
     Page { overflow: hidden; }
     Page .foot { dock: bottom; }
     Page .body { height: 1fr; }
-    Page .gpus { max-height: 50%; }
+    Page .gpus { max-height: 50%; margin-bottom: 1; }
     Page .body, Page .gpus {
         overflow-x: hidden; overflow-y: auto;
         background: $background; background-tint: $background 0%;
         scrollbar-size-vertical: 1; scrollbar-color: $foreground 30%; scrollbar-background: $background;
     }
-    Page.ascii .body, Page.ascii .gpus { scrollbar-size-vertical: 0; }
     Page Input { padding: 0 1; background: $background; background-tint: $background 0%; }
     Page Input > .input--cursor { text-style: reverse; }
     EntryTable > .datatable--header { background: $background; background-tint: $background 0%; text-style: none; }
@@ -85,12 +83,7 @@ class MonitorApp(TerminalApp[Ending]):
         characters: Charset | None = None,
         keymap: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare the screen.
-
-        Args:
-            suspend: Stops the process until `fg`. `None` if no shell can continue it.
-            keymap: Keys that differ from the built-in ones, by the ids of `tfmon.ui.keys`.
-        """
+        """Prepare the screen. `suspend` stops the process until `fg`; `keymap` has keys by their ids."""
         if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
             del os.environ["NO_COLOR"]
         colourless = "NO_COLOR" in os.environ
@@ -105,19 +98,24 @@ class MonitorApp(TerminalApp[Ending]):
             readonly=readonly,
         )
         self.set_keymap(dict(keymap or {}))
+        translate = {"ascii": to_ascii, "block": to_blocks}.get(characters)
+        self._characters = [CharacterFilter(translate)] if translate else []
         self._on_terminal = on_terminal
         self._suspend = suspend
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self._ticks = 0
         self.broken: Exception | None = None
-        """The error that ended the app."""
         self._errors_s: list[float] = []
         self.theme = "ansi-dark" if colourless else theme
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours of lanes and warnings."""
         return theme_variables(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Draw with the characters that the terminal has."""
+        return [*super().get_line_filters(), *self._characters]
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the screen of the source."""
@@ -173,7 +171,6 @@ class MonitorApp(TerminalApp[Ending]):
             monitor = monitor.below
 
     def _tick(self) -> None:
-        """Draw if something moves; a calm race less often, and a still page only for failures of lanes."""
         self._ticks += 1
         if not self.screen_stack:
             return  # the app is closing
@@ -215,10 +212,7 @@ class MonitorApp(TerminalApp[Ending]):
         return handled
 
     def take_error(self, error: Exception, part: MessagePump) -> None:
-        """Close the page of a part that failed, and show a line. The race continues.
-
-        Repeated errors close the screen.
-        """
+        """Close the page of a part that failed, and show a line. Repeated errors close the screen."""
         stack, what = self.screen_stack, "the page failed"
         failed: Screen[Any] | None = None
         with contextlib.suppress(NoScreen, IndexError):

@@ -57,13 +57,7 @@ RACE_KEYS = (
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "axis of the charts: shared, or each lane's own", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
-    Key(
-        "account",
-        "A",
-        "open('account')",
-        "where the time of the whole run went, by line",
-        _CLOSER,
-    ),
+    Key("account", "A", "open('account')", "where the time of the whole run went, by line", _CLOSER),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
@@ -132,7 +126,6 @@ KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 
 BY_ID = {key.id: key for key in KEYS}
 _SCOPES = ((*RACE_KEYS, STOP), PAGE_KEYS, REPLAY_KEYS)
-"""Keys that must differ from each other."""
 
 
 def keymap_mistakes(keymap: Mapping[str, object]) -> list[str]:

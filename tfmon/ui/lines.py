@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import ClassVar, cast
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.screen import Screen, ScreenResultType
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from tfmon.ui.messages import KnobStepped
 from tfmon.ui.render.rows import BLANK, Row, cell_len
 from tfmon.ui.render.style import LINK
 from tfmon.ui.terminal import Guarded
@@ -40,20 +43,16 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
         & > .row--strong, & > .row--key { color: $foreground; text-style: bold; }
         & > .row--warn { color: $warn; }
         & > .row--trouble { color: $trouble; }
-        & > .row--lane0 { color: $lane-0; }
-        & > .row--lane1 { color: $lane-1; }
-        & > .row--lane2 { color: $lane-2; }
-        & > .row--lane3 { color: $lane-3; }
-        & > .row--lane0-faint { color: $lane-0 50%; }
-        & > .row--lane1-faint { color: $lane-1 50%; }
-        & > .row--lane2-faint { color: $lane-2 50%; }
-        & > .row--lane3-faint { color: $lane-3 50%; }
     }
-    StyledScreen:ansi {
-        & > .row--dim, & > .row--lane0-faint, & > .row--lane1-faint, & > .row--lane2-faint,
-        & > .row--lane3-faint { color: ansi_default; text-style: dim; }
-    }
+    StyledScreen:ansi > .row--dim { color: ansi_default; text-style: dim; }
+    """ + "".join(
+        f"""
+    StyledScreen > .row--lane{lane} {{ color: $lane-{lane}; }}
+    StyledScreen > .row--lane{lane}-faint {{ color: $lane-{lane} 50%; }}
+    StyledScreen:ansi > .row--lane{lane}-faint {{ color: ansi_default; text-style: dim; }}
     """
+        for lane in range(4)
+    )
 
     def style_of(self, name: str) -> Style:
         """Return the style of that name, such as "lane0.strong" or "key@help": bold, or a link to an action."""
@@ -67,11 +66,20 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
         return style + Style(meta={"@click": action}) if action else style
 
 
-class Lines(Guarded, ScrollView, can_focus=False):
-    """Shows rows. Only the changed part of a row is drawn again.
+class CharacterFilter(LineFilter):
+    """Draws everything with other characters, cell for cell."""
 
-    Thread: the app's only.
-    """
+    def __init__(self, translate: Callable[[str], str]) -> None:
+        super().__init__()
+        self._translate = translate
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments of a line with other characters."""
+        return [Segment(self._translate(text), style, control) for text, style, control in segments]
+
+
+class Lines(Guarded, ScrollView, can_focus=False):
+    """Shows rows. Only the changed part of a row is drawn again."""
 
     DEFAULT_CSS = "Lines { width: 100%; height: auto; overflow: hidden; }"
 
@@ -110,10 +118,7 @@ class Lines(Guarded, ScrollView, can_focus=False):
         return strip.adjust_cell_length(self.size.width, style_of("text"))
 
     def on_click(self, event: events.Click) -> None:
-        """Step the clicked knob back if the right button is pressed. Textual runs the action of other clicks.
-
-        A double click acts once, except on a knob: it must not answer the question of its first click.
-        """
+        """Step the clicked knob back with the right button. A double click must not answer its own question."""
         at = (event.screen_x, event.screen_y)
         again, self._clicked_at = event.chain > 1 and at == self._clicked_at, at
         action = str(event.style.meta.get("@click", ""))
@@ -133,10 +138,9 @@ class Lines(Guarded, ScrollView, can_focus=False):
             event.stop()
 
     def _step(self, event: events.MouseEvent, direction: int) -> bool:
-        """Step the knob under the mouse; return whether there is one."""
         knob = _STEP.search(str(event.style.meta.get("@click", "")))
         if knob is not None:
-            self.call_next(self.run_action, f"screen.step_knob({knob[1]!r}, {direction})")
+            self.post_message(KnobStepped(knob[1], direction))
         return knob is not None
 
 
@@ -166,6 +170,5 @@ def changed_cells(before: Row, after: Row) -> tuple[int, int]:
 
 
 def _shared_cells(one: str, other: str) -> int:
-    """Return the cells of the common start of two texts."""
     count = next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), None)
     return cell_len(one[: min(len(one), len(other)) if count is None else count])

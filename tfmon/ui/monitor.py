@@ -1,4 +1,4 @@
-"""The display of a source, and the actions of its keys. A recording played over a race has one above it."""
+"""The display of a source, and the actions of its keys."""
 
 from __future__ import annotations
 
@@ -183,18 +183,10 @@ class Monitor:
         if name != "race" and name not in self._kept:
             self._kept[name] = self._make(name, self)
             app.install_screen(self._kept[name], f"{name}-{id(self)}")
-        page = self._kept.get(name)
-        if page is None or above == [page]:
-            left, page = above, None
-        elif page in above:
-            left, page = above[above.index(page) + 1 :], None
-        else:
-            left = above[1:]
-        for _ in left:
+        for _ in above:
             app.pop_screen()
-        if page is not None and above:
-            app.switch_screen(page)
-        elif page is not None:
+        page = self._kept.get(name)
+        if page is not None and above != [page]:
             app.push_screen(page)
 
     def forget(self, page: Screen[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The source of a screen: a race, a recording or a sweep, and the requests of its keys."""
+"""The state of the screen, and the requests of its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tfmon.ui.keys import key_of
 from tfmon.units import Charset
 
 SHARED, OWN = "shared", "own"
-"""Whether all lanes share one scale of the charts or each lane has its own."""
 SPANS_S = (60, 300, 1_800)
 
 
@@ -27,7 +26,6 @@ class Scale:
 
     low: float = 0.0
     high: float = 0.0
-    """Equal to `low` before there is anything to draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,8 @@ class Display:
     no_race: str = ""
     stopping: bool = False
     metric: str = "throughput"
-    """Id of a metric in `tfmon.ui.render.series`."""
-    scale: str = SHARED
+    scale: str = ""
+    """`SHARED`, `OWN`, or empty: lanes that differ much have their own scale."""
     span_s: int = SPANS_S[0]
     scales: Mapping[str, Scale] = field(default_factory=dict)
     """Scales as last drawn, by lane name or `SHARED`. The next scale stays close to them."""
@@ -68,7 +66,7 @@ class Display:
 
 
 def focused_index(view: Display, snapshot: Snapshot) -> int | None:
-    """Return the place of the focused lane. None if all have the focus, or the lane is gone."""
+    """Return the index of the focused lane, or None."""
     for place, lane in enumerate(snapshot.lanes):
         if lane.spec.name == view.focused:
             return place
@@ -76,7 +74,7 @@ def focused_index(view: Display, snapshot: Snapshot) -> int | None:
 
 
 def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> Display:
-    """Return the view with the lanes that failed and do not train again: seen where shown, else unseen."""
+    """Return the view with the lanes that have failed, seen or unseen."""
     failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
     new = [name for name in failed if name not in view.unseen and name not in view.seen]
     unseen = (*(name for name in view.unseen if name in failed), *(name for name in new if name not in shown))
@@ -90,12 +88,12 @@ def acknowledged(view: Display) -> Display:
 
 
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
-    """Return the value in effect, or before the lane has reported one, the value it was started with."""
+    """Return the value in effect, at first the initial value."""
     return lane.in_effect.get(knob.name, knob.default)
 
 
 def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[dict[str, KnobValue], str]:
-    """Return the value that a press on a knob's key requests of each lane, and a message if there are none."""
+    """Return the next value of a knob for each lane, or a message."""
     if not lanes:
         return {}, "no lane is training"
     requests: dict[str, KnobValue] = {}
@@ -131,7 +129,7 @@ def titles(lanes: Sequence[LaneState]) -> str:
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
-    """Return the lanes that a knob's key acts on: training ones, and failed ones that it starts again."""
+    """Return the lanes that train, and the failed ones that the change starts again."""
     smaller = knob.name == "batch_size" and direction < 0
     result = []
     for lane in lanes:
@@ -147,7 +145,7 @@ def may_start_again(lane: LaneState) -> bool:
 
 
 def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
-    """Return the lanes to pause and the lanes to resume: any that races is paused, else all are resumed."""
+    """Return the lanes to pause and the lanes to resume."""
     racing = [lane for lane in lanes if lane.phase == RACING]
     if racing:
         return racing, []
@@ -155,14 +153,14 @@ def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[L
 
 
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
-    """Return the value in effect of a knob in all the lanes, such as `off/auto`, and the requested value."""
+    """Return the values of a knob in effect, such as `off/auto`, and the requested ones."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
     requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
 def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
-    """Return the effect of a press on a knob's key: `batch 10 → 16`, or by lane where values differ."""
+    """Return the effect of a knob's key: `batch 10 → 16`."""
     moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
     warnings = [warning_of(lane, moves[lane.spec.id][1]) for lane in lanes if knob.name == BATCH_SIZE.name]
     warning = next((f" ({one})" for one in warnings if one), "")
@@ -189,7 +187,7 @@ def no_knob(snapshot: Snapshot, name: str) -> str:
 
 
 def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane to help: a training one, with something to try, and a GPU's rather than a CPU's."""
+    """Return the lane that needs advice most."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
         causes = analysis.lane(lane.spec.name).causes
@@ -199,7 +197,7 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
 
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
-    """Return the running experiment, its progress, and the keys that stop it. Empty without one."""
+    """Return the running experiment and the keys that stop it."""
     doing = doing_text(snapshot)
     key = "tune" if snapshot.experiment and snapshot.experiment.policy == TUNING else "crossover"
     return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

@@ -1,4 +1,4 @@
-"""The app on a terminal that may take nothing for a while or be used by a shell, and that survives errors."""
+"""An app for slow terminals that survives errors."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _RUN = re.compile(rf"(?:{_SEGMENT.pattern}){{2,}}")
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, which leaves the shape of the mouse pointer as it is.
-
-    Textual sets the shape for every page. A terminal that takes nothing would block the app after 30 pages.
-    """
+    """Textual's driver without pointer shapes, which would block a terminal that takes nothing after 30 pages."""
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:  # noqa: ANN401 - the options of Textual's driver
         super().__init__(app, **options)
@@ -50,10 +47,7 @@ class TerminalDriver(LinuxDriver):
 
 
 def _without_repeats(run: re.Match[str]) -> str:
-    """Return coloured texts in a row without the codes that change nothing: Textual resets after each.
-
-    For a slow link: it saves a quarter of the bytes of a race.
-    """
+    """Return coloured texts without codes that change nothing. Saves a quarter of the bytes of a race."""
     parts: list[str] = []
     now = ("", "", "")
     for attributes, colour, ground, text in _SEGMENT.findall(run[0]):
@@ -135,10 +129,7 @@ class TerminalApp(Guarded, App[Result]):
         raise NotImplementedError
 
     def _handle_exception(self, error: Exception) -> None:
-        """Show an error of rendering, layout or a worker, for which Textual has no hook.
-
-        See https://github.com/Textualize/textual/issues/2818. Without a terminal, in a test, Textual raises it.
-        """
+        """Show an error for which Textual has no hook: https://github.com/Textualize/textual/issues/2818."""
         if self.is_headless:
             super()._handle_exception(error)
         else:

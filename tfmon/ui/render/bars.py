@@ -4,83 +4,57 @@ from __future__ import annotations
 
 from tfmon import units
 from tfmon.analysis.finish import ending_line
-from tfmon.model.knobs import short_name, show
 from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts
 from tfmon.ui.render.readings import REFUSED_NS
-from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit, meter, spread
+from tfmon.ui.render.rows import DIM, TEXT, Row, cells, meter, spread
 from tfmon.ui.render.style import KEY, STRONG, WARN, strong
 from tfmon.ui.render.verdict import elapsed, shows
-from tfmon.ui.source import Display, effect, in_effect, reachable, running_line, targets
+from tfmon.ui.source import Display, running_line
 
-_COMMON = ("batch_size", "prefetch")
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the line; parts that do not fit are dropped, the least important first."""
     race, used = snapshot.race, hosts.machines(snapshot)
-    names = [host or state.machine.hostname or "here" for host, state in used]
-    versions = [*filter(None, dict.fromkeys(lane.process.versions["tensorflow"] for lane in snapshot.lanes))]
-    left: list[tuple[int, list[Span]]] = [
-        (0, [(" tfmon", DIM)]),
-        (0, [(race.scenario or "…", STRONG)]),
-        (3, [(_settings(snapshot, common=True), TEXT)]),
-        (8, [(_settings(snapshot, common=False), TEXT)]),
-        (6, [(race.title, DIM)]),
-    ]
-    right: list[tuple[int, list[Span]]] = [
-        (0, [(elapsed(snapshot), STRONG)]),
-        (4, [(_mode(snapshot), DIM)]),
+    names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
+    versions = ", ".join(
+        filter(None, dict.fromkeys(lane.process.versions["tensorflow"] for lane in snapshot.lanes))
+    )
+    right = [
+        ((elapsed(snapshot), STRONG),),
+        ((_mode(snapshot), DIM),),
         *_machine_parts(snapshot),
-        (5, [(f"TF {', '.join(versions)}" if versions else "", DIM)]),
-        (7, [("" if len(used) == 1 and used[0][0] else ", ".join(names), DIM)]),
+        ((f"TF {versions}" if versions else "", DIM),),
+        (("" if len(used) == 1 and used[0][0] else names, DIM),),
     ]
-    for least in range(9, 0, -1):
-        row_left, row_right = _joined(left, least, "  "), _joined(right, least, " · ")
-        if cells(row_left) + cells(row_right) + 3 <= width:
-            break
-    return fit(spread(row_left, (*row_right, (" ", TEXT)), width), width)
-
-
-def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
-    """Join the parts up to an importance. 0 is the most important."""
-    spans: list[Span] = []
-    for importance, part in parts:
-        if importance >= least or not part[0][0]:
-            continue
-        if spans:
-            spans.append((gap, DIM))
-        spans += part
-    return tuple(spans)
-
-
-def _settings(snapshot: Snapshot, *, common: bool) -> str:
-    shared = []
-    for knob in snapshot.race.knobs:
-        if (knob.name in _COMMON) is not common:
-            continue
-        values = {show(in_effect(lane, knob)) for lane in snapshot.lanes}
-        if len(values) == 1:
-            shared.append(f"{short_name(knob.name)} {values.pop()}")
-    return " · ".join(shared)
+    left: Row = ((" tfmon  ", DIM), (race.scenario or "…", STRONG))
+    row: Row = ()
+    for part in right:
+        longer = (*row, *([(" · ", DIM)] if row else []), *part)
+        if part[0][0] and cells(left) + cells(longer) + 3 <= width:
+            row = longer
+    if cells(left) + cells(row) + len(race.title) + 6 <= width:
+        left = (*left, (f"  {race.title}", DIM))
+    return spread(left, (*row, (" ", TEXT)), width)
 
 
 def _mode(snapshot: Snapshot) -> str:
     mode, count, machines = snapshot.race.mode, len(snapshot.lanes), snapshot.machines
     if count < 2:
-        return "one lane" if count else ""
+        return ""
     if mode == TURNS and machines > 1:
         return "in rounds" if machines == count else "turns on each machine"
     return "all at once" if mode == "concurrent" and count > 2 else _MODES.get(mode, mode)
 
 
-def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
+def _machine_parts(snapshot: Snapshot) -> list[Row]:
     (host, state), *others = hosts.machines(snapshot)
-    which: list[tuple[int, list[Span]]] = [(1, [*hosts.count_row(snapshot)])] if host or others else []
+    which: list[Row] = [hosts.count_row(snapshot)] if host or others else []
     if others:
         return which
     machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
@@ -88,14 +62,14 @@ def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
     if machine.gpus:
         name = machine.gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
         gpus = name if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs, {name}"
-    return [*which, (1, [(cores, TEXT)]), (2, [(gpus, TEXT)])]
+    return [*which, ((cores, TEXT),), ((gpus, TEXT),)]
 
 
 COST_SAMPLES = 10
 
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
-    """Return the last message, or the lanes that the keys act on. With enough room, add tfmon's own use."""
+    """Return the message, or the lanes that the keys act on; at the right progress and the cost of tfmon."""
     message = message_of(view, snapshot)
     right = () if view.replay else progress_row(snapshot)
     lanes = snapshot.lanes
@@ -106,8 +80,6 @@ def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> 
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
         right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
-    if not message:
-        left = _fitting(left, width - cells(right) - (2 if right else 0))
     if message and cells(left) + cells(right) >= width:
         right = ()
     shares = [known(sample.monitor_cpu_pct) for sample in snapshot.hosts[""].history[-COST_SAMPLES:]]
@@ -132,38 +104,13 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
         return ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
-    changes = (
-        () if view.fixed else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
-    )
     if view.focused is not None:
-        acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only"
-        return ((acts_on, TEXT), *changes, (" · ", DIM), *all_lanes)
+        acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only · "
+        return ((acts_on, TEXT), *all_lanes)
     if len(snapshot.lanes) < 2:
-        return (("   ", TEXT), *changes[1:])
+        return ()
     one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
-    return (("   keys act on all lanes", DIM), *changes, (" · ", DIM), *one_lane)
-
-
-_STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
-"""Knobs in the status line, and the key that increases each."""
-
-
-def effects(snapshot: Snapshot, view: Display) -> list[Row]:
-    """Return for each knob with a key its next effect: `B batch A 10 → 16, B 256 → 512`."""
-    chosen = targets(snapshot.lanes, view.focused)
-    rows: list[Row] = []
-    for knob in snapshot.race.knobs:
-        if knob.name in _STEPPED:
-            lanes = reachable(chosen, knob, 1, focused=view.focused is not None)
-            if text := effect(lanes, knob):
-                rows.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {text}", DIM)))
-    return rows
-
-
-def _fitting(row: Row, width: int) -> Row:
-    if cells(row) > width and len(row) > 4:
-        row = (*row[:1], *row[-3:])
-    return row[:1] if cells(row) > width else row
+    return (("   keys act on all lanes · ", DIM), *one_lane)
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
@@ -175,7 +122,7 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 
 
 def message_of(view: Display, snapshot: Snapshot) -> str:
-    """Return the message to show now, a failure that the user has not seen, or the running program, if any."""
+    """Return the present message, an unseen failure, or the running experiment."""
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
         return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
@@ -190,7 +137,7 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
 
 
 def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
-    """Return which lane failed while hidden, when and why, and the key that removes this line; "" for none."""
+    """Return which lane failed while hidden, when, and why."""
     unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
     if not unseen:
         return ""
@@ -202,7 +149,7 @@ def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
 
 
 def refusal_line(snapshot: Snapshot) -> str:
-    """Return the latest refusal of a change, with its lane, for pages that do not show the panes."""
+    """Return the latest refusal of a change, with its lane."""
     lane = max(snapshot.lanes, key=lambda lane: lane.changes.refused_ns, default=None)
     if lane is None or not lane.changes.refused or snapshot.at_ns - lane.changes.refused_ns >= REFUSED_NS:
         return ""
@@ -213,7 +160,7 @@ BAR_CELLS = 20
 
 
 def progress_row(snapshot: Snapshot) -> Row:
-    """Return a bar and how far the slowest lane is. Empty outside of a race, and without a known length."""
+    """Return the progress of the slowest lane. Empty without a known length."""
     race = snapshot.race
     training = [lane for lane in snapshot.lanes if not lane.over]
     if race.started_ns is None or not training:

@@ -1,4 +1,4 @@
-"""Draws the chart of a lane. Cells start at multiples of their length, so a finished cell never changes."""
+"""Draws the chart of a lane."""
 
 from __future__ import annotations
 
@@ -10,57 +10,43 @@ from tfmon import units
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import DONE, PAUSED, KnobMark, LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import key_of
 from tfmon.ui.render import series
-from tfmon.ui.render.rows import DIM, Row, crop, cut
+from tfmon.ui.render.rows import DIM, Row, crop
 from tfmon.ui.render.series import Metric, TimeAxis, metric_of
 from tfmon.ui.render.style import faint
-from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
-from tfmon.units import Charset
+from tfmon.ui.source import SHARED, Display, Scale
 
 LABEL_CELLS = 6
-_BLOCKS = " ▁▂▃▄▅▆▇█"
+PER_CELL = 2
+"""Values in a cell of a chart."""
 _LEFT_DOTS = (0x40, 0x44, 0x46, 0x47)
 _RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
-FLAT = 0.12
-"""A chart that stays below this share of a shared scale suggests a separate scale."""
 _MIDDLE_HEIGHT = 9
 
 
 def chart_rows(
     lane: LaneState, snapshot: Snapshot, view: Display, width: int, height: int, accent: str
 ) -> tuple[Row, ...]:
-    """Return the chosen metric over time: `height` rows with the time axis, `width` cells with the scale."""
+    """Return the chart of the chosen metric with its axes."""
     cells = width - LABEL_CELLS
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
-    scale = view.scales.get(lane.spec.name) or view.scales.get(SHARED) or Scale()
+    own = SHARED not in view.scales
+    scale = view.scales.get(SHARED) or view.scales.get(lane.spec.name) or Scale()
     low = scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    plain = (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
-    span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
-    own = " · own scale" if view.scale == OWN else ""
-    about = "" if plain else crop(f" {metric.label}{own}{span} ", cells)
-    shown = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
+    span_s = series.span_s(snapshot, view)
+    shown = f"{span_s} s" if span_s < 120 else f"{span_s // 60} min"
     ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
     foot = axis_row(lane.changes.marks, axis, ends)
     if reason := series.absent(lane, metric):
-        area = _said(f"n/a ({reason})", cells, height - 1)
+        area = _message_area(f"n/a ({reason})", cells, height - 1)
     else:
-        per_cell = parts_per_cell(view.charset)
-        values = series.values(lane, metric, series.end_ns(snapshot), axis, per_cell)
-        shares = _shares(scale, values)
-        if plain and _flat(shares):
-            about = crop(f" press {key_of('chart.scale', view.keys)} for its own scale ", cells)
+        about = f" {metric.label}{' · own scale' if own and len(snapshot.lanes) > 1 else ''} "
+        values = series.values(lane, metric, series.end_ns(snapshot), axis, PER_CELL)
         top = scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = scale_words(metric, (scale.low + scale.high) / 2) if top and height > _MIDDLE_HEIGHT else ""
-        edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
-        area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), about)
+        style = faint(accent) if lane.phase in (PAUSED, DONE) else accent
+        area = _area(_shares(scale, values), (top, half), height - 1, style, crop(about, cells))
     return (*area, ((f"{low} ┴".rjust(LABEL_CELLS), DIM), (foot, DIM)))
-
-
-@functools.lru_cache(maxsize=64)
-def _flat(shares: tuple[float | None, ...]) -> bool:
-    known = [share for share in shares if share is not None]
-    return bool(known) and max(known) < FLAT
 
 
 @functools.lru_cache(maxsize=64)
@@ -73,35 +59,26 @@ def _area(
     shares: tuple[float | None, ...],
     labels: tuple[str, str],
     height: int,
-    charset: Charset,
-    colours: tuple[str, str],
+    style: str,
     about: str,
 ) -> tuple[Row, ...]:
-    edge, inside = colours
-    lines = clipped(plot(shares, 1.0, height, charset), shares)
-    blank_label = " " * (LABEL_CELLS - 1) + "│"
     rows: list[Row] = []
-    for place, line in enumerate(lines):
-        above = lines[place - 1] if place else " " * len(line)
+    for place, line in enumerate(clipped(plot(shares, 1.0, height), shares)):
         label = labels[0] if place == 0 else labels[1] if place == height // 2 else ""
-        tick = scale_label(label) if label or place == 0 else blank_label
-        runs = tuple((text, edge if at_top else inside) for text, at_top in edge_runs(line, above))
-        if place == 0 and about:
-            runs = ((about, DIM), *cut(runs, len(about), len(line)))
-        rows.append(((tick, DIM), *runs))
+        tick = f"{label:>{LABEL_CELLS - 2}} {'┤' if label else '│'}"
+        shown: Row = ((about, DIM), (line[len(about) :], style)) if place == 0 else ((line, style),)
+        rows.append(((tick, DIM), *shown))
     return tuple(rows)
 
 
-def _said(text: str, cells: int, height: int) -> tuple[Row, ...]:
+def _message_area(text: str, cells: int, height: int) -> tuple[Row, ...]:
     label = " " * (LABEL_CELLS - 1) + "│"
-    rows: list[Row] = [((label, DIM),) for _ in range(height)]
-    if rows:
-        rows[height // 2] = ((label, DIM), (crop(f" {text}", cells), DIM))
-    return tuple(rows)
+    middle: Row = ((label, DIM), (crop(f" {text}", cells), DIM))
+    return tuple(middle if place == height // 2 else ((label, DIM),) for place in range(height))
 
 
 def scale_words(metric: Metric, value: float) -> str:
-    """Write a value of the scale in at most four characters: 8k, 50, 0.5, .05, 16M."""
+    """Write a value of the scale in at most four characters."""
     if metric.binary:
         return units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B").replace(".0", "")
     if value == 0 or abs(value) >= 0.9995:
@@ -112,34 +89,21 @@ def scale_words(metric: Metric, value: float) -> str:
 
 
 def share(scale: Scale, value: float | None) -> float | None:
-    """Return how high a value lies on a scale, from 0 to 1. None if it cannot be drawn."""
+    """Return the height of a value on a scale, from 0 to 1, or None."""
     if value is None or not math.isfinite(value) or scale.high <= scale.low:
         return None
     return max(0.0, (value - scale.low) / (scale.high - scale.low))
 
 
-def parts_per_cell(charset: Charset) -> int:
-    """Return how many values one cell shows side by side."""
-    return 2 if charset == "braille" else 1
-
-
-def plot(values: Sequence[float | None], top: float, height: int, charset: Charset) -> list[str]:
-    """Draw values as filled columns, the highest row first; a gap stays empty, and a zero shows its baseline."""
-    if charset == "braille":
-        dots = [_level(value, top, height * 4) for value in values]
-        columns = [_braille_column(left, right, height) for left, right in zip(dots[::2], dots[1::2], strict=True)]
-        return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
-    steps = 8 if charset == "block" else 2
-    glyphs = _BLOCKS if charset == "block" else " :#"
-    levels = [_level(value, top, height * steps) for value in values]
-    return [
-        "".join(glyphs[min(steps, max(0, level - row * steps))] for level in levels)
-        for row in reversed(range(height))
-    ]
+def plot(values: Sequence[float | None], top: float, height: int) -> list[str]:
+    """Draw values as filled columns, two in a cell, the highest row first. A gap stays empty."""
+    dots = [_level(value, top, height * 4) for value in values]
+    columns = [_braille_column(left, right, height) for left, right in zip(dots[::2], dots[1::2], strict=True)]
+    return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
 
 
 def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
-    """Return a drawn chart with a mark on each column that ends above it; `shares` are how high its parts are."""
+    """Mark each column that ends above the chart."""
     above = [at for at, share in enumerate(shares) if share is not None and share > 1]
     top = list(lines[0]) if above and lines else []
     for at in above if top else ():
@@ -161,34 +125,15 @@ def _braille(left: int, right: int) -> str:
     return chr(0x2800 + dots)
 
 
-def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
-    """Cut a row of the chart into runs: True for the cells at the top of their column, which show the value."""
-    if " " not in above or line.isspace():
-        return [(line, False)] if line else []
-    runs: list[tuple[str, bool]] = []
-    for cell, over in zip(line, above, strict=True):
-        edge = over == " " and cell != " "
-        if runs and (runs[-1][1] == edge or cell == " "):
-            runs[-1] = (runs[-1][0] + cell, runs[-1][1])
-        else:
-            runs.append((cell, edge))
-    return runs
-
-
 def _level(value: float | None, top: float, steps: int) -> int:
     if value is None or top <= 0 or math.isnan(value):
         return 0
     return min(steps, max(1, round(value / top * steps)))
 
 
-def scale_label(text: str) -> str:
-    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`. Without a value, only the tick."""
-    return f"{text:>{LABEL_CELLS - 2}} ┤"
-
-
 @functools.lru_cache(maxsize=64)
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
-    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
+    """Draw the time axis with a tick for each knob change, and its words if they fit."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
     changes = [(mark.at_ns, *mark.text.partition(" ")) for mark in marks]

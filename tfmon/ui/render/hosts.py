@@ -1,4 +1,4 @@
-"""Where the lanes train: their machines, the connections to other hosts, and the GPUs in their panes. Pure."""
+"""Machines, connections and GPUs of the lanes. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot
-from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells
 from tfmon.ui.render.style import TROUBLE, WARN, banded, strong
 
 
 def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
-    """Return the machines that the lanes train on, each once; before there are lanes, the monitor's own."""
+    """Return the machines of the lanes; before there are lanes, the monitor's."""
     by_machine: dict[str, tuple[str, HostState]] = {}
     for lane in snapshot.lanes:
         by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
@@ -27,7 +26,7 @@ def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
 
 
 def count_row(snapshot: Snapshot) -> Row:
-    """Return how many machines the lanes train on, or the name of the only one, and how many are lost."""
+    """Return the number of machines or the name of the only one, and how many are lost."""
     used = machines(snapshot)
     lost = sum(bool(state.lost) for _, state in used)
     name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
@@ -48,21 +47,8 @@ def mode_said(snapshot: Snapshot, mode: str) -> str:
     return f"all lanes train at once: {shared}"
 
 
-def device_words(host: str, device: str, *, named: bool) -> str:
-    """Write a device in a sentence: `the GPU`, or with the machine: `the GPU of gpu2` and `the CPU here`."""
-    spec = LaneSpec(device)
-    if spec.devices > 1:
-        name = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
-    else:
-        number = device.partition(":")[2]
-        name = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
-    if not named:
-        return name
-    return f"{name} of {host}" if host else f"{name} here"
-
-
 def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Return the names of a lane, the longest first; its place where the race has other machines."""
+    """Return the names of a lane, the longest first."""
     if not any(one.spec.host for one in snapshot.lanes):
         counted = f"{lane.spec.devices}x{lane.spec.kind}"
         return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]
@@ -72,12 +58,7 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
     if not host.replace(".", "").isdecimal() and ":" not in host:  # an address stays whole
         host = host.partition(".")[0]
     brief = "/".join(filter(None, (host, lane.spec.device)))
-    return [
-        lane.title,
-        *(f"{where}, {settings}" if settings else where for where in (place, brief)),
-        place,
-        brief,
-    ]
+    return [lane.title, *(f"{where}, {settings}" if settings else where for where in (place, brief)), place, brief]
 
 
 def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
@@ -87,7 +68,7 @@ def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
 
 
 def again_words(snapshot: Snapshot, lane: LaneState) -> str:
-    """Return the state of the connection with which a failed lane was lost. Empty while it is still lost."""
+    """Return the state of a failed lane's new connection. Empty without one."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
         return ""
@@ -95,7 +76,7 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
-    """Return for how long nothing has come from the machine of a lane. None while something does."""
+    """Return for how long nothing has come from the machine of a lane, or None."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if not host or lane.over or state.lost or state.sample is None:
         return None
@@ -105,7 +86,7 @@ def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
 
 
 def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
-    """Yield the connection to the machine of a lane, for its page. Skip the monitor's own machine."""
+    """Yield the state of the connection to the machine of a lane."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if not host:
         return
@@ -140,7 +121,7 @@ _UNITS = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20))
 
 
 def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Row:
-    """Show the share of time in which each GPU ran anything; readings that are too old show their age."""
+    """Show the load of each GPU."""
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         gpu = next(iter(gpus), None)
@@ -154,29 +135,22 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     loads = [value for value in values if value is not None]
     if not loads:
         return labelled("gpu", (units.absent(_first_missing([gpu.load.busy_pct for gpu in gpus])), DIM))
-    numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
-    sampled = [gpu.index for gpu in gpus]
-    names = (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))
-    named = " · ".join(f"{name}: {number}" for name, number in zip(names, numbers, strict=True))
-    bars = tuple(
+    numbers = " ".join(UNKNOWN if value is None else f"{value:.0f}" for value in values)
+    bars = [
         (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
         for value in values
-    )
+    ]
     power = known(summed([gpu.power.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
-    drawn = "" if power is None else f" · {units.count(round(power))} W"
+    watts = "" if power is None else f" · {units.count(round(power))} W"
     return _fitting(
         width,
-        labelled("gpu", (f"{named} % busy{drawn}", TEXT)),
-        labelled("gpu", (f"{named} % busy", TEXT)),
-        labelled("gpu", (" ".join(numbers) + " % busy", TEXT)),
-        labelled("gpu", (" ".join(numbers) + " %", TEXT)),
-        labelled("gpu", *bars, (f" {_span(loads, 0)} % busy", TEXT)),
+        *(labelled("gpu", (numbers + end, TEXT)) for end in (f" % busy{watts}", " % busy", " %")),
         labelled("gpu", *bars, (f" {_span(loads, 0)} %", TEXT)),
     )
 
 
 def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
-    """Show the memory that the lane uses on each GPU. If it is unknown, show the use by all processes."""
+    """Show the memory that the lane, or else all processes, use on each GPU."""
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         return gpu_memory_row(lane, next(iter(gpus), None), width)
@@ -193,24 +167,17 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
     unit, size = next((one for one in _UNITS if max(sizes) >= one[1]), _UNITS[-1])
     digits = 0 if min(sizes) / size >= 9.95 else 1
-    numbers = [UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values]
-    totals = {known(gpu.memory.total_bytes) for gpu in gpus}
-    total = next(iter(totals))
-    after = f" {unit} used" if by_lane else f" {unit} used by all programs"
-    each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
+    numbers = " ".join(UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values)
+    source = " used" if by_lane else " used by all programs"
     allocated = lane.gpu_use.allocated_bytes
     more = "" if allocated is None else f" · {units.memory(allocated)} allocated"
-    span = f"{_span([value / size for value in sizes], digits)} {unit}"
-    ends = (after + each + more, after + each, after + more, after, f" {unit}")
-    return _fitting(
-        width,
-        *(labelled("gpu mem", (" ".join(numbers) + end, TEXT)) for end in ends),
-        labelled("gpu mem", (f"{len(sizes)}x {span}", TEXT)),
-    )
+    texts = [f"{numbers} {unit}{end}" for end in (source + more, source, "")]
+    span = f"{len(sizes)}x {_span([value / size for value in sizes], digits)} {unit}"
+    return _fitting(width, *(labelled("gpu mem", (text, TEXT)) for text in (*texts, span)))
 
 
 def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
-    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane."""
+    """Show load and power of the GPU."""
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
     if gpu is None:

@@ -1,4 +1,4 @@
-"""Which parts a terminal of a given size has room for, and the lines of tabs and of keys at its edges. Pure."""
+"""The parts that fit a terminal, and the lines of tabs and keys. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tfmon.model.knobs import Knob, short_name
-from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
-from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit
 from tfmon.ui.render.style import KEY, STRONG, link
 from tfmon.ui.render.verdict import shows
-from tfmon.ui.source import Display, shared_value, targets
+from tfmon.ui.source import Display, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30
-"""Minimum height for the line of tabs. The keys are the same without it."""
-LEAST_HEIGHT_WITH_LEAD = 22
-"""Minimum height for the line that states the comparison."""
 MIN_LINE_WIDTH = 24
 
 
@@ -35,14 +31,11 @@ class Layout:
     """`lines` is at most one line a lane. `tiny` reports that the terminal is too small."""
     width: int
     body: int
-    """Rows of the panes, or of the lines."""
     keys: int
     tabs: int = 0
-    lead: int = 0
     verdict: int = 0
     status: int = 0
     lanes: range = range(0)
-    """Indices of the lanes with a pane."""
     columns: int = 1
     per_page: int = 0
 
@@ -58,25 +51,21 @@ class Layout:
 
 
 def parts_of(cells: int, count: int) -> list[int]:
-    """Return sizes that differ by one cell at most and fill some cells, as a grid of Textual does."""
+    """Divide cells evenly, as a grid of Textual does."""
     ends = [cells * number // count for number in range(count + 1)]
     return [end - start for start, end in itertools.pairwise(ends)]
 
 
 def arrange(width: int, height: int, lanes: int, focused: int | None = None, result: int = 0) -> Layout:
-    """Lay out a screen. If not all lanes fit, show the page with the focused lane.
-
-    Without focus and without a status row, show a line for each lane instead. `result` rows stand above the panes.
-    """
+    """Lay out a screen. If not all lanes fit, show the page with the focused lane, or a line for each lane."""
     if width < MIN_LINE_WIDTH or height < 1:
         return Layout("tiny", width, height, 0)
-    below = 1 if height < 20 else 3 if height < 30 else 5
+    verdict = 1 if height < 20 else 2 if height < 30 else 3
     status = 0 if height < 18 else 1
     tabs = 1 if height >= LEAST_HEIGHT_WITH_TABS else 0
-    lead = 1 if lanes and height >= LEAST_HEIGHT_WITH_LEAD else 0
     if result:
-        below = max(1, min(result, height - 2 - status - tabs - lead - MIN_PANE_HEIGHT))
-    area = height - 2 - below - status - tabs - lead
+        verdict = max(1, min(result, height - 2 - status - tabs - MIN_PANE_HEIGHT))
+    area = height - 2 - verdict - status - tabs
     # As many lanes as possible in as few rows as possible.
     most_columns = max(1, width // MIN_PANE_WIDTH)
     visible = max(1, min(lanes, most_columns * (area // MIN_PANE_HEIGHT)))
@@ -90,7 +79,7 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     first = (focused or 0) // per_page * per_page
     shown = range(first, min(lanes, first + per_page))
     columns = max(1, min(columns, len(shown)))
-    return Layout("panes", width, area, 1, tabs, lead, below, status, shown, columns, per_page)
+    return Layout("panes", width, area, 1, tabs, verdict, status, shown, columns, per_page)
 
 
 class Hint(NamedTuple):
@@ -113,7 +102,6 @@ def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: 
 
 
 def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
-    """Return a tab with its key, in brackets if it is the current tab."""
     here = tab == current
     label = f" {tab}" if named or here else ""
     key, style = key_of(TABS[tab], keys), STRONG if here else DIM
@@ -121,109 +109,76 @@ def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) 
     return [(text, link(style, tab_action(tab))) for text, style in spans]
 
 
-class KeyItem(NamedTuple):
-    """A part of the line of keys."""
-
-    importance: int
-    """0 always stays. Higher numbers are dropped first."""
-    spans: Row
-
-
-def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:
-    """Return keys and their actions as a part of the line."""
-    return _linked(importance, action, (pressed, KEY), (f" {word}", DIM))
-
-
-def _linked(importance: int, action: str, *spans: Span) -> KeyItem:
-    """Return a part of the line that runs an action when it is clicked."""
-    return KeyItem(importance, tuple((text, link(style, action)) for text, style in spans) if action else spans)
-
-
 @functools.lru_cache(maxsize=16)
-def item_row(items: tuple[KeyItem, ...], width: int) -> Row:
-    """Return the items that have room."""
-    kept = list(items)
-    while cells(span for one in kept for span in one.spans) + 2 * len(kept) > width + 1:
-        least = max(one.importance for one in kept)
-        if not least:
-            break
-        kept = [one for one in kept if one.importance < least]
-    row: list[Span] = [(" ", TEXT)]
-    for one in kept:
-        row += [*([("  ", TEXT)] if len(row) > 1 else []), *one.spans]
-    return fit(row, width)
+def hint_row(hints: tuple[Hint, ...], width: int) -> Row:
+    """Return the first keys that fit, and always the last two."""
+    parts: list[Row] = [_hint_spans(*hint) for hint in hints]
+    while len(parts) > 2 and sum(cells(part) + 2 for part in parts) > width + 1:
+        del parts[-3]
+    return fit(
+        [span for place, part in enumerate(parts) for span in ((" " * min(2, place + 1), TEXT), *part)], width
+    )
 
 
-def hint_row(hints: Sequence[Hint], width: int) -> Row:
-    """Return the keys with their actions. The last two always stay."""
-    always = len(hints) - 2
-    items = [item(place + 1 if place < always else 0, *hint) for place, hint in enumerate(hints)]
-    return item_row(tuple(items), width)
+def _hint_spans(key: str, word: str, action: str = "") -> Row:
+    spans = ((key, KEY), (f" {word}", DIM))
+    return tuple((text, link(style, action)) for text, style in spans) if action else spans
 
 
 def keys_row(snapshot: Snapshot, view: Display, width: int, *, hides: bool = False) -> Row:
-    """Return the keys that apply now, with the key to the lanes that the screen `hides`."""
-    turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
-    return item_row((*turns, *_items(snapshot, view)), width)
+    """Return the keys that apply now. `hides`: some lanes are not displayed."""
+    shown = [("focus.next", "next")] if hides else []
+    pair = f"{key_of('batch.down', view.keys)}/{key_of('batch.up', view.keys)}"
+    written = {"batch.up": pair}
+    hints = [
+        Hint(written.get(id) or key_of(id, view.keys), word, BY_ID[id].action)
+        for id, word in (*shown, *_race_keys(snapshot, view))
+    ]
+    return hint_row(tuple(hints), width)
 
 
-def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
-    keys, script = view.keys, any(lane.script.command for lane in snapshot.lanes)
+def _race_keys(snapshot: Snapshot, view: Display) -> Iterator[tuple[str, str]]:
+    script = any(lane.script.command for lane in snapshot.lanes)
     if view.stopping:
-        yield _item(0, "quit", "leave at once", keys)
+        yield "quit", "leave at once"
         return
     if shows(snapshot, view):
-        yield _item(1, "picture", "save", keys)
-        yield _item(3, "report", "report", keys)
+        yield "picture", "save"
         if not view.readonly:
-            yield _item(2, "restart", "again", keys)
-            if not script:
-                yield _item(4, "scenario", "another scenario", keys)
+            yield "restart", "again"
+        yield "report", "report"
+        if not view.readonly and not script:
+            yield "scenario", "another scenario"
     elif not view.readonly:
-        yield from _of_a_race(snapshot, view, script=script)
+        yield from _changing_keys(snapshot, view, script=script)
     if snapshot.lanes:
-        yield _item(6, "lane.detail", "detail", keys)
-        back = "all lanes" if len(snapshot.lanes) > 1 else "back"
-        yield _item(7, "zoom", back if view.zoomed else "zoom", keys)
-        yield _item(7, "lane.log", "log", keys)
-        yield _item(8, "copy", "copy", keys)
-    yield _item(0, "help", "help", keys)
-    yield _item(0, "quit", "leave" if snapshot.over else "quit", keys)
+        yield "lane.detail", "detail"
+        yield "zoom", ("all lanes" if len(snapshot.lanes) > 1 else "back") if view.zoomed else "zoom"
+        yield "lane.log", "log"
+        yield "copy", "copy"
+    yield "help", "help"
+    yield "quit", "leave" if snapshot.over else "quit"
 
 
-def _of_a_race(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[KeyItem]:
-    lanes, keys = targets(snapshot.lanes, view.focused), view.keys
-    for knob in snapshot.race.knobs:
-        if knob.name == "prefetch":
-            yield _knob_item(2, key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)")
-        elif knob.name == "batch_size":
-            pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
-            yield _knob_item(1, pair, knob, lanes, "step_knob('batch_size', 1)")
+def _changing_keys(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[tuple[str, str]]:
+    lanes, knobs = targets(snapshot.lanes, view.focused), {knob.name for knob in snapshot.race.knobs}
+    if "batch_size" in knobs:
+        yield "batch.up", "batch"
+    if "prefetch" in knobs:
+        yield "prefetch.next", "prefetch"
     if any(lane.phase == RACING for lane in lanes):
-        yield _item(3, "pause", "pause", keys)
+        yield "pause", "pause"
     elif any(lane.phase == PAUSED for lane in lanes):
-        yield _item(3, "pause", "resume", keys)
-    if not why_mode_stays(snapshot.lanes) and not script:
-        yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", keys)
+        yield "pause", "resume"
     if lanes:
-        yield _item(5, "restart", "restart", keys)
-    if snapshot.race.knobs:
-        yield _item(7, "knobs", "knobs", keys)
+        yield "restart", "restart"
     if not script:
-        yield _item(4, "scenario", "scenario", keys)
+        yield "scenario", "scenario"
         if any(lane.points for lane in lanes):
-            yield _item(6, "try", "try advice", keys)
-        if len(snapshot.lanes) == 2 and all(lane.points for lane in snapshot.lanes):
-            yield _item(8, "crossover", "crossover", keys)
-
-
-def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> KeyItem:
-    return item(importance, key_of(binding, keys), word, BY_ID[binding].action)
-
-
-def _knob_item(importance: int, key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> KeyItem:
-    now, requested = shared_value(lanes, knob)
-    spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
-    if requested:
-        spans.append((f" → {crop(requested, 8)} requested", DIM))
-    return _linked(importance, action, *spans)
+            yield "try", "try advice"
+    if knobs:
+        yield "knobs", "knobs"
+    if not script and not why_mode_stays(snapshot.lanes):
+        yield "mode", "at once" if snapshot.race.mode == TURNS else "turns"
+    if not script and len(snapshot.lanes) == 2 and all(lane.points for lane in snapshot.lanes):
+        yield "crossover", "crossover"

@@ -14,13 +14,12 @@ LIST_ROWS = len(STAGES) + 2
 
 
 NO_STEPS_NS = 30_000_000_000
-"""A script without a step for this long gets a hint."""
 
 
 def progress_rows(
     lane: LaneState, now_ns: int, width: int, height: int, accent: str, first: str = STAGES[STARTING]
 ) -> list[Row]:
-    """Return at which stage the lane is, and for how long; from `LIST_ROWS` rows on, all stages are listed."""
+    """Return the stage of the lane, or from `LIST_ROWS` rows on all stages."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.script.command and lane.phase == STARTING:
         if first.startswith("connecting"):
@@ -52,7 +51,7 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
 
 
 def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
-    """Return why the lane failed (below `again`, the state of its connection), what to do, and its last output."""
+    """Return why the lane failed, the advice, and its last output."""
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"
@@ -98,7 +97,7 @@ def stalled_s(lane: LaneState, now_ns: int) -> float | None:
 
 
 def lines(lane: LaneState, snapshot: Snapshot, *, keys: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield the lane's heartbeat, for its page, and the keys for a lane that hangs if they act on it."""
+    """Yield the lane's heartbeat and the keys that act on a hung lane."""
     heartbeat = lane.heartbeat
     hung_s = stalled_s(lane, snapshot.at_ns)
     if hung_s is not None:

@@ -1,4 +1,4 @@
-"""The race screen as the rows of its parts: a pure function of the snapshot, the view and the size."""
+"""The race screen as the rows of its parts. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
 from tfmon.ui.render.layout import Layout, arrange, keys_row, tab_row
-from tfmon.ui.render.pane import chart_width, common_of, pane_rows
+from tfmon.ui.render.pane import chart_width, heights_of, pane_rows, phase_text
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
-from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
-from tfmon.ui.source import Display, Scale, focused_index
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
+from tfmon.ui.render.verdict import shows, verdict_lines, verdict_rows
+from tfmon.ui.source import OWN, Display, Scale, focused_index
 
 Rows: TypeAlias = Sequence[Row]
 
@@ -28,14 +28,11 @@ class RaceFrame:
 
     layout: Layout
     parts: Mapping[str, Rows]
-    """Rows of each part by its name in `PARTS`. A part without room is missing."""
     panes: Mapping[int, Rows]
-    """Rows of each pane by the index of its lane."""
     scales: Mapping[str, Scale]
 
 
-PARTS = ("tabs", "header", "lead", "result", "lines", "verdict", "status", "keys")
-"""Parts from top to bottom. The panes stand between "lines" and "verdict"."""
+PARTS = ("tabs", "header", "verdict", "lines", "status", "keys")
 
 
 def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFrame:
@@ -49,28 +46,24 @@ def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFram
     else:
         if layout.lanes:
             cells = chart_width(layout.pane_widths[0])
-            scales = series.scales(analysis.snapshot, view, cells, chart.parts_per_cell(view.charset))
+            scaled = replace(view, scale=OWN) if view.zoomed else view
+            scales = series.scales(analysis.snapshot, scaled, cells, chart.PER_CELL)
             view = replace(view, scales=scales)
         parts = _parts(analysis, view, layout)
-        commons = {width: common_of(analysis, width) for width in set(layout.pane_widths if layout.lanes else ())}
+        heights = {width: heights_of(analysis, view, width) for width in set(layout.pane_widths)}
         sizes = itertools.product(layout.pane_heights, layout.pane_widths)
         for lane, (high, wide) in zip(layout.lanes, sizes, strict=False):
-            panes[lane] = _fitted(pane_rows(analysis, lane, view, wide, high, commons[wide]), view, wide)
+            panes[lane] = pane_rows(analysis, lane, view, wide, high, heights[wide])
     if "lines" in parts:
         parts["lines"] = [*parts["lines"], *[BLANK] * layout.body][: layout.body]
-    fitted = {name: _fitted(rows, view, width) for name, rows in parts.items()}
+    fitted = {name: [fit(row, width) for row in rows] for name, rows in parts.items()}
     return RaceFrame(layout, fitted, panes, view.scales)
 
 
-def _fitted(rows: Rows, view: Display, width: int) -> list[Row]:
-    fitted = [fit(row, width) for row in rows]
-    return [to_ascii(row) for row in fitted] if view.charset == "ascii" else fitted
-
-
 def layout_of(analysis: Analysis, view: Display, width: int, height: int) -> Layout:
-    """Return the parts of a terminal of that size, for a race that runs or is over."""
+    """Return the layout of the race."""
     snapshot = analysis.snapshot
-    result = result_height(analysis, view, width, height // 2) if shows(snapshot, view) else 0
+    result = len(verdict_rows(analysis, view, width, height // 2)) if shows(snapshot, view) else 0
     focused = focused_index(view, snapshot)
     layout = arrange(width, height, len(snapshot.lanes), focused, result)
     if focused is None or not view.zoomed or not layout.lanes:
@@ -85,17 +78,12 @@ def in_sight(snapshot: Snapshot, layout: Layout) -> tuple[str, ...]:
 
 
 def _parts(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]:
-    """Return the rows above and below the panes."""
     snapshot, width = analysis.snapshot, layout.width
     parts: dict[str, Rows] = {"header": [header_row(snapshot, width)]}
     if layout.tabs:
         parts["tabs"] = [tab_row(view.tabs, "race", view.keys, width)]
-    if layout.lead:
-        parts["lead"] = [((f" {whole_words(comparison(snapshot, width - 2), width - 2)}", TEXT),)]
-    if shows(snapshot, view):
-        parts["result"] = result_rows(analysis, view, width, layout.verdict)
-    else:
-        parts["verdict"] = verdict_rows(analysis, view, width, layout.verdict)
+    verdict = verdict_rows(analysis, view, width, layout.verdict)
+    parts["verdict"] = [*verdict, *[BLANK] * layout.verdict][: layout.verdict]
     if not layout.lanes:
         parts["lines"] = _no_lanes(view, width, layout.body)
     message = message_of(view, snapshot)
@@ -123,21 +111,17 @@ def _lines(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]
     snapshot, width, room = analysis.snapshot, layout.width, layout.body
     message = message_of(view, snapshot)
     if room <= len(snapshot.lanes):
-        rows = [one_line(analysis, width)]
+        rows = [one_line(analysis)]
         return {"lines": [*rows, _message(message)] if message and room > 1 else rows}
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
-    named_below = room >= 3 * len(snapshot.lanes) + len(lines)
-    for index, lane in enumerate(snapshot.lanes):
-        line = _lane_line(index, analysis.lanes[index], snapshot, width)
-        names = hosts.lane_names(snapshot, lane)
-        if named_below and lane.trouble is None and line[-1][0] not in names:
-            rows += [line[:-1], (("    ", TEXT), (fitting_name(names, width - 5), DIM))]
-        else:
-            rows.append(line)
-        bottleneck = analysis.lanes[index].bottleneck
-        if room >= 2 * len(snapshot.lanes) + len(lines):
-            rows.append((("    ", TEXT), (whole_words(bottleneck.line if bottleneck else "", width - 5), DIM)))
+    roomy = room >= 2 * len(snapshot.lanes) + len(lines)
+    for index, found in enumerate(analysis.lanes):
+        rows.append(_lane_line(index, found, snapshot, width))
+        if roomy:
+            rows.append(
+                (("    ", TEXT), (whole_words(found.bottleneck.line if found.bottleneck else "", width - 5), DIM))
+            )
     parts: dict[str, Rows] = {"lines": [*rows, *lines]}
     if layout.keys:
         parts["keys"] = [_message(message) if message else keys_row(snapshot, view, width)]
@@ -149,7 +133,7 @@ def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: in
     spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
         (_short_speed(analysis), STRONG),
-        (f"  {lane.phase}  ", TEXT),
+        (f"  {phase_text(lane, snapshot)}  ", TEXT),
     )
     room = width - cells(spans)
     if lane.trouble is not None:
@@ -159,7 +143,7 @@ def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: in
     return (*spans, (text, DIM))
 
 
-def one_line(analysis: Analysis, width: int) -> Row:
+def one_line(analysis: Analysis) -> Row:
     """Return the race in one line: `C 7.7k ex/s  G 2.4k ex/s  C 3.2×`."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     spans: list[tuple[str, str]] = []
@@ -168,7 +152,7 @@ def one_line(analysis: Analysis, width: int) -> Row:
         spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(result) + " ", TEXT)]
         if lane.spec.name == verdict.winner and verdict.ratio is not None:
             lead.append((f" ▲ {lane.spec.id} {units.ratio(verdict.ratio)}", strong(lane_style(index))))
-    return fit([*spans, *lead], width)
+    return (*spans, *lead)
 
 
 def _short_speed(analysis: LaneAnalysis) -> str:

@@ -1,9 +1,7 @@
-"""The lines of a pane that show one reading each. Pure; a line has the same place in every pane."""
+"""The readings of a pane. Pure."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from tfmon import units
@@ -21,7 +19,6 @@ from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
-"""Width in cells from which the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells reserved for these words, so that the bars of all lanes have one length."""
 BEHIND_S = 1.0
@@ -37,7 +34,7 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show how long the present long step has run, or when a change takes effect. Otherwise show `step_row`."""
+    """Show how long a long step has run, or when a change takes effect; otherwise `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
     if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -55,7 +52,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
 
 
 def step_row(lane: LaneState, width: int) -> Row:
-    """Show step time, median and tail, over the steady windows since the last knob change."""
+    """Show quantiles of the step time since the last knob change."""
     p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
     if p50 is None or p95 is None or p99 is None:
         return labelled("step", (UNKNOWN, DIM))
@@ -86,7 +83,7 @@ def loss_row(lane: LaneState) -> Row:
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
-    """Count steps and examples since the lane began to race, and discarded ones if there is room."""
+    """Count steps and examples since the start signal, and the discarded share."""
     if not lane.points:
         return labelled("done", (f"{UNKNOWN} {lane.script.not_measured.get('steps', '')}".rstrip(), DIM))
     if lane.script.progress is not None and lane.script.progress.epochs:
@@ -127,7 +124,7 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
-    """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
+    """Show the CPU of the lane's process tree; 100 % is one core."""
     value = lane.tree.cpu_pct
     if lane.over:
         return labelled("cpu", (UNKNOWN, DIM))
@@ -161,7 +158,7 @@ _LEAST_PCT = 2.0
 
 
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
-    """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
+    """Return the known parts of the step time: name, percent and character."""
     parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
     known_parts = [(name, value, glyph) for name, value, glyph in parts if value is not None]
     if known(shares.dispatch_pct) is None:
@@ -170,7 +167,7 @@ def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
 
 
 def time_row(shares: Shares | None, width: int, accent: str) -> Row:
-    """Show where the time of a step goes: a bar that is 100 %, then the largest parts in words."""
+    """Show the parts of the step time as a bar and in words."""
     if shares is None:
         return labelled("time", (UNKNOWN, DIM))
     parts = time_parts(shares)
@@ -193,12 +190,9 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck in at most `most` rows; its label, figures and kind make room for a cause."""
+    """Return the bottleneck in at most `most` rows; its figures and kind make room for a cause."""
     if bottleneck is None:
-        return [labelled("bottleneck", (UNKNOWN, DIM))]
-    row = labelled("bottleneck", (bottleneck.line, TEXT))
-    if cells(row) <= width:
-        return [row]
+        return []
     text, cause = bottleneck.line, bottleneck.cause
     if cause and len(wrap(text, width, most + 1)) > most:
         kind = bottleneck.text.partition(":")[0]
@@ -206,21 +200,24 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     return [((line, TEXT),) for line in wrap(text, width, most)]
 
 
-def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
-    """Show every knob. Knobs in which lanes differ come first. Dim values are requested but not in effect."""
-    left, style, rows = _knobs(lane), TEXT if lane.points else DIM, list[Row]()
-    while not rows or (left and len(rows) < most):
-        row, shown = _knobs_row(left, width, style, "" if rows else "knobs")
-        left = tuple(knob for knob in left if knob[2] and knob not in shown)
-        rows.append(row)
-    return rows
+def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
+    """Show the knobs in `most` rows: first the knobs in which lanes differ, and requested values in dim text."""
+    style, rows = TEXT if lane.points else DIM, [labelled("knobs")]
+    for knob in sorted(_knobs(lane), key=lambda knob: (not knob[2], not knob[3])):
+        spans = _knob_spans(knob, style)
+        if len(rows[-1]) == 1:
+            rows[-1] += spans
+        elif cells(rows[-1]) + cells(spans) + 3 <= width:
+            rows[-1] = (*rows[-1], (" · ", DIM), *spans)
+        elif (knob[2] or knob[3]) and len(rows) < most:
+            rows.append(labelled("", *spans))
+    return rows if len(rows[0]) > 1 else [labelled("knobs", (UNKNOWN, DIM))]
 
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
 
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
-    """Return the knobs of a lane. The batch size is marked as the size for all devices or for each."""
     requested = {name: show(value) for name, value in lane.to_change.items()}
     scope = lane.in_effect.get(BATCH_SCOPE.name)
     brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
@@ -234,28 +231,14 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
     return tuple(knobs)
 
 
-@functools.lru_cache(maxsize=64)
-def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> tuple[Row, tuple[_Knob, ...]]:
-    left = list(knobs)
-    while True:
-        row = labelled(label, *_knob_spans(left, style))
-        idle = [knob for knob in left if not knob[3]]
-        equal = [knob for knob in idle if not knob[2]]
-        if cells(row) <= width or not idle or len(left) < 2:
-            return row, tuple(left)
-        left.remove((equal or idle)[-1])
-
-
-def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
-    spans: list[tuple[str, str]] = []
-    for name, value, differs, requested in knobs:
-        mark, name_style, value_style = (DIFFERS, STRONG, STRONG) if differs else ("", DIM, style)
-        spans += [(" · " if spans else "", DIM), (f"{mark}{short_name(name)}", name_style)]
-        if value:
-            spans.append((f" {value}", value_style))
-        if requested:
-            spans.append((f" → {requested} requested", DIM))
-    return tuple(spans) or ((UNKNOWN, DIM),)
+def _knob_spans(knob: _Knob, style: str) -> Row:
+    name, value, differs, requested = knob
+    spans = [
+        (f"{DIFFERS if differs else ''}{short_name(name)}", STRONG if differs else DIM),
+        (f" {value}" if value else "", STRONG if differs else style),
+        (f" → {requested} requested" if requested else "", DIM),
+    ]
+    return tuple(span for span in spans if span[0])
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:

@@ -75,22 +75,6 @@ def _fit(row: Row, width: int) -> Row:
     return tuple(out)
 
 
-def cut(row: Row, first: int, last: int) -> Row:
-    """Return the cells of a row from the first to before the last; a wide character belongs to its first cell."""
-    kept: list[Span] = []
-    x = 0
-    for text, style in row:
-        if x >= last:
-            break
-        width = cell_len(text)
-        if x + width > first:
-            if width == len(text):
-                text = text[max(0, first - x) : last - x]
-            kept.append((text, style))
-        x += width
-    return tuple(kept)
-
-
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     """Return one row with the left part at its left end and the right part, which has priority, at its right."""
     right = tuple(right)
@@ -150,7 +134,6 @@ def plain(rows: Sequence[Row]) -> list[str]:
 
 
 _LEAST_NAME = 3
-"""Cells of the shortest part of a knob's name that is worth displaying."""
 
 
 def fitting_name(names: Sequence[str], width: int) -> str:
@@ -177,36 +160,3 @@ def fitting_device(name: str, width: int) -> str:
     while parts and len(" ".join(parts)) > width:
         parts.pop()
     return " ".join(parts) if len(parts) >= least else ""
-
-
-LARGE_ROWS = 3
-"""Rows of a large figure. A half block is about square."""
-_DOTS = {
-    "0": "### #.# #.# #.# ###",
-    "1": ".#. ##. .#. .#. ###",
-    "2": "### ..# ### #.. ###",
-    "3": "### ..# ### ..# ###",
-    "4": "#.# #.# ### ..# ..#",
-    "5": "### #.. ### ..# ###",
-    "6": "### #.. ### #.# ###",
-    "7": "### ..# ..# ..# ..#",
-    "8": "### #.# ### #.# ###",
-    "9": "### #.# ### ..# ###",
-    ".": ". . . . #",
-    "-": "... ... ### ... ...",
-    " ": ". . . . .",
-}
-_HALVES = {("#", "#"): "█", ("#", "."): "▀", (".", "#"): "▄", (".", "."): " "}
-
-
-@functools.lru_cache(maxsize=128)
-def large(text: str) -> tuple[str, str, str]:
-    """Return three rows of equal width that show the text; it may contain digits, points, dashes and blanks."""
-    rows = ["", "", ""]
-    for place, character in enumerate(text):
-        dots = _DOTS[character].split()
-        dots.insert(0, "." * len(dots[0]))
-        for y in range(LARGE_ROWS):
-            cells = "".join(_HALVES[pair] for pair in zip(dots[2 * y], dots[2 * y + 1], strict=True))
-            rows[y] += (" " if place else "") + cells
-    return rows[0], rows[1], rows[2]

@@ -19,8 +19,9 @@ from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 CHART_NS = 1_000_000_000
 SPIKE, SPIKES = 2.0, 0.05
 """Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
+UNLIKE = 5
+"""Factor between the lanes above which each has its own scale."""
 LONGEST_REST_NS = 10_000_000_000
-"""A longer pause before a slice is drawn as a gap."""
 LONGEST_WAIT_NS = 3_000_000_000
 """A longer time without a sample is drawn as a gap. Samples arrive about once a second."""
 
@@ -32,11 +33,9 @@ class Metric:
     id: str
     label: str
     of: Callable[[Any], float | None]
-    """Its value in a window, or in a sample."""
     sampled: bool = False
     """True for metrics that are sampled about once a second, not reported with windows."""
     full: float = 0.0
-    """Top of the scale that all lanes share, if it is constant."""
     binary: bool = False
     """True for bytes. Their scale uses powers of two."""
 
@@ -139,9 +138,15 @@ def end_ns(snapshot: Snapshot) -> int:
     return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
 
 
+def span_s(snapshot: Snapshot, view: Display) -> int:
+    """Return the seconds that the charts show; of a race that is over, the whole race unless `view` differs."""
+    whole = snapshot.over and view.span_s == SPANS_S[0] and snapshot.raced_s
+    return min(SPANS_S[-1], math.ceil(whole)) if whole else view.span_s
+
+
 def axis_of(snapshot: Snapshot, view: Display, width: int) -> TimeAxis:
     """Return the time axis of charts of that width in cells."""
-    return time_axis(end_ns(snapshot), width, view.span_s)
+    return time_axis(end_ns(snapshot), width, span_s(snapshot, view))
 
 
 def values(
@@ -173,7 +178,6 @@ class _Past:
 
 
 def _between(items: Items, since_ns: int, until_ns: int) -> Items:
-    """Return the items in a time, and the item before it."""
     at_ns = attrgetter("at_ns")
     return items[max(0, bisect_right(items, since_ns, key=at_ns) - 1) : bisect_right(items, until_ns, key=at_ns)]
 
@@ -209,9 +213,11 @@ def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
     by_lane = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
-    if view.scale == OWN:
-        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in by_lane.items()}
-    shared = _scale(metric, list(by_lane.values()), view.scales.get(SHARED), view.scale)
+    own = {name: _scale(metric, [one], view.scales.get(name), OWN) for name, one in by_lane.items()}
+    tops = [scale.high for scale in own.values() if scale.high > 0]
+    if view.scale == OWN or (not view.scale and not metric.full and tops and max(tops) > UNLIKE * min(tops)):
+        return own
+    shared = _scale(metric, list(by_lane.values()), view.scales.get(SHARED), SHARED)
     return {SHARED: shared, **dict.fromkeys(by_lane, shared)}
 
 
@@ -227,7 +233,6 @@ def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: S
 
 
 def _typical_peak(known: Sequence[float]) -> float:
-    """Return the highest value. If a few values are far above all others, ignore them."""
     others = sorted(known)[: math.ceil((1 - SPIKES) * len(known))]
     peak, typical = max(known, default=0.0), max(others, default=0.0)
     return typical if typical > 0 and peak > SPIKE * typical else peak

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfmon.ui.render.rows import Row, cell_len
+from tfmon.ui.render.rows import cell_len
 
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
@@ -17,7 +17,6 @@ _WARNINGS = {
     _LIGHT: ("#6e5600", "#b3261e"),
     _ANSI: ("ansi_bright_yellow", "ansi_bright_red"),
 }
-"""Colours of warnings and of troubles."""
 
 
 def themes() -> list[str]:
@@ -72,12 +71,19 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
-def to_ascii(row: Row) -> Row:
-    """Write a row with ASCII characters only, cell for cell."""
-    return tuple((_plain(text), style) for text, style in row)
+_BRAILLE_ROWS = (0xC0, 0x24, 0x12, 0x09)
+_HEIGHTS = {0x2800 + dots: sum(bool(dots & row) for row in _BRAILLE_ROWS) for dots in range(256)}
+_BLOCKS = {cell: " ▂▄▆█"[height] for cell, height in _HEIGHTS.items()}
+_ASCII |= {cell: " .:##"[height] for cell, height in _HEIGHTS.items()}
 
 
-def _plain(text: str) -> str:
+def to_blocks(text: str) -> str:
+    """Return a text of the same width without braille, which the console of Linux does not have."""
+    return text.translate(_BLOCKS)
+
+
+def to_ascii(text: str) -> str:
+    """Return a text of the same width in ASCII."""
     if text.isascii():
         return text
     return "".join(one if one.isascii() else "?" * cell_len(one) for one in text.translate(_ASCII))

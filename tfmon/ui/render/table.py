@@ -7,10 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, entry, plain, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
@@ -39,7 +37,6 @@ class Entry:
     mark: str = " "
     """One or two characters before the entry. Colour is never the only cue."""
     searched: str = ""
-    """Text that a filter searches. Empty for all texts of the entry."""
 
     @property
     def row(self) -> tuple[Span, ...]:
@@ -59,6 +56,9 @@ class Order:
 
     column: int | None = None
     down: bool = False
+
+
+NO_ORDER = Order()
 
 
 def matches(text: str, filter_text: str) -> bool:
@@ -141,22 +141,8 @@ def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> li
 
 
 MOST_LINES = 4
-"""Number of curve lines that are drawn. The others are in the table."""
 MOST_TROUBLES = 3
 _STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TROUBLE}
-
-
-def history_rows(analysis: Analysis, width: int) -> list[Row]:
-    """Return the history as a table. If it is too wide, return each change with its effect beside its time."""
-    snapshot = analysis.snapshot
-    heads, *cells = [HISTORY_HEADS, *(change.cells(len(snapshot.lanes)) for change in analysis.history)]
-    if not cells:
-        return [(("   no setting was changed yet", TEXT),)]
-    sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
-    if sum(sizes) + 3 * len(sizes) > width:
-        return [row for at, *rest in cells for row in entry(at, "   ".join(filter(None, rest)), width, STRONG)]
-    lines = ["   ".join(map(str.ljust, row, sizes)) for row in (heads, *cells)]
-    return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
 
 
 def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:

@@ -1,87 +1,24 @@
-"""The comparison of a race, the condition of its first verdict, the verdict, and the result at the end. Pure."""
+"""The condition of the first verdict of a race, the verdict, and the result at the end. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
-from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import unlike_phases
-from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, STAGES, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import hosts, readings
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.rows import DIM, TEXT, Row, wrap
 from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
 from tfmon.ui.source import Display
-
-_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
-
-
-def comparison(snapshot: Snapshot, width: int = 999) -> str:
-    """Return the comparison of the lanes in one sentence of `width` cells. Empty before there are lanes."""
-    why, sentence = "No GPU here, so " if snapshot.machine.no_gpu else "", ""
-    for no_gpu, most in ((why, 3), (why, 2), ("", 2)):
-        sentence = _comparison(snapshot, no_gpu, most)
-        if cell_len(sentence) <= width:
-            break
-    return sentence[:1].upper() + sentence[1:]
-
-
-def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
-    lanes = snapshot.lanes
-    if not lanes:
-        return ""
-    script = any(lane.script.command for lane in lanes)
-    devices = list(dict.fromkeys((lane.spec.host, lane.spec.device) for lane in lanes))
-    where = _where(snapshot, devices, most)
-    if len(lanes) == 1:
-        what = "your script trains" if script else "the training runs"
-        return f"{why}{what} on {where}; one lane, so nothing is compared"
-    what = "your script" if script else "the same training"
-    if len(devices) == len(lanes):
-        also = _settings(lanes)
-        return f"{what} on {where}" + (f"; also differs: {also}" if also else "")
-    if not snapshot.differing:
-        times = "twice" if len(lanes) == 2 else f"{len(lanes)} times"
-        return f"{why}{what} runs {times} on {where}, with equal settings"
-    count = _COUNTS[len(lanes)].lower() if len(lanes) < len(_COUNTS) else str(len(lanes))
-    return f"{why}{count} settings race on {where}: {_settings(lanes)}"
-
-
-def _settings(lanes: Sequence[LaneState]) -> str:
-    differs = lanes[0].differs or ()
-    if not differs:
-        return ""
-    if len(lanes) == 2:
-        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place}, ") for lane in lanes)
-    values_by_knob = []
-    for knob in differs:
-        values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
-        values_by_knob.append(f"{short_name(knob)} {', '.join(values)}")
-    return " · ".join(values_by_knob)
-
-
-def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
-    """Return the devices and their machines, or count them if there are more than `most`."""
-    named = list(dict.fromkeys(host for host, _ in devices))
-    if len(devices) > (most if len(named) > 1 else 2):
-        count = snapshot.machines
-        of = f" of {count} machines" if count > 1 else f" of {named[0]}" if named[0] else ""
-        return f"{len(devices)} devices{of}"
-    if len(devices) == 2 and len(named) == 1 and named[0]:
-        names = [hosts.device_words("", device, named=False) for _, device in devices]
-        return f"{names[0]} and {names[1]} of {named[0]}"
-    names = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def awaited(analysis: Analysis) -> str:
@@ -147,10 +84,6 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     return f"{', '.join(changes)} changed" if changes else ""
 
 
-FRAME_ROWS = 2
-LEAST_RESULT = 3
-
-
 def shows(snapshot: Snapshot, view: Display) -> bool:
     """Return whether the race is over without a request, so that its result is shown."""
     return snapshot.over and not view.stopping
@@ -168,92 +101,51 @@ def elapsed(snapshot: Snapshot) -> str:
     return units.clock((now_ns - started_ns) / 1e9)
 
 
-_LEAD_CELLS = 6
+_LEAD_CELLS = 4
 
 
 def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return `height` rows: the verdict, the tried changes, its note, and the line about a missing GPU."""
-    snapshot = analysis.snapshot
+    """Return the verdict, and the explanations and limits for which `height` rows have room."""
+    snapshot, verdict, over = analysis.snapshot, analysis.verdict, shows(analysis.snapshot, view)
     if not snapshot.lanes:
-        return [BLANK] * height
-    spare = 1 if height >= 5 else 0
-    ranked = analysis.verdict.ranked
-    most = height - spare if len(snapshot.lanes) == 1 else 2 if height >= (5 if ranked else 3) else 1
-    rows = [BLANK] * spare + verdict_lines(analysis, view, width, most)
-    details = analysis.earlier or "; ".join(ranked)
-
-    def add(text: str, style: str, most: int) -> None:
-        rows.extend((("   " + line, style),) for line in wrap(text, width - 4, most))
-
-    add(details, TEXT, min(2, height - len(rows) - (0 if ranked else 1)))
-    undoes = analysis.news and not view.fixed and undoes_last(snapshot)
-    tried = f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
-    add(tried, STRONG, min(2, height - len(rows)))
-    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
-    for text, style in (*((one, WARN) for one in snapshot.race.differs), (analysis.verdict.note, DIM)):
-        add(text, style, height - len(rows) - (1 if no_gpu else 0))
-    add(no_gpu, TEXT, height - len(rows))
-    return (rows + [BLANK] * height)[:height]
+        return []
+    undo = analysis.news and not over and not view.fixed and undoes_last(snapshot)
+    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu and not over else ""
+    texts = [
+        *((line, strong(WARN)) for line in loss_warnings(snapshot) if over),
+        (analysis.finish() if over else "", TEXT),
+        (f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undo else analysis.news, STRONG),
+        (analysis.earlier or ("" if over else "; ".join(verdict.ranked)), TEXT),
+        (snapshot.race.interrupted if over else "", strong(WARN)),
+        *((line, strong(WARN)) for line in snapshot.race.differs),
+        (verdict.note, TEXT if over else DIM),
+        (no_gpu, TEXT),
+        (_discarded(analysis) if over else "", DIM),
+        (_recorded(snapshot) if over and not view.replay else "", DIM),
+    ]
+    rows = verdict_lines(analysis, view, width, height if over or len(snapshot.lanes) == 1 else min(2, height))
+    for text, style in texts:
+        rows += [((f"   {line}", style),) for line in wrap(text, width - _LEAD_CELLS, min(2, height - len(rows)))]
+    return rows
 
 
 def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
-    """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
-    verdict, room = analysis.verdict, width - _LEAD_CELLS
-    waits = "" if view.stopping else awaited(analysis)
-    if waits:
-        return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
-    lines, names_fit = _whole_or_short(verdict, room, most)
-    for index, lane in enumerate(analysis.snapshot.lanes):
+    """Return which lane is ahead, in its accent, or how far the first verdict is."""
+    verdict, lanes, room = analysis.verdict, analysis.snapshot.lanes, width - _LEAD_CELLS
+    if waits := "" if view.stopping else awaited(analysis):
+        return [((f"   {line}", TEXT),) for line in wrap(waits, room, most)]
+    lead, style, text = " ", TEXT, verdict.text
+    if verdict.short and (len(lanes) > 1 or len(wrap(text, room, most + 1)) > most):
+        text = verdict.short
+    for index, lane in enumerate(lanes):
         if lane.spec.name == verdict.winner:
-            style = strong(lane_style(index))
-            unnamed = names_fit and len(analysis.snapshot.lanes) < 3
-            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if unnamed else "", style))
-            more: Row = ((" " * cells(lead), TEXT),)
-            return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
-    return [(("   ", TEXT), (line, TEXT)) for line in lines]
-
-
-def _whole_or_short(verdict: Verdict, width: int, most: int) -> tuple[Sequence[str], bool]:
-    """Return the lines of a verdict and whether it fits. If not, the lines are of its short form."""
-    fits = len(wrap(verdict.text, width, most + 1)) <= most
-    return wrap(verdict.text if fits or not verdict.short else verdict.short, width, most), fits
-
-
-def result_height(analysis: Analysis, view: Display, width: int, most: int) -> int:
-    """Return the height of the result in rows, frame included, at most `most`."""
-    return max(LEAST_RESULT, min(most, len(_result(analysis, view, width - 6, 99)) + FRAME_ROWS))
-
-
-def result_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return the framed result: the verdict, its limits, discarded time, and the path of the recording."""
-    inner = width - 4
-    started = analysis.snapshot.race.started_ns is not None
-    head, time = " Result ", f" after {elapsed(analysis.snapshot)} " if started else ""
-    flat = "─" * max(0, width - len(head) - len(time) - 4)
-    rows: list[Row] = [(("╭─", DIM), (head, STRONG), (flat, DIM), (time, TEXT), ("─╮", DIM))]
-    for row in _result(analysis, view, width - 6, height - FRAME_ROWS):
-        rows.append((("│ ", DIM), *fit(row, inner), (" │", DIM)))
-    return [*rows, (("╰" + "─" * (width - 2) + "╯", DIM),)]
-
-
-def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    snapshot, verdict = analysis.snapshot, analysis.verdict
-    winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
-    lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
-    lines = [(line, STRONG) for line in _whole_or_short(verdict, width, max(1, height))[0]]
-    for text, style in (
-        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (analysis.finish(), TEXT),
-        (analysis.earlier, STRONG), (analysis.news, STRONG),
-        (snapshot.race.interrupted, strong(WARN)), *((line, strong(WARN)) for line in snapshot.race.differs),
-        (verdict.note, TEXT),
-        (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
-    ):  # fmt: skip
-        lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
-    return [(("  ", TEXT) if place else lead, line) for place, line in enumerate(lines)]
+            lead, style = "▲", strong(lane_style(index))
+    look = STRONG if verdict.winner or shows(analysis.snapshot, view) else TEXT
+    lines = wrap(text, room, most)
+    return [((f" {' ' if place else lead} ", style), (line, look)) for place, line in enumerate(lines)]
 
 
 def _discarded(analysis: Analysis) -> str:
-    """Return the discarded share of each lane's time, or one share if it is the same for all."""
     by_lane = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
     if len(set(by_lane.values())) < 2:
         return next(iter(by_lane.values()), "")
@@ -267,39 +159,3 @@ def _recorded(snapshot: Snapshot) -> str:
         return f"not recorded: {recording.reason}" if recording is not None and recording.reason else ""
     again = "; `tfmon replay last` shows it again" if snapshot.has_result else ""
     return f"recorded as {PurePath(recording.path).name}{again}"
-
-
-def last_figures(
-    analysis: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
-) -> tuple[list[Row], int]:
-    """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
-    lane, bottleneck, speed = analysis.lane, analysis.bottleneck, analysis.speed
-    interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed else ""
-
-    def lines(text: str, most: int, style: str) -> list[Row]:
-        return [((line, style),) for line in wrap(text, width, most)]
-
-    def measured(most: int) -> list[Row]:
-        text = f"{analysis.measured_text}; {analysis.discarded_text}"
-        return lines(text if len(text) < width * most * 0.9 else analysis.measured_text, most, DIM)
-
-    parts: list[tuple[int, Callable[[int], list[Row]]]] = [
-        (3, lambda most: lines(interval, most, DIM)),
-        (0, lambda most: lines(bottleneck.line if bottleneck else "", most, TEXT)),
-        (1, lambda most: lines(bottleneck.help if bottleneck else "", most, STRONG)),
-        (2, lambda _: [readings.step_row(lane, width)]),
-        (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
-        (5, lambda _: [readings.loss_row(lane)]),
-        (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
-        (6, measured),
-        (8, lambda most: readings.knobs_rows(lane, width, most)),
-    ]
-    kept: dict[int, list[Row]] = {}
-    left = height
-    for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
-        rows = parts[place][1](min(3, left))
-        if rows and len(rows) <= left:
-            kept[place] = rows
-            left -= len(rows)
-    rows = [row for place in range(len(parts)) for row in kept.get(place, ())]
-    return rows, left if left >= least_chart else 0

@@ -1,1 +1,1 @@
-"""The screens and pages: each turns rows into a view, and key presses into requests."""
+"""The screens and pages."""

@@ -1,4 +1,4 @@
-"""The page of the account: the parts of a lane's time, from the start of its command to its exit."""
+"""The page of the account of a lane's time."""
 
 from __future__ import annotations
 

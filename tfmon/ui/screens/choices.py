@@ -1,4 +1,4 @@
-"""The lists to choose from: knobs, scenarios, recorded races, and the range of a crossover."""
+"""The lists of knobs, recorded races and ranges of a crossover."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.experiments import CrossoverPage
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
-from tfmon.ui.source import shared_value, targets
+from tfmon.ui.source import effect, reachable, shared_value, targets
 
 
 class KnobPage(ListPage):
@@ -51,7 +51,10 @@ class KnobPage(ListPage):
             differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
             kind = "while it trains" if knob.kind == "live" else "restarts the lane"
             texts = ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM))
-            whole = f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else "")
+            change = effect(
+                reachable(targets(snapshot.lanes, view.focused), knob, 1, focused=chosen is not None), knob
+            )
+            whole = f"{knob.help} Takes {knob.allowed()}." + (f" The next value: {change}." if change else "")
             entries.append(Entry(knob.name, texts, whole=whole, mark="≠" if differs else " "))
         return entries
 
@@ -86,7 +89,6 @@ class RunsPage(ListPage):
         self._doomed = ""
 
     def on_screen_resume(self) -> None:
-        """Read the list again: races end, and other programs record, too."""
         self._read()
 
     def _read(self) -> None:
@@ -128,7 +130,6 @@ class RunsPage(ListPage):
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """Take the answer to a question; every other key waits until then."""
         if not self._doomed:
             return  # Textual calls the handler of the base class, too
         event.stop()
@@ -164,7 +165,6 @@ def run_entry(run: RunInfo) -> Entry:
 
 
 PAIR_S = 1.2
-"""Estimated duration of a pair of slices before any pair was measured."""
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
     "else first"
@@ -241,7 +241,6 @@ class NewCrossoverPage(ListPage):
         return [*rows, BLANK, *super().above(snapshot, width)]
 
     def action_other_end(self) -> None:
-        """Make the keys change the other end of the range."""
         self._end = 1 - self._end
         self.redraw()
 
@@ -252,7 +251,6 @@ class NewCrossoverPage(ListPage):
             self.redraw()
 
     def action_choose(self) -> None:
-        """Start it, and close. If it cannot start, show the reason and stay."""
         if self.entry is None or self.entry.cells[-1][1] != TEXT:
             self.monitor.say(self.nothing if self.entry is None else self.entry.cells[-1][0])
             return

@@ -1,4 +1,4 @@
-"""The pages of series: crossover, tuning, sweep. Each shows the answer, a curve, and the measurements."""
+"""The pages of history, crossover, tuning and sweep."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep import Ranking
@@ -19,8 +20,8 @@ from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
-from tfmon.ui.screens.lines import ListPage, ScrollPage
+from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, curve_rows, entry_of, places_in
+from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
 from tfmon.ui.source import targets, to_improve
 
@@ -28,14 +29,23 @@ MOST_CHART = 20
 LEAST_CHART = 9
 
 
-class HistoryPage(ScrollPage):
+class HistoryPage(ListPage):
     """Shows every change of the race, its effect on the lane, and the verdict from then on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
+    columns = tuple(map(Column, HISTORY_HEADS))
+    noun = "change"
+    nothing = "no setting was changed yet"
 
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        return [BLANK, *history_rows(self.monitor.analysis, width)]
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        changes = [
+            row.cells(len(snapshot.lanes)) for row in self.monitor.analysis.history
+        ]
+        return [
+            Entry(place, tuple((text, TEXT) for text in cells), whole="   ".join(cells))
+            for place, cells in enumerate(changes)
+        ]
 
 
 class SeriesPage(ListPage):
@@ -43,23 +53,19 @@ class SeriesPage(ListPage):
 
     nothing = "nothing was measured in this race"
     policy = ""
-    """Policy of the series that the page starts and stops."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.curve: int | None = 0
         self.if_free = False
-        """Whether the first curve is displayed only if rows are free for it."""
         self.table = SeriesTable((), ())
         self._made_from: tuple[object, int] = (None, 0)
         self._entries: list[Entry] = []
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the table of the current state, or None. `before` is the previous table."""
         raise NotImplementedError
 
     def lead(self, width: int) -> list[Row]:
-        """Return the rows above the answer."""
         return []
 
     def begin(self) -> None:
@@ -67,12 +73,10 @@ class SeriesPage(ListPage):
 
     @property
     def running(self) -> bool:
-        """Whether a series of this kind is measured now."""
         experiment = self.monitor.snapshot.experiment
         return experiment is not None and experiment.policy == self.policy and not experiment.over
 
     def refresh_table(self) -> None:
-        """Make the table again if something has changed, with the columns that have room."""
         known, width = self.monitor.sweep or self.monitor.analysis, self.app.size.width - SCROLLBAR_CELLS - GAP
         if self._made_from[0] is known and self._made_from[1] == width:
             return
@@ -203,7 +207,6 @@ class SweepPage(SeriesPage):
 
     @property
     def ranking(self) -> Ranking:
-        """The results of the sweep so far."""
         assert self.monitor.sweep is not None, "no sweep is shown"
         return self.monitor.sweep
 
@@ -219,7 +222,6 @@ class SweepPage(SeriesPage):
         return spread(title, ((f"{progress_text(self.ranking)} ", DIM),), width)
 
     def action_toggle_curve(self) -> None:
-        """Show the first curve, then the next, then none."""
         count = len(self.table.curves)
         if not count:
             self.monitor.say("no knob of this sweep is a number")
@@ -230,6 +232,5 @@ class SweepPage(SeriesPage):
         self.redraw()
 
     async def action_all(self) -> None:
-        """Take the filter away; the page stays."""
         if self.filter.display:
             await self.action_dismiss()

@@ -1,4 +1,4 @@
-"""The page of the GPUs: all of each machine with their readings, and every process on them."""
+"""The page of the GPUs and their processes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.readings import UNKNOWN
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, indented, meter
-from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, lane_style
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, indented, meter
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style
 from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.screens.lines import ListPage
+from tfmon.ui.screens.lines import EntryTable, ListPage
 from tfmon.ui.screens.page import bound
 
-GAP = 2
 _BUSY_PCT, _HOT_PCT = 75.0, 95.0
 
 
@@ -58,128 +57,64 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
     return list(by_key.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A column of the GPUs. Higher ranks are dropped first."""
-
-    head: str
-    rank: int
-    write: Callable[[GpuRow], Span]
-
-
-def _model(row: GpuRow) -> Span:
-    return row.sample.name.removeprefix("NVIDIA ").removeprefix("GeForce "), DIM
+COLUMNS = (
+    Column("gpu"), Column("lane"), Column("load"), Column("memory"), Column("power"), Column("heat"),
+    Column("clock"), Column("PCIe"), Column("model"),
+)  # fmt: skip
+_OPTIONAL = ("heat", "clock", "PCIe")
+_WIDE, _BAR_CELLS = 110, 8
 
 
-def _lanes(row: GpuRow) -> Span:
-    ids = " ".join(lane.spec.id or "?" for _, lane in row.lanes)
-    return (ids, lane_style(row.lanes[0][0])) if row.lanes else ("", DIM)
+def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[Column, ...], list[Entry]]:
+    """Return the columns for a width, and an entry for each GPU."""
+    places = [at for at, one in enumerate(COLUMNS) if width >= _WIDE or one.name not in _OPTIONAL]
+    entries = []
+    for row in rows:
+        sample, trouble = row.sample, _trouble(row)
+        name = sample.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+        ids = " ".join(lane.spec.id or "?" for _, lane in row.lanes)
+        cells: list[Span] = [
+            (row.place, STRONG if row.lanes else TEXT),
+            (ids, lane_style(row.lanes[0][0]) if row.lanes else DIM),
+            *(_readings(sample) if trouble is None else [("", DIM)] * 6),
+            (name, DIM) if trouble is None else (trouble, TROUBLE),
+        ]
+        entries.append(Entry((sample.host, sample.key), tuple(cells[at] for at in places)))
+    return tuple(COLUMNS[at] for at in places), entries
 
 
-def _load(row: GpuRow) -> Span:
-    busy = known(row.sample.load.busy_pct)
-    style = STRONG if busy is not None and busy >= _BUSY_PCT else TEXT if busy else DIM
-    return (UNKNOWN if busy is None else f"{busy:3.0f} %"), style
-
-
-def _memory(row: GpuRow) -> Span:
-    used, total = known(row.sample.memory.used_bytes), known(row.sample.memory.total_bytes)
-    if used is None or not total:
-        return UNKNOWN, DIM
-    full = 100 * used / total
-    style = WARN if full >= _HOT_PCT else TEXT if full >= 1 else DIM
-    return f"{used / 2**30:5.1f}/{total / 2**30:.1f} GiB", style
-
-
-def _power(row: GpuRow) -> Span:
-    watts, limit = known(row.sample.power.power_w), known(row.sample.power.power_limit_w)
-    if watts is None:
-        return UNKNOWN, DIM
-    return f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W", TEXT
-
-
-def _link(row: GpuRow) -> Span:
-    link = row.sample.link
+def _readings(sample: GpuSample) -> list[Span]:
+    busy, power, link = known(sample.load.busy_pct), sample.power, sample.link
+    used, total = known(sample.memory.used_bytes), known(sample.memory.total_bytes)
+    watts, limit = known(power.power_w), known(power.power_limit_w)
     generation, width = known(link.pcie_generation), known(link.pcie_width)
-    if generation is None or width is None:
-        return UNKNOWN, DIM
-    return f"{generation:.0f} ×{width:.0f}", WARN if link.warning else TEXT
+    load = UNKNOWN if busy is None else f"{_bar(busy / 100)} {busy:3.0f} %"
+    memory = (
+        f"{_bar(used / total)} {used / 2**30:5.1f}/{total / 2**30:.1f} GiB"
+        if used is not None and total
+        else UNKNOWN
+    )
+    full = 100 * used / total if used and total else 0.0
+    drawn = UNKNOWN if watts is None else f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W"
+    lanes = UNKNOWN if generation is None or width is None else f"{generation:.0f} ×{width:.0f}"
+    return [
+        (load, STRONG if busy is not None and busy >= _BUSY_PCT else TEXT if busy else DIM),
+        (memory, WARN if full >= _HOT_PCT else TEXT if full >= 1 else DIM),
+        (drawn, TEXT),
+        _number(sample.temperature_c, units.celsius),
+        _number(sample.clocks.sm_clock_mhz, units.megahertz),
+        (lanes, WARN if link.warning else TEXT),
+    ]
+
+
+def _bar(share: float) -> str:
+    (filled, _), (rest, _) = meter(share, _BAR_CELLS, TEXT)
+    return filled + rest
 
 
 def _number(reading: Reading, write: Callable[[float], str]) -> Span:
     value = known(reading)
     return (UNKNOWN, DIM) if value is None else (write(value), TEXT)
-
-
-def _megahertz(value: float) -> str:
-    return units.megahertz(value).rjust(8)
-
-
-_PARTS = (
-    _Part("lane", 0, _lanes),
-    _Part("load", 0, _load),
-    _Part("memory", 1, _memory),
-    _Part("power", 1, _power),
-    _Part("heat", 0, lambda row: _number(row.sample.temperature_c, units.celsius)),
-    _Part(
-        "clock",
-        2,
-        lambda row: _number(row.sample.clocks.sm_clock_mhz, _megahertz),
-    ),
-    _Part("PCIe", 3, _link),
-    _Part("model", 4, _model),
-)
-LONGEST_BAR, _SHORTEST_BAR = 20, 4
-_BARS = ("load", "memory")
-
-
-def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
-    """Return a head and a row for each GPU: as many columns as there is room for, and bars of load and memory."""
-    places = max([cell_len(one.place) for one in rows] + [3])
-    parts, sizes = _fitting(rows, width - places - GAP - 1)
-    left = width - 1 - places - GAP - sum(sizes) - GAP * len(sizes)
-    bars: dict[str, int] = {}
-    for name in _BARS:
-        bar = min(LONGEST_BAR, left - GAP)
-        if bar >= _SHORTEST_BAR and any(part.head == name for part in parts):
-            bars[name], left = bar, left - bar - GAP
-    head: list[Span] = [(" " + "gpu".ljust(places + GAP), DIM)]
-    for part, size in zip(parts, sizes, strict=True):
-        room = bars[part.head] + GAP if part.head in bars else 0
-        head.append((part.head.ljust(size + GAP + room), DIM))
-    drawn: list[Row] = [tuple(head)]
-    for one in rows:
-        spans: list[Span] = [(" " + one.place.ljust(places + GAP), STRONG if one.lanes else TEXT)]
-        trouble = _trouble(one)
-        if trouble is not None:
-            drawn.append((*spans, (crop(trouble, width - places - GAP - 1), TROUBLE)))
-            continue
-        for part, size in zip(parts, sizes, strict=True):
-            if part.head in bars:
-                share = _share(one, part.head)
-                style = banded(lane_style(one.lanes[0][0]), share) if one.lanes else TEXT
-                spans += [*meter(share, bars[part.head], style), (" " * GAP, TEXT)]
-            text, style = part.write(one)
-            spans.append((text + " " * (size + GAP - cell_len(text)), style))
-        drawn.append(tuple(spans))
-    return drawn
-
-
-def _share(row: GpuRow, column: str) -> float:
-    if column == "load":
-        return (known(row.sample.load.busy_pct) or 0.0) / 100
-    used, total = known(row.sample.memory.used_bytes), known(row.sample.memory.total_bytes)
-    return used / total if used and total else 0.0
-
-
-def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]]:
-    readable = [one for one in rows if _trouble(one) is None]
-    parts = [part for part in _PARTS if part.rank <= 1 or any(part.write(one)[0] != UNKNOWN for one in readable)]
-    while True:
-        sizes = [max([cell_len(part.head), *(cell_len(part.write(one)[0]) for one in readable)]) for part in parts]
-        if sum(sizes) + GAP * len(sizes) <= width or len(parts) == 1:
-            return parts, sizes
-        parts.remove(max(parts, key=lambda part: part.rank))
 
 
 def _trouble(row: GpuRow) -> str | None:
@@ -192,13 +127,13 @@ def _trouble(row: GpuRow) -> str | None:
 
 
 def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
-    """Say how many GPUs there are, and until the race is over how many nobody uses."""
+    """Return the number of GPUs and of free ones."""
     free = sum(is_free(one.sample) and not one.lanes for one in rows)
     return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
 
 def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
-    """Return every process on the GPUs: own lanes are marked by their id and come first on each GPU."""
+    """Return every process on the GPUs, the lanes first."""
     entries: list[Entry] = []
     for one in rows:
         own = own_pids(snapshot.hosts, snapshot.lanes, one.sample.host)
@@ -253,18 +188,18 @@ class GpusPage(ListPage):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
+        self.table = EntryTable("none")
+        self.table.add_class("gpus")
         self._why: str | None = None
         """Reason why no GPU is read. `None` if unknown."""
         self._gpus: list[GpuRow] = []
 
     def content(self) -> ComposeResult:
-        self.lines.add_class("gpus")
-        self.lines.can_focus = True
         yield self.lines
+        yield self.table
         yield from super().content()
 
     def on_mount(self) -> None:
-        """Request readings of the GPUs, even if no lane trains on one."""
         self.monitor.work(self.monitor.source.watch_gpus, self._take)
 
     def _take(self, why: str) -> None:
@@ -278,8 +213,10 @@ class GpusPage(ListPage):
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         super().fill(snapshot, width)
-        gpus = gpu_rows(self._gpus, width) if self._gpus else indented(self._no_gpu(snapshot), TEXT, width)
-        self.paint(self.lines, [*gpus, BLANK], width)
+        self.paint(self.lines, [] if self._gpus else indented(self._no_gpu(snapshot), TEXT, width), width)
+        columns, entries = gpu_entries(self._gpus, width)
+        self.table.show(columns, entries, width, self.style_of)
+        self.table.styles.height = len(entries) + 1 if entries else 0
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         return super().above(snapshot, width) if self._gpus else [BLANK]
@@ -289,7 +226,6 @@ class GpusPage(ListPage):
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def action_filter(self) -> None:
-        """Open the input for a filter, if there is a list."""
         if self._gpus:
             super().action_filter()
 

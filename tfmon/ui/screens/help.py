@@ -1,10 +1,12 @@
-"""The help: every key and every number in a sentence; and the palette of all actions, or of the scenarios."""
+"""The help, the command palette, and the list of scenarios."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from textwrap import shorten
 from typing import Any, ClassVar
 
@@ -19,11 +21,13 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
-from tfmon.ui.render.style import KEY, STRONG, to_ascii
+from tfmon.ui.render.style import KEY, STRONG
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, bindings_of, closer
 from tfmon.ui.terminal import Guarded
 
+NUMBERS = Path(__file__).parents[1] / "numbers.md"
+ITEM = re.compile(r"^- \*\*(.+?)\*\*: ((?:.|\n)+?)(?=\n- |\s*\Z)", re.MULTILINE)
 MOST_OF_DOC = 150
 """Characters of a scenario's text in the list. `tfmon show` prints the whole text."""
 
@@ -78,7 +82,7 @@ def help_rows(
             group = key.group
             rows += [BLANK, ((f"  {group}", STRONG),)]
         rows += entry(key_of(key.id, keys), key.help, width, KEY)
-    for heading, explained in SECTIONS:
+    for heading, explained in explained_numbers():
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for one, meaning in explained:
             rows += entry(one, meaning, width, TEXT)
@@ -98,7 +102,6 @@ class Palette(Guarded, CommandPalette):
     """
 
     def type_early(self, text: str) -> None:
-        """Add to the input a text that was typed before it had the focus."""
         self.query_one(Input).insert_text_at_cursor(text)
 
     def on_unmount(self) -> None:
@@ -159,18 +162,12 @@ def scenarios_of(monitor: Monitor) -> Palette:
 
 
 def _list_of(commands: Iterable[SimpleCommand], question: str, monitor: Monitor) -> Palette:
-    if monitor.view.charset == "ascii":
-        commands = [one._replace(name=_ascii(one.name), help_text=_ascii(one.help_text or "")) for one in commands]
     # As Textual's own `search_commands` does; its type says a class.
     provider: Any = SimpleProvider(monitor.app.screen, list(commands))
     palette = Palette([provider], placeholder=question)
     palette.set_class(monitor.view.charset == "ascii", "plain")
     palette.set_class(monitor.app.no_color, "colourless")
     return palette
-
-
-def _ascii(text: str) -> str:
-    return to_ascii(((text, TEXT),))[0][0]
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -188,94 +185,10 @@ def _line(help: str, keys: str) -> str:
     return f"{help}  ({label(keys)})"
 
 
-# fmt: off
-IN_PANE = (
-    ("examples/s", "Throughput: examples whose step was done, over wall time between two points at which the "
-     "lane had waited for its device. Over the steady windows of the last 5 s that the lane trained; steps/s "
-     "are of the same windows."),
-    ("step", "Time from the end of one step to the end of the next: the median (p50), then what 95 % and 99 % "
-     "of the steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %."),
-    ("time", "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
-     "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
-     "tracing graphs again (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
-     "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few steps "
-     "tells dispatch from compute."),
-    ("bottleneck", "What limits the lane, by the same figures; the page of the lane shows all of them and what "
-     "may help."),
-    ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
-    ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
-     "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
-    ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
-     "requested and not yet in effect is dim: → 20 requested."),
-    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
-     "over the time in its slices alone. The "
-     "limit is the cores it may use. From /proc or psutil."),
-    ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
-    ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
-     "the limit; of several GPUs, the share of each. From the driver: NVML, on a Mac ioreg."),
-    ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each GPU; what "
-     "TensorFlow's allocator has allocated of it, and its peak."),
-    ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
-    ("note", "Lines of the lane's reports that could not be read, and were skipped."),
-    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes or one "
-     "each (a). A column is the mean over its time; step times are quantiles of each second. "
-     "A gap: nothing was measured. ┬: a knob changed."),
-    ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
-)
-
-AROUND = (
-    ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
-     "over the last 10 s."),
-    ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
-     "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
-    ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "
-     "rounds so far."),
-    ("Result", "What the race came to, once every lane is over. It does not change any more; r races again."),
-    ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
-    ("training", "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the "
-     "next does."),
-    ("cores", "Cores that the lanes may use, by affinity and the quotas of control groups, of those of the "
-     "machine."),
-    ("machines", "How many the lanes train on, whatever their hosts are called, and how many are lost. In rounds: "
-     "lanes of different machines train at the same time, and a round begins when all have had their slice."),
-    ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
-     "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
-     "the interval excludes 1."),
-    ("the same", "The whole interval lies within the margin (--margin, ±3 %). Not known yet: it lies on neither "
-     "side; the time beside it is predicted from the scatter so far. At the end that is too close to call."),
-    ("95 % CI", "Where the ratio lies with 95 % certainty; what two equal processes differ by is a part of it. "
-     "It is valid at every look, or where the length of the race is known, for that length or at its end. "
-     "Always valid: it holds whenever you look and stop. Valid for this length: it holds at every look within "
-     "--seconds, and is narrower towards the end. Valid at the end: it holds at one look, and is the narrowest."),
-    ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
-    ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
-)
-
-ON_LANE_PAGE = (
-    ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
-    ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
-    ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
-     "is dispatch. From a profile of a few steps."),
-    ("profiled", "Which layers had allocated the memory at its peak; from a profile of a few steps."),
-    ("round trip", "From tfmon to the agent on another machine and back: the quickest tenth of the pings."),
-    ("clock offset", "What is added to the stamps of another machine to make them those of this one, and by how "
-     "much that can be wrong."),
-    ("agent", "CPU, in percent of one core, and memory that tfmon's agent takes on another machine."),
-    ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
-     "driver."),
-    ("clocks", "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver."),
-    ("activity", "What the GPU does while it is busy, in percent of what its parts can do: time with a kernel, "
-     "multiprocessors with work, room for warps that is filled, tensor cores, bandwidth of its memory, units for "
-     "32, 16 and 64 bits. From the driver, for Hopper and later."),
-    ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
-    ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
-    ("others", "CPU used by programs that are neither tfmon nor its lanes, in percent of one core, each second."),
-    ("swap", "Memory read from and written to disk, in bytes per second: it slows down whatever it hits."),
-    ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
-    ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
-    ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
-    ("power", "Watts of the GPU."),
-)
-# fmt: on
-
-SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))
+def explained_numbers() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the headings of `numbers.md`, each with the numbers on the screen and their meanings."""
+    sections = NUMBERS.read_text(encoding="utf-8").split("## ")[1:]
+    return [
+        (part.partition("\n")[0], [(one[1], " ".join(one[2].split())) for one in ITEM.finditer(part)])
+        for part in sections
+    ]

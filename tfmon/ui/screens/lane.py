@@ -1,4 +1,4 @@
-"""The page of one lane: its bottleneck, possible fixes, and every reading with its source."""
+"""The page of one lane."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.readings import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, indented
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
-from tfmon.units import Charset
 
 _MEANINGS = {
     "input": "waiting for the next batch",
@@ -81,7 +80,7 @@ class LanePage(ScrollPage, OneLanePage):
             return [BLANK, (("  there is no lane yet", TEXT),)]
         self.title_text = f"Lane {lane.spec.id}: {lane.title}"
         keys = not self.monitor.source.refusal
-        return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset, keys=keys)
+        return lane_rows(self.monitor.analysis, lane, width, keys=keys)
 
     def action_try_advice(self) -> None:
         self.try_advice([self.lane] if self.lane is not None else [])
@@ -112,19 +111,18 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(f"ending {lane.title}; {again}")
 
 
-def lane_rows(
-    analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille", *, keys: bool = True
-) -> list[Row]:
+def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = True) -> list[Row]:
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
-    bottleneck = analysis.lane(lane.spec.name).bottleneck
-    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(analysis.lane(lane.spec.name).causes, width)]
+    found = analysis.lane(lane.spec.name)
+    rows = _section("Bottleneck", _of_bottleneck(found.bottleneck), width)
+    rows += _cause_rows(found.causes, width)
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
     sections: list[tuple[str, Iterable[tuple[str, str]], Sequence[GpuSample | HostSample]]] = [
-        ("Lane", _of_lane(lane), ()),
+        ("Lane", _of_lane(lane), ())
     ]
     if beats := tuple(lifecycle.lines(lane, snapshot, keys=keys)):
         sections.append(("Heartbeat", beats, ()))
@@ -146,22 +144,23 @@ def lane_rows(
     elif lane.spec.host:
         sections.append(("Machine", facts, place.history))
     for heading, lines, samples in sections:
-        rows += [BLANK, ((f"  {heading}", STRONG),)]
-        for name, text in lines:
-            rows += entry(name, text, width, DIM)
-        rows += _curves(samples, charset)
+        rows += [*_section(heading, lines, width), *_curves(samples)]
     return rows
 
 
-def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list[Row]:
-    """Draw the last minute of the changing readings, each from 0 to its own peak."""
+def _section(heading: str, lines: Iterable[tuple[str, str]], width: int) -> list[Row]:
+    rows: list[Row] = [BLANK, ((f"  {heading}", STRONG),)]
+    return rows + [row for name, text in lines for row in entry(name, text, width, DIM)]
+
+
+def _curves(samples: Sequence[GpuSample | HostSample]) -> list[Row]:
     rows: list[Row] = []
     for name, (path, write) in _CURVES[type(samples[0])].items() if len(samples) > 1 else ():
         values = [known(reading) for reading in map(attrgetter(path), samples)]
         peak = max((value for value in values if value is not None), default=0.0)
         if peak <= 0:
             continue
-        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1, charset)
+        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1)
         rows.append(((f"  {name:<13}", DIM), (line, TEXT), (f"  last minute, up to {write(peak)}", DIM)))
     return rows
 
@@ -171,43 +170,32 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 
 
-def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
-    yield BLANK
-    yield (("  Bottleneck", STRONG),)
+def _of_bottleneck(bottleneck: Bottleneck | None) -> Lines:
     if bottleneck is None:
-        yield (("  not known before some steady windows are measured", TEXT),)
+        yield "", "not known before some steady windows are measured"
         return
-    yield from indented(bottleneck.text, TEXT, width, 3)
-    for also in bottleneck.also:
-        yield from indented(also, WARN, width, 4)
-    yield BLANK
+    yield "", bottleneck.text
+    yield from (("also", text) for text in bottleneck.also)
     for name, value, _ in time_parts(bottleneck.shares):
-        yield from beside((f"  {name:<10}{value:5.1f} %  ", TEXT), _MEANINGS[name], DIM, width - 2)
+        yield name, f"{value:5.1f} %  {_MEANINGS[name]}"
     for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
-            yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
+            yield name, f"    –    {reading.reason}"
 
 
 def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
     if causes:
-        yield BLANK
-        yield (("  Causes, and what may help", STRONG),)
+        yield from (BLANK, (("  Causes, and what may help", STRONG),))
     for cause in causes:
+        setting = "" if cause.knob is None else setting_text(cause.knob, cause.value)
         if cause.count:
-            yield from indented(cause.text, TEXT, width, 3)
-            tries = (
-                ""
-                if cause.knob is None or cause.by_hand
-                else f"; {setting_text(cause.knob, cause.value)} tries it"
+            tries = "" if cause.knob is None or cause.by_hand else f"; {setting} tries it"
+            yield from entry("cause", cause.text, width, DIM)
+            yield from entry(
+                "advice", cause.advice + (f"; {cause.effect}" if cause.effect else tries), width, WARN
             )
-            yield from indented(
-                f"  {cause.advice}; {cause.effect}" if cause.effect else f"  {cause.advice}{tries}", WARN, width, 4
-            )
-        elif cause.knob is None:
-            yield from indented(cause.advice, TEXT, width, 3)
         else:
-            lead = (f"  {setting_text(cause.knob, cause.value)}  ", STRONG)
-            yield from beside(lead, cause.advice, TEXT, width - 2, 4)
+            yield from entry(f"{setting}  " if setting else "advice", cause.advice, width, STRONG)
         yield from _code_rows(cause.code, width)
 
 

@@ -1,11 +1,10 @@
-"""Pages of text that scrolls, and of a table of which one row is chosen. Both can be filtered."""
+"""Pages of text and of a table, with a filter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from rich.console import OverflowMethod
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -14,15 +13,17 @@ from textual.binding import BindingType
 from textual.coordinate import Coordinate
 from textual.scroll_view import ScrollView
 from textual.widgets import DataTable, Input
+from textual.widgets.data_table import CursorType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, crop
-from tfmon.ui.render.style import STRONG, WARN, to_ascii
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import (
+    NO_ORDER,
     Column,
     Entry,
     Order,
@@ -36,8 +37,6 @@ from tfmon.ui.screens.page import Page, bound
 from tfmon.ui.terminal import Guarded
 
 ABOUT_ROWS = 6
-MOST_REMOVED = 20
-"""If more rows must be removed, rewriting the table takes less time."""
 
 
 class FilterInput(Guarded, Input):
@@ -64,7 +63,6 @@ class ScrollPage(Page):
         yield self.body
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return all rows of the page."""
         raise NotImplementedError
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
@@ -78,12 +76,10 @@ class ScrollPage(Page):
 
     @property
     def filter_text(self) -> str:
-        """The words that are looked for."""
         return self.filter.value.strip()
 
     @property
     def typing(self) -> bool:
-        """Whether keys are characters of the filter now."""
         return self.focused is self.filter
 
     def on_key(self, event: events.Key) -> None:
@@ -109,7 +105,6 @@ class ScrollPage(Page):
         self.end_typing()
 
     def end_typing(self) -> None:
-        """Give the keys back to the page."""
         self.set_focus(self.body)
         self.filter.display = bool(self.filter_text)
         self.redraw()
@@ -139,50 +134,55 @@ class EntryTable(Guarded, DataTable[Text], inherit_bindings=False):
         bound("move.end", "scroll_bottom"),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, cursor: CursorType = "row") -> None:
         super().__init__(
             show_row_labels=False,
-            cursor_type="row",
+            cursor_type=cursor,
             cursor_foreground_priority="renderable",
             cursor_background_priority="css",
         )
-        self._entries: Sequence[Entry] = ()
+        self.entries: Sequence[Entry] = ()
+        self.sizes: list[int] = []
+        self._drawn: tuple[object, ...] = ()
 
-    def fill(self, heads: list[Text], entries: Sequence[Entry], write: Callable[[Span], Text]) -> None:
-        """Show these entries. Only changes are written, and the table stays at its scroll position."""
-        gone = len(self._entries) - len(entries)
-        if len(heads) != len(self.columns) or gone > MOST_REMOVED:
-            self.forget()
-            for head in heads:
-                self.add_column(head, width=head.cell_len)
-        resized = heads != [column.label for column in self.ordered_columns]
-        for column, head in zip(self.ordered_columns, heads, strict=True):
-            column.label, column.width = head, head.cell_len
-        for row in reversed(self.ordered_rows[len(entries) :]):
-            self.remove_row(row.key)
-        for place, (old, new) in enumerate(zip(self._entries, entries, strict=False)):
-            if old is not new and old != new:
-                for at, (before, now) in enumerate(zip(old.row, new.row, strict=True)):
-                    if before != now:
-                        self.update_cell_at(Coordinate(place, at), write(now))
-        if resized and self._entries and entries:  # Textual draws the heads again only where a cell changes
-            self.update_cell_at(Coordinate(0, 0), write(entries[0].row[0]))
-        for entry in entries[len(self._entries) :]:
-            self.add_row(*map(write, entry.row))
-        self._entries = entries
+    def show(
+        self,
+        columns: Sequence[Column],
+        entries: Sequence[Entry],
+        width: int,
+        style_of: Callable[[str], Style],
+        order: Order = NO_ORDER,
+    ) -> None:
+        def write(text: str, style: str) -> Text:
+            return Text(text.replace("\n", " "), style_of(style), no_wrap=True, overflow="ellipsis")
 
-    def forget(self) -> None:
+        before, sizes = self.entries, widths(columns, entries, width)
+        drawn = (columns, sizes, order, style_of("text"), [entry.id for entry in entries])
+        self.entries, self.sizes, self.show_header = entries, sizes, bool(entries)
+        if drawn == self._drawn:
+            for y, (old, new) in enumerate(zip(before, entries, strict=True)):
+                for x, cell in enumerate(new.row) if old is not new else ():
+                    if cell != old.row[x]:
+                        self.update_cell_at(Coordinate(y, x), write(*cell))
+            return
+        self._drawn, place, top = drawn, self.cursor_row, self.scroll_offset.y
+        chosen = before[place].id if place < len(before) else None
         self.clear(columns=True)
-        self._entries = ()
+        for at, (head, size) in enumerate(zip(heads_of(columns), sizes, strict=True)):
+            arrow, style = ("↓" if order.down else "↑", STRONG) if at == order.column else ("", DIM)
+            self.add_column(write(crop(head + arrow, size).ljust(size), style), width=size)
+        for entry in entries:
+            self.add_row(*(write(*cell) for cell in entry.row))
+        places = [at for at, entry in enumerate(entries) if entry.id == chosen]
+        self.move_cursor(row=places[0] if places else place, scroll=False)
+        self.scroll_to(y=top, animate=False)
+        self.call_after_refresh(self.move_cursor, row=self.cursor_row)
 
 
 class ListPage(ScrollPage):
     """A table of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("sort", word="sort"),
-        bound("sort.reverse", word="reverse"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("sort", word="sort"), bound("sort.reverse", word="reverse")]
     columns: tuple[Column, ...] = ()
     noun: ClassVar[str] = ""
     nothing: str = "nothing is here"
@@ -190,12 +190,9 @@ class ListPage(ScrollPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.body: EntryTable = EntryTable()
-        self.order = Order()
+        self.order = NO_ORDER
         self.shown: Sequence[Entry] = ()
         self._every: Sequence[Entry] = ()
-        self._shown_by: tuple[object, ...] = ()
-        self._sizes: list[int] = []
-        self._look = Style()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return all entries. Return the same object if nothing has changed."""
@@ -205,7 +202,6 @@ class ListPage(ScrollPage):
         """Do with the chosen entry what Enter is for."""
 
     def note(self) -> str:
-        """Return the note beside the number of entries."""
         return ""
 
     def plain_text(self) -> str:
@@ -214,38 +210,13 @@ class ListPage(ScrollPage):
 
     @property
     def entry(self) -> Entry | None:
-        """The chosen entry. None without one."""
         return self.shown[min(self.body.cursor_row, len(self.shown) - 1)] if self.shown else None
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        every, columns, chosen = self.entries(snapshot), self.columns, self.entry
-        shown_by = (columns, self.filter_text, self.order, width)
-        if (look := self.style_of("text")) != self._look:
-            self._look = look
-            self.body.forget()
-        elif every is self._every and shown_by == self._shown_by:
-            return
-        self._every, self._shown_by = every, shown_by
-        self.shown = arranged(every, self.filter_text, self.order)
-        self.body.show_header = bool(self.shown)
-        self._sizes = widths(columns, every, width) if columns else []
-        arrow = "↓" if self.order.down else "↑"
-        heads = []
-        for at, (head, size) in enumerate(zip(heads_of(columns), self._sizes, strict=True)):
-            text, style = (head + arrow, STRONG) if at == self.order.column else (head, DIM)
-            heads.append(self.write((crop(text, size).ljust(size), style)))
-        self.body.fill(heads, self.shown, self.write)
-        places = {entry.id: place for place, entry in enumerate(self.shown)}
-        place = 0 if chosen is None else places.get(chosen.id, self.body.cursor_row)
-        if place != self.body.cursor_row:
-            self.body.move_cursor(row=place)
-
-    def write(self, span: Span) -> Text:
-        """Return styled text as Textual's widgets take it, cut to the room."""
-        plain = self.monitor.view.charset == "ascii"
-        ((text, style),) = to_ascii((span,)) if plain else (span,)
-        cut: OverflowMethod = "crop" if plain else "ellipsis"
-        return Text(text.replace("\n", " "), self.style_of(style), no_wrap=True, overflow=cut)
+        self._every = self.entries(snapshot)
+        self.shown = arranged(self._every, self.filter_text, self.order)
+        if self.columns:
+            self.body.show(self.columns, self.shown, width, self.style_of, self.order)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         shown, every = len(self.shown), len(self._every)
@@ -260,16 +231,15 @@ class ListPage(ScrollPage):
 
     def below(self, width: int, height: int) -> list[Row]:
         most = min(ABOUT_ROWS, height // 3)
-        return [] if self.entry is None else whole_rows(self.entry, self._sizes, width, most)
+        return [] if self.entry is None else whole_rows(self.entry, self.body.sizes, width, most)
 
     def action_choose(self) -> None:
         if self.entry is not None:
             self.act(self.entry)
 
     def action_sort(self) -> None:
-        """Sort by the next column; after the last one as the entries come."""
         column = 0 if self.order.column is None else self.order.column + 1
-        self.order = Order(column) if column < len(self.columns) else Order()
+        self.order = Order(column) if column < len(self.columns) else NO_ORDER
         self.redraw()
 
     def action_reverse(self) -> None:
@@ -283,10 +253,8 @@ class ListPage(ScrollPage):
         self.redraw()
 
     def on_data_table_row_selected(self, event: EntryTable.RowSelected) -> None:
-        """Do what Enter is for: the chosen entry was clicked."""
         if self.entry is not None:
             self.act(self.entry)
 
     def on_data_table_header_selected(self, event: EntryTable.HeaderSelected) -> None:
-        """Sort by the column whose name was clicked."""
         self._sort_by(event.column_index)

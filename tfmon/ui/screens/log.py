@@ -1,4 +1,4 @@
-"""The page of a lane's log: its output and its events, filtered, and followed as it grows."""
+"""The page of a lane's log."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ class LogPage(OneLanePage, ScrollPage):
         self.redraw()
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        """Show the lines. Unless the newest is followed, the visible ones stay, even if the oldest are dropped."""
         first = self._of_rows[self.lines.scroll_offset.y :][:1]
         lane = self.lane
         self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"

@@ -1,4 +1,4 @@
-"""Base of all screens, and of the pages: tabs at the top, rows of text, a message, and the keys at the bottom."""
+"""The base classes of screens and pages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tfmon.model.ports import ANSWER_S
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.lines import Lines, StyledScreen
+from tfmon.ui.messages import KnobStepped
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of, refusal_line
 from tfmon.ui.render.layout import Hint, hint_row, tab_row
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import Row, cells, cut, fit, plain, spread
-from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
+from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
+from tfmon.ui.render.style import STRONG, WARN, strong
 from tfmon.ui.source import (
     may_start_again,
     next_values,
@@ -37,7 +38,6 @@ from tfmon.ui.source import (
 
 SCROLLBAR_CELLS = 1
 CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
-"""Keys that are hidden if they could not change anything."""
 FRAME_ROWS = 4
 
 
@@ -66,34 +66,29 @@ class MonitorScreen(StyledScreen[str | None]):
     """A screen that shows the state of a monitor. Thread: the app's only."""
 
     still = False
-    """Whether the screen changes only on a key, so that it need not be drawn twice a second."""
+    """Whether the screen changes only on a key."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()
         self.monitor = monitor
 
     def redraw(self) -> None:
-        """Show the latest snapshot."""
         raise NotImplementedError
 
     def on_resize(self) -> None:
         self.redraw()
 
     def notify_style_update(self) -> None:
-        """Draw in the colours of another theme."""
         super().notify_style_update()
         self.call_next(self.redraw)
 
     def on_screen_resume(self) -> None:
-        """Show what happened while another screen was shown."""
         self.redraw()
 
     def plain_text(self) -> str:
-        """Return the text of the screen, without its styles."""
         return "\n".join(line for lines in self.query(Lines) for line in plain(lines.rows))
 
     def action_show_tab(self, name: str) -> None:
-        """Show a page beside the race, or the race itself."""
         if name == LEAVE and self.monitor.source.detachable and self.monitor.asks("quit"):
             self.monitor.leave()
         elif name in self.monitor.view.tabs:
@@ -105,7 +100,6 @@ class MonitorScreen(StyledScreen[str | None]):
             self.monitor.show("profiles" if several else "profile")
 
     def action_open(self, name: str) -> None:
-        """Open a page that closes again: one of `tfmon.ui.app.make_screen`."""
         self.monitor.open(name)
 
     def action_save_picture(self) -> None:
@@ -118,7 +112,6 @@ class MonitorScreen(StyledScreen[str | None]):
         self.monitor.quit()
 
     def may_act(self) -> bool:
-        """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
         if not self.monitor.may_change():
             return False
         if running := running_line(self.monitor.snapshot, self.monitor.view.keys):
@@ -126,7 +119,6 @@ class MonitorScreen(StyledScreen[str | None]):
         return not running
 
     def action_step_knob(self, name: str, direction: int) -> None:
-        """Request the next value of a knob, or the previous one, and report changes that the panes do not show."""
         if not self.may_act():
             return
         try:
@@ -149,8 +141,10 @@ class MonitorScreen(StyledScreen[str | None]):
         else:
             self.monitor.pull()
 
+    def on_knob_stepped(self, message: KnobStepped) -> None:
+        self.action_step_knob(message.name, message.direction)
+
     def run_experiment(self, command: ControlMessage) -> str | None:
-        """Start, undo or end an experiment and return the answer, or display why that is impossible."""
         try:
             answer = self.monitor.source.ask(command, ANSWER_S)
         except TfmonError as error:
@@ -160,13 +154,11 @@ class MonitorScreen(StyledScreen[str | None]):
         return answer
 
     def try_advice(self, lanes: Sequence[LaneState]) -> None:
-        """Try the most promising change on the lane that most likely needs it."""
         lane = to_improve(self.monitor.analysis, lanes) if self.may_act() else None
         if lane is not None:
             self.run_experiment(BeginTuning(lane, everything=False))
 
     def action_undo(self) -> None:
-        """Undo the change that was kept last."""
         if self.monitor.may_change() and (undone := self.run_experiment(Perform("undo"))) is not None:
             self.monitor.say(f"undone: {undone}")
 
@@ -198,7 +190,6 @@ class Page(MonitorScreen):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.top, self.foot = Lines(), Lines(classes="foot")
-        self.set_class(monitor.view.charset == "ascii", "ascii")
 
     def compose(self) -> ComposeResult:
         yield self.top
@@ -206,7 +197,6 @@ class Page(MonitorScreen):
         yield self.foot
 
     def content(self) -> ComposeResult:
-        """Yield the widgets between the title and the message."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -224,41 +214,31 @@ class Page(MonitorScreen):
         self.fill(snapshot, width - SCROLLBAR_CELLS)
         self.paint(self.top, [self._top(width), self._title(width), *self.above(snapshot, width)], width)
         message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
-        self.paint(self.foot, [*self.below(width, height), message, hint_row(self.hints(), width)], width)
+        self.paint(self.foot, [*self.below(width, height), message, hint_row(tuple(self.hints()), width)], width)
 
     def paint(self, lines: Lines, rows: Sequence[Row], width: int) -> None:
-        """Show rows in a widget of the page."""
-        fitted = [fit(row, width) for row in rows]
-        lines.show([to_ascii(row) for row in fitted] if self.monitor.view.charset == "ascii" else fitted)
+        lines.show([fit(row, width) for row in rows])
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        """Bring the content up to date; only what changed is written."""
         raise NotImplementedError
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the rows between the title and the content."""
         return []
 
     def below(self, width: int, height: int) -> list[Row]:
-        """Return the rows between the content and the message."""
         return []
 
     def _top(self, width: int) -> Row:
         return tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
 
     def _title(self, width: int) -> Row:
-        """Return the title, and beside it the race in one line if there is room and the page is not still."""
         title: Row = ((f" {self.title_text}", STRONG),)
         if self.still:
             return title
-        race = one_line(self.monitor.analysis, width)
-        text = "".join(part for part, _ in race).rstrip()
-        if cells(title) + len(text) + 4 > width:
-            return title
-        return spread(title, cut(race, 0, len(text) + 1), width)
+        race = one_line(self.monitor.analysis)
+        return title if cells(title) + cells(race) + 4 > width else spread(title, (*race, (" ", TEXT)), width)
 
     def hints(self) -> list[Hint]:
-        """Return the line of keys of the page: its own, then the keys of every page."""
         idle = CHANGING if self.monitor.refusal else ()
         shown = (one for one in bindings_of(type(self)) if one.show and one.id not in idle)
         keys = self.monitor.view.keys
@@ -268,7 +248,6 @@ class Page(MonitorScreen):
         return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
 
     async def action_dismiss(self, result: str | None = None) -> None:
-        """Go back: from a page that has a tab to the race, from another one to where it was opened."""
         if self.tab:
             self.monitor.show("race")
         else:
@@ -282,12 +261,10 @@ class OneLanePage(Page):
 
     @property
     def lane(self) -> LaneState | None:
-        """The displayed lane, or None."""
         lanes = self.monitor.snapshot.lanes
         return lanes[self.monitor.lane % len(lanes)] if lanes else None
 
     def start_over(self) -> None:
-        """Show the page of another lane from where such a page begins."""
         raise NotImplementedError
 
     def action_turn(self, direction: int) -> None:

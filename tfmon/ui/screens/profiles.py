@@ -1,4 +1,4 @@
-"""The page of two lanes' profiles: which operations and which waiting explain that a step of one takes longer."""
+"""The page that compares the profiles of two lanes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
-from tfmon.analysis.profile_diff import (
-    GROUPINGS,
-    DiffRow,
-    Grouping,
-    ProfiledSide,
-    compare,
-    heads,
-    sentences,
-    side_of,
-)
+from tfmon.analysis.profile_diff import GROUPINGS, DiffRow, ProfiledSide, compare, heads, sentences, side_of
 from tfmon.model.control_messages import ProfileLanes
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import Snapshot
@@ -29,14 +20,10 @@ from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
 
-_WIDE = 100
-"""Width from which the table also shows confidence, frequency and location."""
-_NUMBERS, _MORE = 44, 34
-"""Cells of the columns beside the name."""
+_NAME_CELLS = 34
 _PROFILING = "the lanes train 20 steps under TensorFlow's profiler, in turns, 3 times each; they do not count…"
 _IN_WORDS = {"operation": "by operation", "kind": "by type of operation", "layer": "by layer"}
 _MEMORY = len(GROUPINGS)
-"""Index of the memory table, after the tables of time."""
 
 
 class ProfilesPage(ListPage):
@@ -63,12 +50,10 @@ class ProfilesPage(ListPage):
 
     @property
     def lanes(self) -> Sequence[LaneState]:
-        """The first lane and the lane to compare with it, or fewer if there are not so many."""
         first, *others = self.monitor.snapshot.lanes or (None,)
         return [first, others[self._other % len(others)]] if first is not None and others else []
 
     def _sides(self) -> Sequence[ProfiledSide]:
-        """Return both lanes with their profiles. Empty if either lane has none."""
         sides = [side_of(lane) for lane in self.lanes]
         return sides if all(side.profiles for side in sides) else ()
 
@@ -117,21 +102,18 @@ class ProfilesPage(ListPage):
         sides, place = self._sides(), self._grouping
         lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
         self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        made_of = (place, width, *(side.profiles for side in sides))
+        made_of = (place, *(side.profiles for side in sides))
         if made_of != self._made_of:
             self._made_of, self._rows, self._told = made_of, (), []
             if sides and place == _MEMORY:
                 self._told = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
-                self.columns = tuple(Column(head) for head in memory_heads(sides))
+                self.columns = tuple(map(Column, memory_heads(sides)))
                 self._rows = _memory_entries(sides)
             elif sides:
                 first, second = sides
-                by = GROUPINGS[place]
-                name = max(16, width - _NUMBERS - (_MORE if width >= _WIDE else 0))
-                diff = compare(first.profiles, second.profiles, by)
                 self._told = sentences(compare(first.profiles, second.profiles), first.id, second.id)
-                self.columns = _columns(by, name, first.id, second.id, wide=width >= _WIDE)
-                self._rows = _entries(diff.rows, name, wide=width >= _WIDE)
+                self.columns = tuple(map(Column, heads(GROUPINGS[place], first.id, second.id)))
+                self._rows = _entries(compare(first.profiles, second.profiles, GROUPINGS[place]).rows)
         super().fill(snapshot, width)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
@@ -161,10 +143,6 @@ def _broken(text: str, style: str, width: int) -> list[Row]:
     return [((f" {line}", style),) for line in wrap(text, width - 2, 3)] if text else []
 
 
-_NARROW = (0, 1, 2, 3, 5)
-"""Columns for a narrow terminal."""
-
-
 def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
     entries = []
     for parts in memory_beside(sides):
@@ -174,22 +152,15 @@ def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
     return entries
 
 
-def _columns(by: Grouping, name: int, first: str, second: str, *, wide: bool) -> tuple[Column, ...]:
-    columns = [Column(head, 40 if at else name) for at, head in enumerate(heads(by, first, second))]
-    return tuple(columns if wide else (columns[at] for at in _NARROW))
-
-
-def _entries(rows: Sequence[DiffRow], name: int, *, wide: bool) -> list[Entry]:
-    cells = [row.cells(name) for row in rows]
-    sizes = [max((len(one[at]) for one in cells), default=0) for at in range(8)]
-    places = range(8) if wide else _NARROW
+def _entries(rows: Sequence[DiffRow]) -> list[Entry]:
     entries = []
-    for row, texts in zip(rows, cells, strict=True):
+    for row in rows:
+        texts = row.cells(_NAME_CELLS)
         style = TEXT if row.difference.certain else DIM
         times = [None if side is None else side.step_ns for side in (row.first, row.second)]
         largest = abs(row.difference.value_ns)
-        ranks = [row.name, *times, largest, texts[4], largest, *texts[6:]]
-        shown = tuple((texts[at].rjust(sizes[at]) if 1 <= at <= 5 else texts[at], style) for at in places)
+        ranks = (row.name, *times, largest, texts[4], largest, *texts[6:])
+        cells = tuple((text.rjust(9) if 1 <= at <= 5 else text, style) for at, text in enumerate(texts))
         whole = "; ".join(filter(None, (f"{row.name} {row.kind}", *texts[3:5], *texts[6:])))
-        entries.append(Entry((row.name, row.kind), shown, tuple(ranks[at] for at in places), whole))
+        entries.append(Entry((row.name, row.kind), cells, ranks, whole))
     return entries

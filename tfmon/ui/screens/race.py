@@ -18,6 +18,7 @@ from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.lines import Lines
+from tfmon.ui.messages import LaneClicked
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import hosts, series
 from tfmon.ui.render.layout import arrange
@@ -47,8 +48,7 @@ class Pane(Lines):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        action = "toggle_zoom" if event.chain > 1 else "focus_lane"
-        self.call_next(self.run_action, f"screen.{action}({self.lane})")
+        self.post_message(LaneClicked(self.lane, event.chain > 1))
 
 
 class RaceScreen(MonitorScreen):
@@ -65,7 +65,6 @@ class RaceScreen(MonitorScreen):
 
     parts: tuple[str, ...] = PARTS
     foot = 0
-    """Rows below the race."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -74,16 +73,14 @@ class RaceScreen(MonitorScreen):
 
     def compose(self) -> ComposeResult:
         for name, lines in self.lines.items():
-            if name == "verdict":
+            if name == "status":
                 yield self.grid
             yield lines
 
     def part(self, name: str) -> Lines:
-        """Return the widget of a part of the frame."""
         return Lines(id=name)
 
     def draw(self) -> RaceFrame:
-        """Draw the latest snapshot, and keep the data that the next key press and frame need."""
         monitor, known = self.monitor, self.monitor.analysis
         width, height = self.app.size.width, max(1, self.app.size.height - self.foot)
         layout = layout_of(known, monitor.view, width, height)
@@ -116,9 +113,14 @@ class RaceScreen(MonitorScreen):
                 pane.show(frame.panes[lane])
 
     def on_click(self, event: events.Click) -> None:
-        """Show all lanes again after a double click beside the panes."""
         if event.chain > 1 and self.monitor.view.zoomed and not event.style.meta.get("@click"):
             self.action_toggle_zoom()
+
+    def on_lane_clicked(self, message: LaneClicked) -> None:
+        if message.twice:
+            self.action_toggle_zoom(message.lane)
+        else:
+            self.action_focus_lane(message.lane)
 
     def on_mouse_scroll_down(self) -> None:
         self.action_move_page(1)
@@ -180,14 +182,12 @@ class RaceScreen(MonitorScreen):
         return targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
 
     def action_move_focus(self, direction: int) -> None:
-        """Focus the next lane; after the last one keys act on all lanes again."""
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot)
         ring = [*([] if self.monitor.view.zoomed else [None]), *range(len(lanes))]
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        """End the zoom, or let keys act on all lanes and acknowledge hidden failures."""
         if self.monitor.view.zoomed:
             self.action_toggle_zoom()
             return
@@ -195,13 +195,11 @@ class RaceScreen(MonitorScreen):
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
-        """Focus one lane, or all lanes if it already has the focus. A lane on the whole width keeps it."""
         if self.monitor.view.zoomed:
             return
         self._focus(None if focused_index(self.monitor.view, self.monitor.snapshot) == index else index)
 
     def action_move_page(self, direction: int) -> None:
-        """Focus the first lane of the next page of panes."""
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot) or 0
         per_page = arrange(*self.app.size, len(lanes)).per_page
@@ -217,7 +215,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.pull()
 
     def action_toggle_zoom(self, lane: int | None = None) -> None:
-        """Give a lane the whole width, by default the focused one or else the first; or show all again."""
         view, lanes = self.monitor.view, self.monitor.snapshot.lanes
         if view.zoomed:
             self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None)
@@ -239,7 +236,7 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(" · ".join([f"the charts show {chosen.label}", *missing]))
 
     def action_next_scale(self) -> None:
-        scale = OWN if self.monitor.view.scale == SHARED else SHARED
+        scale = OWN if SHARED in self.monitor.view.scales else SHARED
         self._look(scale=scale, scales={})
         self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
 
@@ -253,7 +250,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.pull()
 
     def action_show_crossover(self) -> None:
-        """Open the page of the crossover, or request one if there was none up to now."""
         if self.monitor.analysis.curve is not None:
             self.monitor.open("crossover")
         elif self.monitor.refusal:

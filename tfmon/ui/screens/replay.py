@@ -1,8 +1,8 @@
-"""A replay on the screen: the race as it was drawn then, a time line, and keys that move through it."""
+"""The screen of a replay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,38 +13,33 @@ from tfmon import units
 from tfmon.model.ports import ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.lines import Lines
+from tfmon.ui.messages import TimelineClicked
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
-from tfmon.ui.render.layout import item, item_row
+from tfmon.ui.render.layout import Hint, hint_row
 from tfmon.ui.render.race import PARTS, RaceFrame
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cell_len, cells, crop, fit
-from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong, to_ascii
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
 TAKEN = "pause"
-"""The race key that a replay uses for another action."""
 _FOOT = (
-    ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
-    ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
+    ("replay.back", "replay.on", "5 s"), ("replay.slower", "replay.faster", "speed"),
+    ("replay.step.back", "replay.step", "step"), ("replay.mark.back", "replay.mark", "mark"),
 )  # fmt: skip
 _SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
 _RANKS = {"request": 0, "knob": 1, "trouble": 2}
 TOLD_NS = 4_000_000_000
-"""Time for which the words of a mark are displayed."""
 LEAST_BAR = 10
 
 
 class Timeline(Lines):
     """The time line of a replay. A click goes to a moment."""
 
-    def __init__(self, go_to: Callable[[int], None], *, id: str) -> None:
-        super().__init__(id=id)
-        self._go_to = go_to
-
     def on_click(self, event: events.Click) -> None:
-        self._go_to(event.x)
+        self.post_message(TimelineClicked(event.x))
 
 
 class ReplayScreen(RaceScreen, inherit_bindings=False):
@@ -62,21 +57,18 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         assert monitor.source.playback is not None, "nothing is played"
         self._playback = monitor.source.playback
         self._bar = (0, 0)
-        """The first cell of the bar and its length."""
 
     def on_mount(self) -> None:
         self.set_interval(PULL_S, self.monitor.play)
 
     def on_unmount(self) -> None:
-        """Close the recording and the pages of a replay that was shown over a race."""
         if self.monitor.below is not None:
             self.monitor.close()
 
     def part(self, name: str) -> Lines:
-        return Timeline(self._go_to, id=name) if name == "timeline" else super().part(name)
+        return Timeline(id=name) if name == "timeline" else super().part(name)
 
     def draw(self) -> RaceFrame:
-        """Draw the race with the time line and the keys of a replay below it."""
         width, height = self.app.size
         frame, playback, view = super().draw(), self._playback.state(), self.monitor.view
         line, start, size = timeline_row(playback, width)
@@ -84,22 +76,19 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         message = "" if frame.layout.status else message_of(view, self.monitor.snapshot)
         leaves = "quit" if self.monitor.below is None else "back"
         bottom = [line, keys_row(playback, view.keys, message, width, leaves)]
-        if view.charset == "ascii":
-            bottom = [to_ascii(row) for row in bottom]
         lines = frame.parts.get("lines", ())
         if not frame.layout.keys:
             lines = lines[: max(1, height - 2)]
         below = {"timeline": bottom[:1], "keys": bottom[1:]} if height > 2 else {}
         return replace(frame, parts={**frame.parts, "lines": lines, **below})
 
-    def _go_to(self, x: int) -> None:
+    def on_timeline_clicked(self, message: TimelineClicked) -> None:
         start, size = self._bar
-        if start <= x < start + size:
-            self._playback.go_to(time_of(self._playback.state(), x - start, size))
+        if start <= message.cell < start + size:
+            self._playback.go_to(time_of(self._playback.state(), message.cell - start, size))
             self.monitor.pull()
 
     def action_playback(self, method: str, *amount: int) -> None:
-        """Call a method of `ReplayControls` by its name, with a distance."""
         getattr(self._playback, method)(*amount)
         self.monitor.pull()
 
@@ -109,18 +98,15 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self.monitor.pull()
 
     def action_refuse(self) -> None:
-        """Show why the key does nothing here."""
         self.monitor.may_change()
 
     def action_show_tab(self, name: str) -> None:
-        """Show a page; over a race, the key of the recorded runs goes back to them."""
         if name == "runs" and self.monitor.below is not None:
             self.monitor.quit()
         else:
             super().action_show_tab(name)
 
     def action_focus_all(self) -> None:
-        """Give the focus to all lanes again. Over a race, go back if they have it."""
         view = self.monitor.view
         if self.monitor.below is not None and view.focused is None and not view.zoomed:
             self.monitor.quit()
@@ -178,12 +164,9 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
     """Return the keys of the replay, or the message."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
-    items = [
-        item(importance, " ".join(key_of(one, keys) for one in pair if one), word)
-        for *pair, word, importance in (("replay.pause", "pause" if replay.playing else "play", 0), *_FOOT)
-    ]
-    items += [item(0, key_of("help", keys), "help"), item(0, key_of("quit", keys), leaves)]
-    return item_row(tuple(items), width)
+    rows = (("replay.pause", "pause" if replay.playing else "play"), *_FOOT, ("help", "help"), ("quit", leaves))
+    hints = [Hint(" ".join(key_of(one, keys) for one in pair), word) for *pair, word in rows]
+    return hint_row(tuple(hints), width)
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:

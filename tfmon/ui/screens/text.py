@@ -1,4 +1,4 @@
-"""The pages of text that scrolls: reports that take a moment to make, and text to copy."""
+"""The pages of reports, and of text to copy."""
 
 from __future__ import annotations
 
@@ -30,31 +30,25 @@ class ReportPage(ScrollPage):
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
     note: ClassVar[str]
-    """The text below the report."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.reports: dict[Hashable, str] = {}
         self.in_progress: Hashable | None = None
-        """Subject of the report that is being made."""
 
     def about(self) -> Hashable | None:
-        """Return the subject of the report, or None."""
         raise NotImplementedError
 
     def maker(self) -> Callable[[], str]:
-        """Return the function that makes the report. It may block, and raise TfmonError."""
         raise NotImplementedError
 
     def may_make(self) -> bool:
         raise NotImplementedError
 
     def instead(self) -> str:
-        """Return the text in place of the report: that it is in progress, or how to make it."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
-        """Make the report unless there is one."""
         if self.may_make() and self.about() not in self.reports:
             self._make()
 
@@ -173,14 +167,12 @@ class CopyPage(ScrollPage):
 
     @property
     def text(self) -> str:
-        """The text to copy."""
         return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
 
     def on_mount(self) -> None:
         self.app.copy_to_clipboard(self.text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return only the texts, so that a selection copies nothing else."""
         rows: list[Row] = [BLANK]
         for line in self._verdict:
             rows += [((part, TEXT),) for part in wrap(line, width, 9)]
