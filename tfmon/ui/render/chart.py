@@ -32,7 +32,7 @@ def chart_rows(
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     own = SHARED not in view.scales
     scale = view.scales.get(SHARED) or view.scales.get(lane.spec.name) or Scale()
-    low = scale_words(metric, scale.low) if scale.high > scale.low else "0"
+    low = _scale_words(metric, scale.low) if scale.high > scale.low else "0"
     span_s = series.span_s(snapshot, view)
     shown = f"{span_s} s" if span_s < 120 else f"{span_s // 60} min"
     ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
@@ -42,8 +42,8 @@ def chart_rows(
     else:
         about = f" {metric.label}{' · own scale' if own and len(snapshot.lanes) > 1 else ''} "
         values = series.values(lane, metric, series.end_ns(snapshot), axis, PER_CELL)
-        top = scale_words(metric, scale.high) if scale.high > scale.low else ""
-        half = scale_words(metric, (scale.low + scale.high) / 2) if top and height > _MIDDLE_HEIGHT else ""
+        top = _scale_words(metric, scale.high) if scale.high > scale.low else ""
+        half = _scale_words(metric, (scale.low + scale.high) / 2) if top and height > _MIDDLE_HEIGHT else ""
         style = faint(accent) if lane.phase in (PAUSED, DONE) else accent
         area = _area(_shares(scale, values), (top, half), height - 1, style, crop(about, cells))
     return (*area, ((f"{low} ┴".rjust(LABEL_CELLS), DIM), (foot, DIM)))
@@ -63,7 +63,7 @@ def _area(
     about: str,
 ) -> tuple[Row, ...]:
     rows: list[Row] = []
-    for place, line in enumerate(clipped(plot(shares, 1.0, height), shares)):
+    for place, line in enumerate(_clipped(plot(shares, 1.0, height), shares)):
         label = labels[0] if place == 0 else labels[1] if place == height // 2 else ""
         tick = f"{label:>{LABEL_CELLS - 2}} {'┤' if label else '│'}"
         shown: Row = ((about, DIM), (line[len(about) :], style)) if place == 0 else ((line, style),)
@@ -77,8 +77,7 @@ def _message_area(text: str, cells: int, height: int) -> tuple[Row, ...]:
     return tuple(middle if place == height // 2 else ((label, DIM),) for place in range(height))
 
 
-def scale_words(metric: Metric, value: float) -> str:
-    """Write a value of the scale in at most four characters."""
+def _scale_words(metric: Metric, value: float) -> str:
     if metric.binary:
         return units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B").replace(".0", "")
     if value == 0 or abs(value) >= 0.9995:
@@ -102,8 +101,7 @@ def plot(values: Sequence[float | None], top: float, height: int) -> list[str]:
     return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
 
 
-def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
-    """Mark each column that ends above the chart."""
+def _clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
     above = [at for at, share in enumerate(shares) if share is not None and share > 1]
     top = list(lines[0]) if above and lines else []
     for at in above if top else ():

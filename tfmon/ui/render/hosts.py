@@ -125,7 +125,7 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         gpu = next(iter(gpus), None)
-        return gpu_row(lane, gpu, width, accent, snapshot.stale_s(gpu) if gpu is not None else None)
+        return _gpu_row(lane, gpu, width, accent, snapshot.stale_s(gpu) if gpu is not None else None)
     if not gpus:
         return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
@@ -176,8 +176,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     return _fitting(width, *(labelled("gpu mem", (text, TEXT)) for text in (*texts, span)))
 
 
-def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
-    """Show load and power of the GPU."""
+def _gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
     if gpu is None:

@@ -223,7 +223,7 @@ def _readings(pane: Pane, width: int) -> dict[str, list[Row]]:
     cores = snapshot.machine_of(lane).usable_cores
     note = readings.note_row(lane, snapshot.at_ns, silent_s, keys=not pane.view.fixed)
     return {
-        "speed": [speed_row(pane, width)],
+        "speed": [_speed_row(pane, width)],
         "interval": _lines(interval, width, DIM),
         "bottleneck": readings.bottleneck_rows(found, width, _MOST),
         "help": _lines(found.help if found and over else "", width, STRONG),
@@ -245,8 +245,7 @@ def _lines(text: str, width: int, style: str) -> list[Row]:
     return [((line, style),) for line in wrap(text, width, _MOST)]
 
 
-def speed_row(pane: Pane, width: int) -> Row:
-    """Return the throughput, steps per second, and the lead."""
+def _speed_row(pane: Pane, width: int) -> Row:
     lane, recent = pane.lane, pane.analysis.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s if "steps" not in lane.script.not_measured else None
     still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, hosts, series
+from tfmon.ui.render import chart, hosts, readings, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
 from tfmon.ui.render.layout import Layout, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, heights_of, pane_rows, phase_text
@@ -115,17 +115,20 @@ def _lines(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]
         return {"lines": [*rows, _message(message)] if message and room > 1 else rows}
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
-    roomy = room >= 2 * len(snapshot.lanes) + len(lines)
+    each = max(1, (room - len(lines)) // len(analysis.lanes))
     for index, found in enumerate(analysis.lanes):
         rows.append(_lane_line(index, found, snapshot, width))
-        if roomy:
-            rows.append(
-                (("    ", TEXT), (whole_words(found.bottleneck.line if found.bottleneck else "", width - 5), DIM))
-            )
+        rows += [(("    ", TEXT), *row) for row in _details(found, width - 5)[: each - 1]]
     parts: dict[str, Rows] = {"lines": [*rows, *lines]}
     if layout.keys:
         parts["keys"] = [_message(message) if message else keys_row(snapshot, view, width)]
     return parts
+
+
+def _details(found: LaneAnalysis, width: int) -> list[Row]:
+    limit: Row = ((whole_words(found.bottleneck.line if found.bottleneck else "", width), DIM),)
+    knobs = readings.knobs_rows(found.lane, width, 1)
+    return [limit, readings.step_row(found.lane, width), readings.loss_row(found.lane), *knobs]
 
 
 def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:

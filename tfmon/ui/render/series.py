@@ -225,11 +225,11 @@ def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: S
     lanes = [[value for value in one if value is not None and math.isfinite(value)] for one in of_lanes]
     known = [value for one in lanes for value in one]
     before = before or Scale()
-    low = -nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
+    low = -_nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
     peak = max(map(_typical_peak, lanes), default=0.0)
     if metric.full and kind == SHARED and peak <= metric.full:
         return Scale(0.0, metric.full)
-    return Scale(low, nice_top(peak, before.high, binary=metric.binary))
+    return Scale(low, _nice_top(peak, before.high, binary=metric.binary))
 
 
 def _typical_peak(known: Sequence[float]) -> float:
@@ -238,9 +238,7 @@ def _typical_peak(known: Sequence[float]) -> float:
     return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
-def nice_top(peak: float, previous: float = 0.0, *, binary: bool = False) -> float:
-    """Return a round top. Keep `previous` unless the peak exceeds it or fits a smaller top with 15 % to spare."""
-
+def _nice_top(peak: float, previous: float = 0.0, *, binary: bool = False) -> float:
     def round_up(value: float) -> float:
         if binary:
             return float(2.0 ** math.ceil(math.log2(value)))

@@ -44,7 +44,7 @@ def awaited(analysis: Analysis) -> str:
         return f"{what}; the race continues after the experiment"
     if text := unfinished(lanes, snapshot.at_ns)[0]:
         what = text
-    left_s = seconds_to_verdict(snapshot, lanes)
+    left_s = _seconds_to_verdict(snapshot, lanes)
     return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
 
 
@@ -52,8 +52,7 @@ def _rounds(lanes: Sequence[LaneState]) -> set[int]:
     return set.intersection(*({one.round for one in lane.slices} for lane in lanes))
 
 
-def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
-    """Return about how long the rounds take that an interval still needs. None before that is known."""
+def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
     complete, pace_s = _rounds(lanes), round_s([lane.slices for lane in lanes])
     if pace_s is None:
         if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):

@@ -29,11 +29,10 @@ class AccountPage(ScrollPage, OneLanePage):
             return [BLANK, *indented("there is no lane yet", TEXT, width)]
         self.title_text = f"Account of lane {lane.spec.id}: {lane.title}"
         account = account_of(lane)
-        return [BLANK, *(indented(NONE, TEXT, width) if account is None else account_rows(account, width))]
+        return [BLANK, *(indented(NONE, TEXT, width) if account is None else _account_rows(account, width))]
 
 
-def account_rows(account: Account, width: int) -> list[Row]:
-    """Return each group with its parts, and with a bar of its share of the run."""
+def _account_rows(account: Account, width: int) -> list[Row]:
     until = "its exit" if account.over else "its last report"
     rows = [*indented(f"From the start of the command to {until}", TEXT, width), BLANK]
     for part, time, share, place in account_lines(account):

@@ -132,8 +132,7 @@ def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
     return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
 
-def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
-    """Return every process on the GPUs, the lanes first."""
+def _process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     entries: list[Entry] = []
     for one in rows:
         own = own_pids(snapshot.hosts, snapshot.lanes, one.sample.host)
@@ -209,7 +208,7 @@ class GpusPage(ListPage):
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         self._gpus = gpus_of(snapshot)
         self.title_text = summary(self._gpus, over=snapshot.over) or "GPUs"
-        return process_entries(snapshot, self._gpus)
+        return _process_entries(snapshot, self._gpus)
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         super().fill(snapshot, width)

@@ -42,7 +42,7 @@ class HelpPage(ScrollPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         of = monitor.app.screen
-        self._first = keys_of_page(of) if isinstance(of, Page) else ()
+        self._first = _keys_of_page(of) if isinstance(of, Page) else ()
         self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
         if monitor.view.replay:
             self.title_text = "Help: a replay"
@@ -53,8 +53,7 @@ class HelpPage(ScrollPage):
         return help_rows(monitor.view.keys, width, listed, self._first, self._of)
 
 
-def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    """Return the page's own keys, without the keys of every page."""
+def _keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
     common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
     own = [(BY_ID[one.id], one) for one in bindings_of(type(page)) if one.id in BY_ID and one.id not in common]
     return tuple(replace(known, keys=one.key, action=one.action) for known, one in own)
@@ -127,7 +126,7 @@ def palette_of(monitor: Monitor) -> Palette:
     if shown is not race:
         actions_of = [
             *((shown, _line(key.help, keys.get(key.id, key.keys)), key.action)
-              for key in keys_of_page(shown) if not key.id.startswith("move.")),
+              for key in _keys_of_page(shown) if not key.id.startswith("move.")),
             *actions_of,
         ]  # fmt: skip
     actions: dict[str, tuple[Screen[Any], str]] = {}

@@ -76,7 +76,7 @@ class LogPage(OneLanePage, ScrollPage):
         every = [] if lane is None else lines_of(lane.log, self.view)
         found = [line for line in every if matches(line.text, self.filter_text)]
         origin_ns = 0 if lane is None else snapshot.race.started_ns or lane.process.started_ns
-        rows = [(line, row) for line in found for row in log_rows(line, origin_ns, width)]
+        rows = [(line, row) for line in found for row in _log_rows(line, origin_ns, width)]
         self._of_rows = [line for line, _ in rows]
         self._count = f"{len(found)} of {len(every)}" if self.filter_text else str(len(every))
         self.paint(self.lines, [row for _, row in rows], width)
@@ -118,8 +118,7 @@ def lines_of(log: Sequence[LogLine], view: int) -> list[LogLine]:
     return [line for line in log if source_of(line)[0] in VIEWS[view][1]]
 
 
-def log_rows(line: LogLine, origin_ns: int, width: int) -> list[Row]:
-    """Return a line of the log: its mark, its time since the race began, its source, and its text."""
+def _log_rows(line: LogLine, origin_ns: int, width: int) -> list[Row]:
     source, level = source_of(line)
     since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
     style = _STYLES.get(level, DIM if source == "event" else TEXT)

@@ -170,17 +170,11 @@ class Page(MonitorScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("help", word="help"),
         bound("close", word="back"),
-        bound("picture"),
         closer("quit"),
-        bound("report"),
-        bound("palette"),
         bound("lane.detail", keys="i"),
-        bound("lane.log"),
-        bound("knobs"),
-        bound("lane.profile"),
-        bound("gpus"),
-        bound("doctor"),
-        bound("runs"),
+        *map(
+            bound, ("picture", "report", "palette", "lane.log", "knobs", "lane.profile", "gpus", "doctor", "runs")
+        ),
     ]
     BLANK = True
     """The widgets cover the page. Textual 8.2 would keep the lines below them, 160 kB for every page."""

@@ -85,7 +85,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
     def on_timeline_clicked(self, message: TimelineClicked) -> None:
         start, size = self._bar
         if start <= message.cell < start + size:
-            self._playback.go_to(time_of(self._playback.state(), message.cell - start, size))
+            self._playback.go_to(_time_of(self._playback.state(), message.cell - start, size))
             self.monitor.pull()
 
     def action_playback(self, method: str, *amount: int) -> None:
@@ -155,8 +155,7 @@ def cell_of(replay: ReplayState, at_ns: int, width: int) -> int:
     return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
 
 
-def time_of(replay: ReplayState, cell: int, width: int) -> int:
-    """Return the moment of a cell of the bar."""
+def _time_of(replay: ReplayState, cell: int, width: int) -> int:
     return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
 
 
