@@ -133,7 +133,7 @@ def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> l
 def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> list[Row]:
     """Return the whole text of the chosen entry, below the table. Empty if its row has all of it."""
     cells = zip(entry.cells, entry.row, sizes, strict=True)
-    cut = [text for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
+    cut = [text.strip() for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
     said = "\n".join(text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1])
     if not said or limit < 2:
         return []

@@ -62,7 +62,7 @@ COLUMNS = (
     Column("clock"), Column("PCIe"), Column("model"),
 )  # fmt: skip
 _OPTIONAL = ("heat", "clock", "PCIe")
-_WIDE, _BAR_CELLS = 110, 8
+_WIDE = 110
 
 
 def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[Column, ...], list[Entry]]:
@@ -76,21 +76,21 @@ def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[Column, ...],
         cells: list[Span] = [
             (row.place, STRONG if row.lanes else TEXT),
             (ids, lane_style(row.lanes[0][0]) if row.lanes else DIM),
-            *(_readings(sample) if trouble is None else [("", DIM)] * 6),
+            *(_readings(sample, 8 if width >= _WIDE else 4) if trouble is None else [("", DIM)] * 6),
             (name, DIM) if trouble is None else (trouble, TROUBLE),
         ]
         entries.append(Entry((sample.host, sample.key), tuple(cells[at] for at in places)))
     return tuple(COLUMNS[at] for at in places), entries
 
 
-def _readings(sample: GpuSample) -> list[Span]:
+def _readings(sample: GpuSample, bar: int) -> list[Span]:
     busy, power, link = known(sample.load.busy_pct), sample.power, sample.link
     used, total = known(sample.memory.used_bytes), known(sample.memory.total_bytes)
     watts, limit = known(power.power_w), known(power.power_limit_w)
     generation, width = known(link.pcie_generation), known(link.pcie_width)
-    load = UNKNOWN if busy is None else f"{_bar(busy / 100)} {busy:3.0f} %"
+    load = UNKNOWN if busy is None else f"{_bar(busy / 100, bar)} {busy:3.0f} %"
     memory = (
-        f"{_bar(used / total)} {used / 2**30:5.1f}/{total / 2**30:.1f} GiB"
+        f"{_bar(used / total, bar)} {used / 2**30:5.1f}/{total / 2**30:.1f} GiB"
         if used is not None and total
         else UNKNOWN
     )
@@ -107,8 +107,8 @@ def _readings(sample: GpuSample) -> list[Span]:
     ]
 
 
-def _bar(share: float) -> str:
-    (filled, _), (rest, _) = meter(share, _BAR_CELLS, TEXT)
+def _bar(share: float, length: int) -> str:
+    (filled, _), (rest, _) = meter(share, length, TEXT)
     return filled + rest
 
 

@@ -20,7 +20,9 @@ from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
 
-_NAME_CELLS = 34
+_NAME_CELLS, _WIDE = 30, 100
+_NARROW = (0, 1, 2, 3, 5)
+"""Columns in a terminal of fewer than `_WIDE` cells."""
 _PROFILING = "the lanes train 20 steps under TensorFlow's profiler, in turns, 3 times each; they do not count…"
 _IN_WORDS = {"operation": "by operation", "kind": "by type of operation", "layer": "by layer"}
 _MEMORY = len(GROUPINGS)
@@ -102,7 +104,8 @@ class ProfilesPage(ListPage):
         sides, place = self._sides(), self._grouping
         lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
         self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        made_of = (place, *(side.profiles for side in sides))
+        places = range(8) if width >= _WIDE else _NARROW
+        made_of = (place, places, *(side.profiles for side in sides))
         if made_of != self._made_of:
             self._made_of, self._rows, self._told = made_of, (), []
             if sides and place == _MEMORY:
@@ -112,8 +115,9 @@ class ProfilesPage(ListPage):
             elif sides:
                 first, second = sides
                 self._told = sentences(compare(first.profiles, second.profiles), first.id, second.id)
-                self.columns = tuple(map(Column, heads(GROUPINGS[place], first.id, second.id)))
-                self._rows = _entries(compare(first.profiles, second.profiles, GROUPINGS[place]).rows)
+                names = heads(GROUPINGS[place], first.id, second.id)
+                self.columns = tuple(Column(names[at]) for at in places)
+                self._rows = _entries(compare(first.profiles, second.profiles, GROUPINGS[place]).rows, places)
         super().fill(snapshot, width)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
@@ -152,7 +156,7 @@ def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
     return entries
 
 
-def _entries(rows: Sequence[DiffRow]) -> list[Entry]:
+def _entries(rows: Sequence[DiffRow], places: Sequence[int]) -> list[Entry]:
     entries = []
     for row in rows:
         texts = row.cells(_NAME_CELLS)
@@ -160,7 +164,7 @@ def _entries(rows: Sequence[DiffRow]) -> list[Entry]:
         times = [None if side is None else side.step_ns for side in (row.first, row.second)]
         largest = abs(row.difference.value_ns)
         ranks = (row.name, *times, largest, texts[4], largest, *texts[6:])
-        cells = tuple((text.rjust(9) if 1 <= at <= 5 else text, style) for at, text in enumerate(texts))
+        cells = tuple((texts[at].rjust(9) if 1 <= at <= 5 else texts[at], style) for at in places)
         whole = "; ".join(filter(None, (f"{row.name} {row.kind}", *texts[3:5], *texts[6:])))
-        entries.append(Entry((row.name, row.kind), cells, ranks, whole))
+        entries.append(Entry((row.name, row.kind), cells, tuple(ranks[at] for at in places), whole))
     return entries
