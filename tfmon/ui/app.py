@@ -34,7 +34,7 @@ from tfmon.units import Charset, charset
 TICK_S = 0.5
 CALM_TICKS, STILL_TICKS = 4, 10
 MOST_ERRORS, REPEATED_S = 3, 30.0
-"""The screen closes after this many errors within this time without a key press."""
+"""Errors without a key press after which the screen closes."""
 
 
 class MonitorApp(TerminalApp[Ending]):
@@ -136,7 +136,7 @@ class MonitorApp(TerminalApp[Ending]):
         self.screen.refresh()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note that a key or the mouse is used. Esc and a letter that come together arrive as a key with Alt."""
+        """Note a key or click. Esc and a letter in one burst arrive as a key with Alt."""
         self.pace.check()
         if isinstance(event, events.Key) and event.key.startswith("alt+") and event.character:
             self.call_after_refresh(self.post_message, events.Key(event.character, event.character))
@@ -188,7 +188,7 @@ class MonitorApp(TerminalApp[Ending]):
         next(self._monitors()).pull()
 
     def draw(self, owner: object) -> None:
-        """Draw the screen on top if it belongs to that monitor and the terminal has taken the frame before."""
+        """Draw the screen of a monitor unless the terminal still takes the frame before."""
         self.pace.check()
         screen = self.screen
         if self.pace.held or not isinstance(screen, MonitorScreen):
@@ -197,13 +197,13 @@ class MonitorApp(TerminalApp[Ending]):
             screen.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """Pass input to a new screen that was typed while the old screen still had the keys."""
+        """Pass input to a screen that opened while it was typed."""
         type_early = getattr(self.screen, "type_early", None) if self.screen_stack else None
         if type_early is not None and event.is_printable:
             type_early(event.character)
 
     async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
-        """Run the action of a key. The message of the key before goes."""
+        """Run the action of a key and remove the previous message."""
         monitor = next(self._monitors())
         before = monitor.said
         handled = await super().run_action(*call, **more)
@@ -243,7 +243,7 @@ class MonitorApp(TerminalApp[Ending]):
                 self._loop_of_app.call_soon_threadsafe(self.call_later, call, *given)
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; the second time, leave at once. A question is shown on the screen on top."""
+        """End the lanes and leave; the second time, at once."""
         shown = next(self._monitors())
         self.monitor.quit()
         if shown is not self.monitor and not self.monitor.view.stopping:
@@ -268,11 +268,11 @@ _SCREENS = {
     "account": ("account", "AccountPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
-"""Module of `tfmon.ui.screens` and the callable in it that makes the screen of a monitor."""
+"""Module and callable that makes each screen."""
 
 
 def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
-    """Make the screen of that name; its module is loaded here. "race" is also what shows a sweep or a replay."""
+    """Make a screen; "race" is also a sweep or a replay."""
     if name == "race" and monitor.sweep is not None:
         name = "sweep"
     elif name == "race" and monitor.source.playback is not None:

@@ -90,7 +90,7 @@ PAGE_KEYS = (
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
     Key("run.delete", "D", "delete", "runs: delete the run, after a question", "On a page"),
 )
-"""Keys of the pages over the race. A page with a text input may bind an id to other keys."""
+"""Keys of the pages."""
 
 REPLAY_KEYS = (
     Key("replay.pause", "space", "playback('toggle')", "pause or play; at the end, from the start", "Replay"),
@@ -115,7 +115,7 @@ _WATCHING = (
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span",
 )  # fmt: skip
-"""Actions of the race screen that change nothing, so that a replay has them too."""
+"""Actions that a replay has, too."""
 
 SWEEP_KEYS = (
     Key("sweep.curve", "c", "toggle_curve", "the ratio over the values of a knob; then of the next one", "Sweep"),
@@ -129,7 +129,7 @@ _SCOPES = ((*RACE_KEYS, STOP), PAGE_KEYS, REPLAY_KEYS)
 
 
 def keymap_mistakes(keymap: Mapping[str, object]) -> list[str]:
-    """Return a line for each mistake in a user's table of ids and keys."""
+    """Return the mistakes in a user's keymap."""
     mistakes = []
     for name, value in keymap.items():
         if name not in BY_ID:
@@ -163,11 +163,11 @@ TABS = {
     "race": "close", "lane": "lane.detail", "log": "lane.log", "knobs": "knobs", "profile": "lane.profile",
     "gpus": "gpus", "doctor": "doctor", "runs": "runs",
 }  # fmt: skip
-"""Pages beside the race, each with the id of the key that opens it."""
+"""Pages beside the race, and the ids of their keys."""
 
 
 def tab_action(name: str) -> str:
-    """Return the action that shows a page beside the race, or the race, after closing all others."""
+    """Return the action that shows a page, or the race."""
     return "show_tab('race')" if name == "race" else BY_ID[TABS[name]].action
 
 
@@ -185,7 +185,7 @@ def watches(action: str) -> bool:
 
 
 def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
-    """Return the keys that the help of a race, of a replay or of a sweep lists."""
+    """Return the keys that the help lists."""
     if replay:
         return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
     if sweep:
@@ -195,13 +195,13 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
-    """Return how the first key of a binding is written. `keys` has the keys that are written in words."""
+    """Return the name of the first key of a binding. `keys` has the changed keys."""
     return label(keys.get(binding, BY_ID[binding].keys))
 
 
 @functools.lru_cache(maxsize=256)
 def label(keys: str) -> str:
-    """Return how the first of some keys that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
+    """Return the displayed name of the first of some keys: `Ctrl+X`, `?`, `Esc`."""
     *modifiers, name = keys.split(",", maxsplit=1)[0].strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
@@ -218,6 +218,6 @@ def label(keys: str) -> str:
 
 
 def without_arrows() -> dict[str, str]:
-    """Return by their ids the keys that are written as arrows, named so that they are written as words: `Down`."""
+    """Return words such as `Down` for the arrow keys, by id."""
     first = {key.id: key.keys.split(",")[0] for key in KEYS}
     return {id: key.title() for id, key in first.items() if not label(key).isascii()}

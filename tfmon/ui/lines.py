@@ -1,4 +1,4 @@
-"""A widget that shows rows of styled text, and the screen that has their styles."""
+"""A widget that shows rows, and the screen with their styles."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tfmon.ui.render.style import LINK
 from tfmon.ui.terminal import Guarded
 
 _STEP = re.compile(r"step_knob\('(\w+)', 1\)")
-"""The action of a link that a right click and the wheel also step."""
+"""Link that a right click and the wheel also step."""
 _RIGHT_BUTTON = 3
 _BOLD = Style(bold=True)
 
 
 class StyledScreen(Guarded, Screen[ScreenResultType]):
-    """A screen whose component classes are the styles of rows: `row--dim` is the style "dim"."""
+    """A screen with a component class for each style: `row--dim`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"row--{name}" for name in ("text", "dim", "strong", "key", "warn", "trouble")),
@@ -55,7 +55,7 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
     )
 
     def style_of(self, name: str) -> Style:
-        """Return the style of that name, such as "lane0.strong" or "key@help": bold, or a link to an action."""
+        """Return a style such as "lane0.strong" (bold) or "key@help" (a link)."""
         look, _, action = name.partition(LINK)
         base, _, variant = look.partition(".")
         component = f"row--{base}-faint" if variant == "faint" else f"row--{base}"
@@ -101,7 +101,7 @@ class Lines(Guarded, ScrollView, can_focus=False):
                 self.refresh(Region(first, y - top, last - first, 1))
 
     def on_unmount(self) -> None:
-        """Drop the lines that Textual keeps: 8.2 keeps those of the last 1,024 widgets, gone or not."""
+        """Free the lines that Textual 8.2 keeps of removed widgets."""
         self.refresh()
 
     def notify_style_update(self) -> None:
@@ -118,7 +118,7 @@ class Lines(Guarded, ScrollView, can_focus=False):
         return strip.adjust_cell_length(self.size.width, style_of("text"))
 
     def on_click(self, event: events.Click) -> None:
-        """Step the clicked knob back with the right button. A double click must not answer its own question."""
+        """Step a knob back with the right button. A double click must not answer its own question."""
         at = (event.screen_x, event.screen_y)
         again, self._clicked_at = event.chain > 1 and at == self._clicked_at, at
         action = str(event.style.meta.get("@click", ""))

@@ -26,22 +26,22 @@ from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
 CALM_NS = 10 * SECOND_NS
-"""From this long after the start or a key press, the screen is drawn less often."""
+"""Time after a key press until the screen is drawn less often."""
 MESSAGE_S = 5.0
 NOTICE_S = 3.0
 """A key press sooner than this after a notice does not remove the notice."""
 FOREVER_NS = 2**63
 LEAVE = "doctor"
-"""While the screen asks whether to end a detachable run, the key with this id leaves the run."""
+"""Id of the key that leaves a detachable run."""
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
 
 Value = TypeVar("Value")
 Ending: TypeAlias = Literal["quit", "forced", "signal", "left"]
-"""How the app ended: lanes ended, user did not wait for that, signal received, or run left training."""
+"""How the app ended: "forced" if the user did not wait, "left" if the run continues."""
 
 
 class Monitor:
-    """The display of a source, its pages, and the requests of its keys. Thread: the app's only."""
+    """The display of a source and the requests of its keys. Thread: the app's."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Monitor:
 
     @functools.cached_property
     def screen(self) -> Screen[Any]:
-        """The screen that the pages stand beside: the race, or the table of a sweep."""
+        """The race, replay or sweep."""
         return self._make("race", self)
 
     def over(self, source: Source) -> Monitor:
@@ -95,11 +95,11 @@ class Monitor:
         return self.analysis.snapshot
 
     def touched(self) -> None:
-        """Draw every change at once for a while, because the user expects the effect of a key."""
+        """Draw every change at once for a while after a key."""
         self._touched_ns = self.snapshot.at_ns
 
     def moves(self) -> bool:
-        """Return whether to draw: in another second, and while a lane may train at any time until all is calm."""
+        """Return whether to draw now."""
         snapshot = self.source.snapshot()
         return snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS or self.lively(snapshot)
 
@@ -143,7 +143,7 @@ class Monitor:
         self.app.draw(self)
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
-        """Show a line for a few seconds, or until the announced action is done, and other changes."""
+        """Show a line for some seconds, or until `done`."""
         self.said += 1
         number = self.said
         until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
@@ -165,7 +165,7 @@ class Monitor:
         self.view = replace(self.view, message="", message_until_ns=0, notice=kept)
 
     def notify(self, line: str) -> None:
-        """Show a line until a key is pressed. Does not read or draw, because that may be the failing part."""
+        """Show a line until a key is pressed, without drawing, which may have failed."""
         self._noticed_s = time.monotonic()
         self.view = replace(self.view, message="", message_until_ns=0, notice=line)
 
@@ -174,7 +174,7 @@ class Monitor:
         self.app.push_screen(self._make(name, self))
 
     def show(self, name: str) -> None:
-        """Show a page, or the race; the page that is shown already gives way to the race."""
+        """Show a page; a page that is shown already closes."""
         app = self.app
         above = app.screen_stack[app.screen_stack.index(self.screen) + 1 :]
         if not above:
@@ -195,7 +195,7 @@ class Monitor:
             self.app.uninstall_screen(self._kept.pop(name))
 
     def close(self) -> None:
-        """Remove every page and close the source. Call it only when no page is displayed."""
+        """Remove every page and close the source. No page may be displayed."""
         for page in [*self._kept.values()]:
             self.forget(page)
             page.remove()
@@ -213,7 +213,7 @@ class Monitor:
         return not self.refusal
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
-        """Return whether a key may act on these lanes. For lanes of a user's command, it asks the first time."""
+        """Return whether a key may act on lanes. Asks once for lanes of a user's command."""
         leaves = key == "quit" and self.source.detachable
         own = [lane for lane in lanes if lane.script.command or leaves]
         sweeps = leaves and self.sweep is not None and not self.sweep.state.over
@@ -244,7 +244,7 @@ class Monitor:
         self.app.exit("left")
 
     def quit(self, ending: Ending = "quit") -> None:
-        """Go back to the page below, or end the lanes and leave: the second time, or in a recording, at once."""
+        """Go back, or end the lanes and leave; the second time at once."""
         if self.below is not None:
             self.screen.dismiss(None)
         elif self.source.playback is not None:
@@ -273,7 +273,7 @@ class Monitor:
         then: Callable[[Value], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Call `do` in a thread, then `then` with its result, or `failed` with the line of a TfmonError."""
+        """Call `do` in a thread, then `then` with its result or `failed` with an error."""
         self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:
@@ -301,7 +301,7 @@ class Monitor:
         self.work(lambda: runs.report(path), saved, saved)
 
     def save_picture(self, table: str) -> None:
-        """Save the screen as SVG and a table as text in the working directory, and say where."""
+        """Save the screen as SVG and a table as text."""
         stem = f"tfmon-{self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
             said = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"

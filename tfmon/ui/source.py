@@ -36,12 +36,12 @@ class Display:
     message: str = ""
     message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
-    """Whether the announced event has happened. `None` if the message announces no event."""
+    """Whether the announced event has happened."""
     notice: str = ""
     busy: str = ""
     race: int = 0
     unseen: tuple[str, ...] = ()
-    """Lanes that failed while they were not on the screen, until the user presses Esc."""
+    """Lanes that failed while hidden, until Esc."""
     seen: tuple[str, ...] = ()
     no_race: str = ""
     stopping: bool = False
@@ -50,7 +50,7 @@ class Display:
     """`SHARED`, `OWN`, or empty: lanes that differ much have their own scale."""
     span_s: int = SPANS_S[0]
     scales: Mapping[str, Scale] = field(default_factory=dict)
-    """Scales as last drawn, by lane name or `SHARED`. The next scale stays close to them."""
+    """Scales as last drawn, by lane name or `SHARED`."""
     zoomed: bool = False
     zoomed_from: str | None = None
     readonly: bool = False
@@ -129,7 +129,7 @@ def titles(lanes: Sequence[LaneState]) -> str:
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
-    """Return the lanes that train, and the failed ones that the change starts again."""
+    """Return the lanes that train or that the change starts again."""
     smaller = knob.name == "batch_size" and direction < 0
     result = []
     for lane in lanes:
@@ -153,7 +153,7 @@ def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[L
 
 
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
-    """Return the values of a knob in effect, such as `off/auto`, and the requested ones."""
+    """Return the values in effect, such as `off/auto`, and the requested ones."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
     requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))

@@ -28,7 +28,7 @@ _RUN = re.compile(rf"(?:{_SEGMENT.pattern}){{2,}}")
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver without pointer shapes, which would block a terminal that takes nothing after 30 pages."""
+    """Textual's driver without pointer shapes, which would block a slow terminal."""
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:  # noqa: ANN401 - the options of Textual's driver
         super().__init__(app, **options)
@@ -40,7 +40,7 @@ class TerminalDriver(LinuxDriver):
             super().write(_RUN.sub(_without_repeats, data))
 
     def set_up_again(self) -> None:
-        """Set the terminal up after a shell has used it. Leave a closed terminal alone."""
+        """Set the terminal up after a shell has used it."""
         if os.isatty(_output()):
             self.suspend_application_mode()
             self.resume_application_mode()
@@ -63,7 +63,7 @@ def _without_repeats(run: re.Match[str]) -> str:
 
 
 class Pace:
-    """Holds back what Textual draws while the terminal takes nothing. Thread: the app's only."""
+    """Holds drawing back while the terminal takes nothing."""
 
     def __init__(self, app: TerminalApp[Any]) -> None:
         self.app = app
@@ -71,7 +71,7 @@ class Pace:
         self.held = False
 
     def check(self) -> None:
-        """Hold drawing back if the terminal takes nothing, until it takes something again."""
+        """Hold drawing back if the terminal takes nothing."""
         if self.held or self.app.terminal is None or select.select([], [_output()], [], 0)[1]:
             return
         with contextlib.suppress(OSError):  # a device that cannot be waited for
@@ -95,7 +95,7 @@ def _output() -> int:
 
 
 class Guarded(MessagePump):
-    """A part of the screen that continues after an error. The app shows the error."""
+    """A part of the screen that survives an error."""
 
     async def on_event(self, event: events.Event) -> None:
         """Handle an event, and give an error to the app."""
@@ -109,7 +109,7 @@ class Guarded(MessagePump):
 
 
 class TerminalApp(Guarded, App[Result]):
-    """An app whose output waits for a slow terminal, and which survives errors. Thread: the app's only."""
+    """An app for slow terminals that survives errors. Thread: the app's."""
 
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi_color)
@@ -155,7 +155,7 @@ class TerminalApp(Guarded, App[Result]):
     def work(
         self, do: Callable[[], Value], then: Callable[[Value], object], failed: Callable[[str], object]
     ) -> None:
-        """Call `do` in a thread, then `then` with its result in the app's, or `failed` with the error's line."""
+        """Call `do` in a thread, then `then` or `failed` in the app's."""
 
         def run() -> None:
             try:

@@ -1,4 +1,4 @@
-"""The lines above and below the panes: the race, messages, progress, and the keys. Pure."""
+"""The header, the status line, and messages. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
-    """Return the line; parts that do not fit are dropped, the least important first."""
+    """Return the header with the parts that fit."""
     race, used = snapshot.race, hosts.machines(snapshot)
     names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
     versions = ", ".join(
@@ -69,7 +69,7 @@ COST_SAMPLES = 10
 
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
-    """Return the message, or the lanes that the keys act on; at the right progress and the cost of tfmon."""
+    """Return the message or the focus, and the progress."""
     message = message_of(view, snapshot)
     right = () if view.replay else progress_row(snapshot)
     lanes = snapshot.lanes

@@ -95,7 +95,7 @@ def share(scale: Scale, value: float | None) -> float | None:
 
 
 def plot(values: Sequence[float | None], top: float, height: int) -> list[str]:
-    """Draw values as filled columns, two in a cell, the highest row first. A gap stays empty."""
+    """Draw values as columns, two in a cell, the highest row first."""
     dots = [_level(value, top, height * 4) for value in values]
     columns = [_braille_column(left, right, height) for left, right in zip(dots[::2], dots[1::2], strict=True)]
     return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
@@ -131,7 +131,7 @@ def _level(value: float | None, top: float, steps: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
-    """Draw the time axis with a tick for each knob change, and its words if they fit."""
+    """Draw the time axis with ticks for knob changes."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
     changes = [(mark.at_ns, *mark.text.partition(" ")) for mark in marks]

@@ -26,7 +26,7 @@ def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
 
 
 def count_row(snapshot: Snapshot) -> Row:
-    """Return the number of machines or the name of the only one, and how many are lost."""
+    """Return the number of machines, or the name of the only one."""
     used = machines(snapshot)
     lost = sum(bool(state.lost) for _, state in used)
     name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
@@ -62,7 +62,7 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 
 def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
-    """Return whether the connection to the machine of a lane is being made."""
+    """Return whether the machine of a lane is being connected."""
     state = snapshot.place_of(lane)
     return bool(lane.spec.host) and state.connected_ns is None and not state.lost
 
@@ -76,7 +76,7 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
-    """Return for how long nothing has come from the machine of a lane, or None."""
+    """Return for how long a machine has been silent, or None."""
     host, state = lane.spec.host, snapshot.place_of(lane)
     if not host or lane.over or state.lost or state.sample is None:
         return None
@@ -150,7 +150,7 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
 
 
 def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
-    """Show the memory that the lane, or else all processes, use on each GPU."""
+    """Show the memory in use on each GPU."""
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         return gpu_memory_row(lane, next(iter(gpus), None), width)
@@ -227,7 +227,7 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
 
 
 def _each(lane: LaneState, shown: Sequence[Reading]) -> list[float | None]:
-    """Return a value for each GPU of the lane, `None` for a GPU without a reading."""
+    """Return the known values, and `None` for GPUs without a reading."""
     values = [known(one) for one in shown]
     return values + [None] * (lane.spec.devices - len(values))
 

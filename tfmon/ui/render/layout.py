@@ -25,10 +25,10 @@ MIN_LINE_WIDTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The parts of the screen and their rows. A part without room has none."""
+    """The rows of each part of the screen."""
 
     kind: Literal["panes", "lines", "tiny"]
-    """`lines` is at most one line a lane. `tiny` reports that the terminal is too small."""
+    """`tiny`: the terminal is too small."""
     width: int
     body: int
     keys: int
@@ -57,7 +57,7 @@ def parts_of(cells: int, count: int) -> list[int]:
 
 
 def arrange(width: int, height: int, lanes: int, focused: int | None = None, result: int = 0) -> Layout:
-    """Lay out a screen. If not all lanes fit, show the page with the focused lane, or a line for each lane."""
+    """Lay out a screen: panes, or lines if not all lanes fit."""
     if width < MIN_LINE_WIDTH or height < 1:
         return Layout("tiny", width, height, 0)
     verdict = 1 if height < 20 else 2 if height < 30 else 3

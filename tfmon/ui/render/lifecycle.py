@@ -1,4 +1,4 @@
-"""The display of a lane that does not train: getting ready, hung, or over. Pure."""
+"""The display of a lane that does not train. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ NOTE = "Enter, then S shows its stacks, K ends it"
 
 
 def stalled_s(lane: LaneState, now_ns: int) -> float | None:
-    """Return for how long a hung lane has sent no message. None if it is not hung."""
+    """Return for how long a lane has been hung, or None."""
     since_ns = lane.heartbeat.stalled_since_ns
     return None if since_ns is None or lane.over else max(0, now_ns - since_ns) / 1e9
 

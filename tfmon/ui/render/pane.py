@@ -1,4 +1,4 @@
-"""One lane's pane: a framed block of rows, each exactly as wide as the pane. Pure."""
+"""The pane of a lane. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _chart_widths(width: int) -> list[int]:
 
 
 def heights_of(analysis: Analysis, view: Display, width: int) -> dict[str, int]:
-    """Return the height of each reading, so that it has the same place in every pane."""
+    """Return the height of each reading, which is equal in all panes."""
     every = [_readings(_pane_of(analysis, at, view), width - FRAME_CELLS) for at in range(len(analysis.lanes))]
     return {name: max(len(rows[name]) for rows in every) for name in _ORDER} if every else {}
 
@@ -89,7 +89,7 @@ def pane_rows(
 
 
 def _charts(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the chart of the chosen metric, and beside it the loss or the step time if there is room."""
+    """Return the chart, in a wide pane with a second one beside it."""
     view, snapshot, (first, *others) = pane.view, pane.snapshot, _chart_widths(width)
     rows = chart.chart_rows(pane.lane, snapshot, view, first, height, pane.accent)
     for size in others:
@@ -182,7 +182,7 @@ def _state(pane: Pane, width: int) -> str:
 
 
 def phase_text(lane: LaneState, snapshot: Snapshot) -> str:
-    """Return the phase of a lane; a single lane trains without a race."""
+    """Return the phase of a lane; a single lane does not race."""
     return "training" if lane.phase == RACING and len(snapshot.lanes) == 1 else lane.phase
 
 

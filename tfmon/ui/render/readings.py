@@ -20,9 +20,9 @@ from tfmon.ui.render.style import STRONG, WARN, banded
 LABEL_CELLS = 8
 WIDE = 44
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
-"""Cells reserved for these words, so that the bars of all lanes have one length."""
+"""Cells of the words after a bar, so that all bars have one length."""
 BEHIND_S = 1.0
-"""A calm screen of a run in another process learns of events, and of the end of a step, once a second."""
+"""A viewer receives events once a second."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
 REFUSED_NS = 20_000_000_000
@@ -34,7 +34,7 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show how long a long step has run, or when a change takes effect; otherwise `step_row`."""
+    """Show a long step, or else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
     if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -72,7 +72,7 @@ def _bare_ms(value: float) -> str:
 
 
 def loss_row(lane: LaneState) -> Row:
-    """Show the loss of the first and of the last step that was reported."""
+    """Show the first and the last loss."""
     if lane.totals.losses.first is None or lane.totals.losses.last is None:
         reason = lane.script.not_measured.get("loss", "")
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
@@ -190,7 +190,7 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck in at most `most` rows; its figures and kind make room for a cause."""
+    """Return the bottleneck; a cause takes precedence over figures."""
     if bottleneck is None:
         return []
     text, cause = bottleneck.line, bottleneck.cause
@@ -201,7 +201,7 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
 
 
 def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
-    """Show the knobs in `most` rows: first the knobs in which lanes differ, and requested values in dim text."""
+    """Show the knobs, first the knobs in which lanes differ."""
     style, rows = TEXT if lane.points else DIM, [labelled("knobs")]
     for knob in sorted(_knobs(lane), key=lambda knob: (not knob[2], not knob[3])):
         spans = _knob_spans(knob, style)
@@ -242,7 +242,7 @@ def _knob_spans(knob: _Knob, style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
-    """Return the problem of the lane, or a blank row. `keys`: whether keys act on the lane."""
+    """Return the problem of the lane, or a blank row."""
     stalled = lifecycle.NOTE if keys else "no message comes"
     lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (
@@ -256,7 +256,7 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, key
 
 
 def bar(share: float | None, text: str, width: int, accent: str) -> Row:
-    """Draw a bar, then words in a fixed place after it. Without a share, draw only the words."""
+    """Draw a bar and words in a fixed place after it."""
     tail = f" {text}"
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:

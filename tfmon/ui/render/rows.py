@@ -1,4 +1,4 @@
-"""Rows of styled text, and how to fit them to a width. Text is always plain: it is never read as markup."""
+"""Rows of styled text. Text is never read as markup."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def crop(text: str, width: int) -> str:
 
 
 def fit(row: Iterable[Span], width: int) -> Row:
-    """Return the row cropped or padded to exactly `width` cells, without control characters."""
+    """Return the row cropped or padded, without control characters."""
     return _fit(tuple(row), width)
 
 
@@ -76,7 +76,7 @@ def _fit(row: Row, width: int) -> Row:
 
 
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
-    """Return one row with the left part at its left end and the right part, which has priority, at its right."""
+    """Return a row with parts at both ends. The right part has priority."""
     right = tuple(right)
     if cells(right) > width:
         right = fit(right, width)
@@ -85,7 +85,7 @@ def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
 
 
 def meter(share: float, length: int, style: str) -> Row:
-    """Return a bar of `length` cells that is filled up to a share, 0 to 1."""
+    """Return a bar that is filled up to a share."""
     filled = round(max(0.0, min(1.0, share)) * length)
     return ("▓" * filled, style), ("░" * (length - filled), DIM)
 
@@ -96,7 +96,7 @@ NO_BREAK = "\u00a0"
 
 @functools.lru_cache(maxsize=1_024)
 def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
-    """Break text into at most `limit` lines of at most `width` cells. An ellipsis replaces the rest."""
+    """Break text into lines. An ellipsis replaces the rest."""
     if width <= 0 or limit <= 0 or not text:
         return ()
     lines: list[str] = []
@@ -116,7 +116,7 @@ def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
 
 
 def beside(lead: Span, text: str, style: str, width: int, limit: int = 9) -> list[Row]:
-    """Return a text in at most `limit` lines of at most `width` cells, beside what leads the first of them."""
+    """Return a wrapped text beside its lead."""
     lead_text, look = lead
     margin = (" " * cell_len(lead_text), look)
     lines = wrap(text, max(10, width - cell_len(lead_text)), limit)
@@ -137,7 +137,7 @@ _LEAST_NAME = 3
 
 
 def fitting_name(names: Sequence[str], width: int) -> str:
-    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
+    """Return the first name that fits, or a shortened one: "bat 16, pre off"."""
     if fitting := next((name for name in names if cell_len(name) <= width), ""):
         return fitting
     parts = [part.rpartition(" ") for part in names[-1].split(", ")]
@@ -149,12 +149,12 @@ def fitting_name(names: Sequence[str], width: int) -> str:
 
 
 def whole_words(text: str, width: int) -> str:
-    """Return the words of a text that fit, with an ellipsis where some do not; a word is not cut unless alone."""
+    """Return the words that fit, with an ellipsis for the rest."""
     return next(iter(wrap(text, width, 1)), "")
 
 
 def fitting_device(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit, or nothing rather than its maker alone."""
+    """Return the words of a processor's name that fit, at least two."""
     parts = name.split()
     least = min(2, len(parts))
     while parts and len(" ".join(parts)) > width:

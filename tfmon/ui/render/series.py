@@ -1,4 +1,4 @@
-"""The data of the charts: each metric over time, from a lane's history, and its scale. Pure."""
+"""The data and scales of the charts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNLIKE = 5
 """Factor between the lanes above which each has its own scale."""
 LONGEST_REST_NS = 10_000_000_000
 LONGEST_WAIT_NS = 3_000_000_000
-"""A longer time without a sample is drawn as a gap. Samples arrive about once a second."""
+"""A longer time without a sample is a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Metric:
     label: str
     of: Callable[[Any], float | None]
     sampled: bool = False
-    """True for metrics that are sampled about once a second, not reported with windows."""
+    """Whether the metric is sampled, not reported with windows."""
     full: float = 0.0
     binary: bool = False
     """True for bytes. Their scale uses powers of two."""
@@ -60,7 +60,7 @@ def metric_of(view: Display) -> Metric:
 
 
 def absent(lane: LaneState, metric: Metric) -> str:
-    """Return why a lane has no such figures. Empty if it has them, or may have them later."""
+    """Return why a lane never has this metric. Empty if it may have it."""
     if metric.id == "gpu" and lane.spec.kind != "gpu":
         return "no GPU in this lane"
     if metric.id == "throughput" and lane.totals.steps and not lane.totals.examples:
@@ -92,7 +92,7 @@ class TimeAxis:
     cell_ns: int
 
     def cell_of(self, at_ns: int) -> int:
-        """Return the place of a moment: 0 is the leftmost cell; it may lie outside."""
+        """Return the cell of a moment, which may lie outside."""
         return at_ns // self.cell_ns - self.first
 
     @property
@@ -102,7 +102,7 @@ class TimeAxis:
 
 
 def time_axis(now_ns: int, width: int, span_s: int = SPANS_S[0]) -> TimeAxis:
-    """Return the axis of `width` cells over a time whose last cell contains `now_ns`."""
+    """Return the axis whose last cell contains `now_ns`."""
     cell_ns = max(1, span_s * 1_000_000_000 // max(1, width))
     return TimeAxis(width, now_ns // cell_ns - width + 1, cell_ns)
 
@@ -111,7 +111,7 @@ Part: TypeAlias = tuple[float, float, float]
 
 
 def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
-    """Return the mean of the values in each part of each cell, by time. None without values."""
+    """Return the mean value in each part of each cell."""
     unit_ns, start_ns = axis.cell_ns / per_cell, axis.start_ns
     total = axis.width * per_cell
     sums = [0.0] * total
@@ -132,14 +132,14 @@ def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float 
 
 
 def end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis: the last full second, or the last window once no lane trains."""
+    """Return the right end of the time axis."""
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
     ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
     return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
 
 
 def span_s(snapshot: Snapshot, view: Display) -> int:
-    """Return the seconds that the charts show; of a race that is over, the whole race unless `view` differs."""
+    """Return the seconds that the charts show: at the end the whole race."""
     whole = snapshot.over and view.span_s == SPANS_S[0] and snapshot.raced_s
     return min(SPANS_S[-1], math.ceil(whole)) if whole else view.span_s
 
@@ -152,7 +152,7 @@ def axis_of(snapshot: Snapshot, view: Display, width: int) -> TimeAxis:
 def values(
     lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int
 ) -> tuple[float | None, ...]:
-    """Return the metric up to a moment in each part of each cell; cached, for most refreshes need it again."""
+    """Return the metric in each part of each cell; cached."""
     measured = lane.measurements
     lists: Sequence[Items] = (
         (measured.old_samples, measured.samples) if metric.sampled else (measured.old, measured.recent)
@@ -209,7 +209,7 @@ def parts(items: Items, metric: Metric) -> Iterator[Part]:
 
 
 def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict[str, Scale]:
-    """Return the scale of every lane by its name: a shared one, or each lane's own."""
+    """Return the scale of every lane, and of all lanes as `SHARED`."""
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
     by_lane = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}

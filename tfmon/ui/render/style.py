@@ -1,4 +1,4 @@
-"""The meaning of the styles, and their look in a theme. Colour is never the only cue."""
+"""The styles and their colours. Colour is never the only cue."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tfmon.ui.render.rows import cell_len
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
 LINK = "@"
-"""Stands between the name of a style and the action that a click on the text runs."""
+"""Separator of a style and the action of a click."""
 _DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
 _LIGHT = ("#0067a8", "#935000", "#00704f", "#934373")
 _ANSI = ("ansi_cyan", "ansi_yellow", "ansi_green", "ansi_magenta")
-"""Lane colours, the first two distinct for colour-blind users. Source: Okabe and Ito, adjusted for contrast."""
+"""Lane colours. Source: Okabe and Ito, adjusted for contrast."""
 _WARNINGS = {
     _DARK: ("#f0d442", "#ff7a6e"),
     _LIGHT: ("#6e5600", "#b3261e"),
@@ -37,7 +37,7 @@ def strong(style: str) -> str:
 
 
 def banded(style: str, share: float) -> str:
-    """Return the variant of a style for a load: bold from 75 % on. Source: the bands of nvitop for utilisation."""
+    """Return the style for a load. Source: the bands of nvitop."""
     return faint(style) if share < 0.10 else strong(style) if share >= 0.75 else style
 
 
@@ -47,12 +47,12 @@ def faint(style: str) -> str:
 
 
 def link(style: str, action: str) -> str:
-    """Return the name of a style whose text runs an action of the screen, or of the app, when it is clicked."""
+    """Return a style whose text runs an action when it is clicked."""
     return f"{style}{LINK}{'' if action.startswith('app.') else 'screen.'}{action}"
 
 
 def theme_variables(*, dark: bool, ansi: bool) -> dict[str, str]:
-    """Return the colours of lanes and warnings for a theme, by their names in CSS."""
+    """Return the colours of lanes and warnings for a theme."""
     accents = _ANSI if ansi else _DARK if dark else _LIGHT
     names = (*(f"lane-{number}" for number in range(len(accents))), "warn", "trouble")
     return dict(zip(names, accents + _WARNINGS[accents], strict=True))
@@ -78,7 +78,7 @@ _ASCII |= {cell: " .:##"[height] for cell, height in _HEIGHTS.items()}
 
 
 def to_blocks(text: str) -> str:
-    """Return a text of the same width without braille, which the console of Linux does not have."""
+    """Return a text without braille, for the console of Linux."""
     return text.translate(_BLOCKS)
 
 

@@ -1,4 +1,4 @@
-"""Tables: lists of entries, filtered and sorted, with a chosen one, and the tables of series and history. Pure."""
+"""The entries of lists, and the rows of series. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 GAP = 2
 MARK_CELLS = 2
 LAST_CELLS = 20
-"""Minimum width of the last column. If less is left, the other columns are cut first."""
+"""Minimum width of the last column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a list; the last one takes the room that is left."""
+    """A column of a list; the last one takes the rest."""
 
     name: str
     most: int = 40
@@ -35,12 +35,12 @@ class Entry:
     whole: str = ""
     """The complete text, displayed if the row cannot show it."""
     mark: str = " "
-    """One or two characters before the entry. Colour is never the only cue."""
+    """One or two characters before the entry."""
     searched: str = ""
 
     @property
     def row(self) -> tuple[Span, ...]:
-        """The cells as they are shown: the first with the mark before it."""
+        """The cells with the mark before the first one."""
         (first, style), *others = self.cells
         return ((f"{self.mark:<{MARK_CELLS}}{first}", style), *others)
 
@@ -62,13 +62,13 @@ NO_ORDER = Order()
 
 
 def matches(text: str, filter_text: str) -> bool:
-    """Return whether a text contains every one of the words, in any case."""
+    """Return whether a text contains all words, in any case."""
     text = text.lower()
     return all(word in text for word in filter_text.lower().split())
 
 
 def arranged(entries: Sequence[Entry], filter_text: str, order: Order) -> list[Entry]:
-    """Return the entries that contain the words, sorted; those without a rank stand last."""
+    """Return the matching entries, sorted; entries without a rank are last."""
     matching = (
         [entry for entry in entries if matches(entry.text, filter_text)] if filter_text.strip() else list(entries)
     )
@@ -84,7 +84,7 @@ def arranged(entries: Sequence[Entry], filter_text: str, order: Order) -> list[E
 
 
 def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
-    """Return the matching entries with the head of their section. A matching head keeps its whole section."""
+    """Return the matching entries with the heads of their sections."""
     kept_rows: list[Row] = []
     for filled, section in itertools.groupby(rows, lambda row: bool("".join(plain([row])).strip())):
         if not filled:
@@ -112,7 +112,7 @@ def heads_of(columns: Sequence[Column]) -> list[str]:
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
-    """Return the cells of each column: as many as its texts need, and the rest for the last one."""
+    """Return the width of each column."""
     rows, heads = [one.row for one in entries], heads_of(columns)
     needed = [
         min(
@@ -131,7 +131,7 @@ def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> l
 
 
 def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> list[Row]:
-    """Return the whole text of the chosen entry, below the table. Empty if its row has all of it."""
+    """Return the text of the chosen entry that its row does not show."""
     cells = zip(entry.cells, entry.row, sizes, strict=True)
     cut = [text.strip() for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
     said = "\n".join(text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1])
@@ -156,7 +156,7 @@ def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
 
 
 def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
-    """Return a row as an entry of a list, with the columns at these places."""
+    """Return a row as an entry with some columns."""
     last = len(columns) - 1
     cells: list[Span] = []
     for at in places:
@@ -167,7 +167,7 @@ def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[in
 
 
 def answer_rows(table: SeriesTable, width: int) -> list[Row]:
-    """Return the problems, the answer with its code, and the progress of a series."""
+    """Return the answer and the problems of a series."""
     rows: list[Row] = [((f" {line}", WARN),) for line in table.troubles[-MOST_TROUBLES:]]
     rows += [((f" {part}", STRONG),) for line in table.answer for part in wrap(line, width - 2, 3)]
     rows += [((f"   {line}", TEXT),) for line in table.code]
@@ -175,7 +175,7 @@ def answer_rows(table: SeriesTable, width: int) -> list[Row]:
 
 
 def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
-    """Return a curve below a legend of its lines, or only the legend without room for a chart."""
+    """Return a curve below its legend."""
     title: Row = ((f" {curve.title}", STRONG),)
     lines: list[Span] = []
     for line in curve.lines[:MOST_LINES]:

@@ -1,4 +1,4 @@
-"""The condition of the first verdict of a race, the verdict, and the result at the end. Pure."""
+"""The verdict, and the time until it. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfmon.ui.source import Display
 
 
 def awaited(analysis: Analysis) -> str:
-    """Return the condition and the estimated time for the first verdict. Empty without an awaited one."""
+    """Return the condition and time of the next verdict. Empty if there is one."""
     snapshot, curve = analysis.snapshot, analysis.curve
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
@@ -84,12 +84,12 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
 
 
 def shows(snapshot: Snapshot, view: Display) -> bool:
-    """Return whether the race is over without a request, so that its result is shown."""
+    """Return whether to show the result."""
     return snapshot.over and not view.stopping
 
 
 def elapsed(snapshot: Snapshot) -> str:
-    """Return the time since the start signal; once every lane is over, how long they raced."""
+    """Return the duration of the race so far."""
     started_ns, raced_s = snapshot.race.started_ns, snapshot.raced_s
     if snapshot.over and raced_s is not None:
         return units.clock(raced_s)
@@ -104,7 +104,7 @@ _LEAD_CELLS = 4
 
 
 def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return the verdict, and the explanations and limits for which `height` rows have room."""
+    """Return the verdict and the explanations that fit."""
     snapshot, verdict, over = analysis.snapshot, analysis.verdict, shows(analysis.snapshot, view)
     if not snapshot.lanes:
         return []

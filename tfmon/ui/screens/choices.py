@@ -29,7 +29,7 @@ from tfmon.ui.source import effect, reachable, shared_value, targets
 
 
 class KnobPage(ListPage):
-    """Changes every knob of the scenario, by the same rules as the keys of the race screen."""
+    """Changes every knob of the scenario."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter"),
@@ -144,7 +144,7 @@ class RunsPage(ListPage):
 
 
 def run_entry(run: RunInfo) -> Entry:
-    """Return a run as an entry of the list: a failure in red, and with a cross."""
+    """Return a run as an entry of the list."""
     failed = bool(run.failure or run.problem)
     style = TROUBLE if failed else TEXT if run.verdict else WARN
     lasted = "–" if run.seconds is None else units.clock(run.seconds)
@@ -172,7 +172,7 @@ _ALIKE = (
 
 
 class NewCrossoverPage(ListPage):
-    """Lists the knobs that a crossover may vary, with a range for each, and starts one."""
+    """Starts a crossover over the range of a knob."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "start"),
@@ -188,7 +188,7 @@ class NewCrossoverPage(ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._end = 1
-        """The end of the range that the keys change: 0 is the lowest value, 1 the highest."""
+        """End of the range that the keys change: 0 or 1."""
         self._ranges: dict[str, list[int]] = {}
 
     def _lanes(self) -> list[LaneState]:

@@ -30,7 +30,7 @@ LEAST_CHART = 9
 
 
 class HistoryPage(ListPage):
-    """Shows every change of the race, its effect on the lane, and the verdict from then on."""
+    """Shows every change of the race and its effect."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
@@ -49,7 +49,7 @@ class HistoryPage(ListPage):
 
 
 class SeriesPage(ListPage):
-    """The results of a series so far; Enter starts such a series or stops it. A page implements `make`."""
+    """The results of a series; Enter starts or stops it."""
 
     nothing = "nothing was measured in this race"
     policy = ""
@@ -112,7 +112,7 @@ class SeriesPage(ListPage):
 
 
 class TunePage(SeriesPage):
-    """Starts a series on a lane, shows it while it is measured, and stops it."""
+    """Shows, starts and stops the tuning of a lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "start or stop"),

@@ -39,7 +39,7 @@ class GpuRow:
 
 
 def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
-    """Return all sampled GPUs, machine by machine. A GPU with several names appears once."""
+    """Return all sampled GPUs, each once."""
     by_key: dict[tuple[str, str], GpuRow] = {}
     for host, state in snapshot.hosts.items():
         for sample in state.gpus:
@@ -173,7 +173,7 @@ def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
 
 
 class GpusPage(ListPage):
-    """Lists the GPUs, and below them the processes. If both scroll, Tab goes from one to the other."""
+    """Lists the GPUs, and below them the processes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", "app.focus_next", "tab", "GPUs, processes")]
     tab = "gpus"

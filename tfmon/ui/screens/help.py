@@ -29,11 +29,11 @@ from tfmon.ui.terminal import Guarded
 NUMBERS = Path(__file__).parents[1] / "numbers.md"
 ITEM = re.compile(r"^- \*\*(.+?)\*\*: ((?:.|\n)+?)(?=\n- |\s*\Z)", re.MULTILINE)
 MOST_OF_DOC = 150
-"""Characters of a scenario's text in the list. `tfmon show` prints the whole text."""
+"""Characters of a scenario's text in the list."""
 
 
 class HelpPage(ScrollPage):
-    """Lists the keys of a page first, then all others by their purpose, and explains every number."""
+    """Lists the keys, first of the page, and explains every number."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
     still = True
@@ -66,7 +66,7 @@ def help_rows(
     first: Iterable[Key] = (),
     name: str = "",
 ) -> list[Row]:
-    """Return the help on keys and on numbers, with the page of that name `first`."""
+    """Return the help on keys and numbers."""
     rows: list[Row] = []
     first = tuple(first)
     if first:
@@ -104,7 +104,7 @@ class Palette(Guarded, CommandPalette):
         self.query_one(Input).insert_text_at_cursor(text)
 
     def on_unmount(self) -> None:
-        """Drop the lines that Textual keeps: 8.2 keeps those of the last 1,024 widgets, gone or not."""
+        """Free the lines that Textual 8.2 keeps of removed widgets."""
         for widget in self.widgets:
             widget.refresh()
 
@@ -113,14 +113,14 @@ class Palette(Guarded, CommandPalette):
         self.widgets = [*self.walk_children(Widget, with_self=True)]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Ignore keys for the list before it has a layout, for which Textual 8.2 raises `KeyError`."""
+        """Ignore keys before the list has a layout, because Textual 8.2 raises `KeyError`."""
         if action in ("command_list", "cursor_down") and not self.query_one(CommandList).size.height:
             return False
         return super().check_action(action, parameters)
 
 
 def palette_of(monitor: Monitor) -> Palette:
-    """Return the palette with all actions of the race's keys, after the actions of the current page."""
+    """Return the palette with the actions of the page and of the race."""
     keys, race, shown = monitor.view.keys, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
@@ -185,7 +185,7 @@ def _line(help: str, keys: str) -> str:
 
 
 def explained_numbers() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the headings of `numbers.md`, each with the numbers on the screen and their meanings."""
+    """Return the sections of `numbers.md`: numbers and their meanings."""
     sections = NUMBERS.read_text(encoding="utf-8").split("## ")[1:]
     return [
         (part.partition("\n")[0], [(one[1], " ".join(one[2].split())) for one in ITEM.finditer(part)])

@@ -64,7 +64,7 @@ Lines = Iterator[tuple[str, str]]
 
 
 class LanePage(ScrollPage, OneLanePage):
-    """Shows all that is known of a lane; Tab goes to the next one."""
+    """Shows all readings of a lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("lane.stack", word="stacks"),
@@ -112,7 +112,7 @@ class LanePage(ScrollPage, OneLanePage):
 
 
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = True) -> list[Row]:
-    """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
+    """Return the page of a lane. `keys`: whether keys act on it."""
     snapshot = analysis.snapshot
     found = analysis.lane(lane.spec.name)
     rows = _section("Bottleneck", _of_bottleneck(found.bottleneck), width)

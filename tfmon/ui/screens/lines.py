@@ -44,7 +44,7 @@ class FilterInput(Guarded, Input):
 
 
 class ScrollPage(Page):
-    """A page of `rows` that scrolls; a filter leaves the entries that match, with the heads of their sections."""
+    """A page of `rows` that scrolls and can be filtered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("filter", word="filter")]
 
@@ -83,7 +83,7 @@ class ScrollPage(Page):
         return self.focused is self.filter
 
     def on_key(self, event: events.Key) -> None:
-        """Open the filter, and pass it the pending input of the page: words may follow its key in one burst."""
+        """Open the filter, and pass it words that follow its key in one burst."""
         opens = not self.typing and {event.key, event.character} & self._filter_keys
         if opens or (self.typing and event.is_printable and event.character is not None):
             event.stop()
@@ -180,7 +180,7 @@ class EntryTable(Guarded, DataTable[Text], inherit_bindings=False):
 
 
 class ListPage(ScrollPage):
-    """A table of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
+    """A table of entries that can be filtered and sorted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("sort", word="sort"), bound("sort.reverse", word="reverse")]
     columns: tuple[Column, ...] = ()

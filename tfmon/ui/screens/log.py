@@ -50,7 +50,7 @@ _LEVELS: dict[str, Level] = {"W": "warning", "E": "error", "F": "error"}
 
 
 class LogPage(OneLanePage, ScrollPage):
-    """Shows the log of one lane, and follows it until one moves up; from the last line on it follows again."""
+    """Shows the log of a lane, and follows it from the last line on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("log.view", word="other lines")]
     tab = "log"
@@ -99,7 +99,7 @@ class LogPage(OneLanePage, ScrollPage):
 
 @functools.lru_cache(maxsize=2_048)
 def source_of(line: LogLine) -> tuple[Source, Level]:
-    """Return where a line comes from, by the head that TensorFlow's loggers write, and how grave it is."""
+    """Return the source and the level of a line."""
     if line.kind != "printed":
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()

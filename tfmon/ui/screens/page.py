@@ -42,13 +42,13 @@ FRAME_ROWS = 4
 
 
 def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
-    """Return the binding of an id of `tfmon.ui.keys`. With a `word`, it is displayed in the line of keys."""
+    """Return the binding of an id; the line of keys displays its `word`."""
     key = BY_ID[binding]
     return Binding(keys or key.keys, action or key.action, word or key.help, bool(word), id=key.id)
 
 
 def bindings_of(kind: type[Screen[Any]]) -> list[Binding]:
-    """Return the bindings of a screen that have an id, its own before its base classes'."""
+    """Return the bindings of a screen, its own before its base classes'."""
     found: dict[str, Binding] = {}
     for base in kind.__mro__:
         for one in vars(base).get("BINDINGS", ()):
@@ -164,7 +164,7 @@ class MonitorScreen(StyledScreen[str | None]):
 
 
 class Page(MonitorScreen):
-    """A page with tabs, title and keys. Subclasses implement `body`. No `abc.ABC`: Textual has a metaclass."""
+    """A page with tabs, title and keys."""
 
     AUTO_FOCUS = ".body"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,7 +177,7 @@ class Page(MonitorScreen):
         ),
     ]
     BLANK = True
-    """The widgets cover the page. Textual 8.2 would keep the lines below them, 160 kB for every page."""
+    """Textual 8.2 would keep the lines below the widgets, 160 kB a page."""
     tab = ""
     title_text = ""
 

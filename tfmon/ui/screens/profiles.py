@@ -29,7 +29,7 @@ _MEMORY = len(GROUPINGS)
 
 
 class ProfilesPage(ListPage):
-    """Has two lanes profiled in turns when it is shown first, and compares them part by part."""
+    """Compares the profiles of two lanes, which it requests first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "profile both"),

@@ -1,4 +1,4 @@
-"""The main screen: it draws the race and turns key presses into requests."""
+"""The race screen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
 
 
 class Pane(Lines):
-    """A lane. A click lets keys act on the lane only, and a double click gives it the whole width."""
+    """A lane. A click focuses it, and a double click zooms."""
 
     def __init__(self) -> None:
         super().__init__()

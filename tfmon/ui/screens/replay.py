@@ -115,7 +115,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the line, the start of its bar and its length (0 without room). The bar never moves."""
+    """Return the line, and the start and length of its bar."""
     speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
     state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
     begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
@@ -140,7 +140,7 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
 
 
 def bar(replay: ReplayState, width: int) -> list[Span]:
-    """Draw the time line: the played part, the current moment, the rest, and the marks."""
+    """Draw the time line with its marks."""
     at = cell_of(replay, replay.at_ns, width)
     spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
     for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):

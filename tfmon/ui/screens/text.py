@@ -25,7 +25,7 @@ _STYLES = (("✗", TROUBLE), ("!", WARN))
 
 
 class ReportPage(ScrollPage):
-    """A report that a thread makes when the page is first shown, and again by Enter."""
+    """A report that a thread makes at first and by Enter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
@@ -96,7 +96,7 @@ class DoctorPage(ReportPage):
 
 
 class ProfilePage(ReportPage, OneLanePage):
-    """Shows the latest profile of a lane. A lane without a profile is profiled when the page is shown."""
+    """Shows the latest profile of a lane, which it requests first."""
 
     tab = "profile"
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
@@ -150,7 +150,7 @@ _TOLD = (
 
 
 class CopyPage(ScrollPage):
-    """Copies the verdict and the command when it opens, and shows both to be selected."""
+    """Copies the verdict and the command, and shows both."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("copy")]
     still = True
@@ -184,7 +184,7 @@ class CopyPage(ScrollPage):
 
 
 def verdict_lines(analysis: Analysis) -> list[str]:
-    """Return the verdict as a sentence, its limits, and the settings in which the lanes differ."""
+    """Return the verdict and the settings in which the lanes differ."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
     lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *analysis.finish_lines]
@@ -196,7 +196,7 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 
 
 def continued(command: str, width: int) -> Sequence[str]:
-    """Return a command in lines that a shell takes as one, broken between words and outside of quotes."""
+    """Return a command in lines that a shell joins."""
     parts = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
     lines: list[str] = []
     for word in parts:
