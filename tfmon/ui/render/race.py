@@ -115,7 +115,7 @@ def _lines(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]
         return {"lines": [*rows, _message(message)] if message and room > 1 else rows}
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
-    each = max(1, (room - len(lines)) // len(analysis.lanes))
+    each = max(1, (room - len(lines)) // max(1, len(analysis.lanes)))
     for index, found in enumerate(analysis.lanes):
         rows.append(_lane_line(index, found, snapshot, width))
         rows += [(("    ", TEXT), *row) for row in _details(found, width - 5)[: each - 1]]

@@ -60,6 +60,7 @@ class LogPage(OneLanePage, ScrollPage):
         self.view = 0
         self.following = True
         self._of_rows: list[LogLine] = []
+        self._drawn: tuple[object, ...] = ()
         self._count = ""
 
     def on_mount(self) -> None:
@@ -70,7 +71,7 @@ class LogPage(OneLanePage, ScrollPage):
         self.redraw()
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        first = self._of_rows[self.lines.scroll_offset.y :][:1]
+        before, first = self._drawn, self._of_rows[self.lines.scroll_offset.y :][:1]
         lane = self.lane
         self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"
         every = [] if lane is None else lines_of(lane.log, self.view)
@@ -80,6 +81,9 @@ class LogPage(OneLanePage, ScrollPage):
         self._of_rows = [line for line, _ in rows]
         self._count = f"{len(found)} of {len(every)}" if self.filter_text else str(len(every))
         self.paint(self.lines, [row for _, row in rows], width)
+        self._drawn = (self._of_rows, self.app.size)
+        if before == self._drawn:
+            return  # scrolling now would stop the user's
         if self.following:
             self.lines.scroll_end(animate=False)
         elif first and first[0] in self._of_rows:
@@ -94,7 +98,7 @@ class LogPage(OneLanePage, ScrollPage):
         self.redraw()
 
     def start_over(self) -> None:
-        self.following = True
+        self.following, self._drawn = True, ()
 
 
 @functools.lru_cache(maxsize=2_048)
