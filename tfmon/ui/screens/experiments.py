@@ -39,9 +39,7 @@ class HistoryPage(ListPage):
     nothing = "no setting was changed yet"
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        changes = [
-            row.cells(len(snapshot.lanes)) for row in self.monitor.analysis.history
-        ]
+        changes = [row.cells(len(snapshot.lanes)) for row in self.monitor.analysis.history]
         return [
             Entry(place, tuple((text, TEXT) for text in cells), whole="   ".join(cells))
             for place, cells in enumerate(changes)
