@@ -13,7 +13,7 @@ import pytest
 
 import tfmon
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.find_gpus import GpuSearch, find_gpus
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.nvidia.probe import NvidiaProbe
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.base import SLOW_NS
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
 

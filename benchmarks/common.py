@@ -37,8 +37,8 @@ from tfmon.model.lane_state import READY
 from tfmon.model.race import CONCURRENT
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Ticker
-from tfmon.probes.gpus import find_gpus
-from tfmon.probes.host import HostProbe
+from tfmon.probes.find_gpus import find_gpus
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import read_machine
 
 

@@ -216,7 +216,7 @@ def table(races: int) -> Iterator[str]:
 
 def record(text: str) -> None:
     """Add the noise of a recorded race of two identical lanes, NAME=FILE, to the file."""
-    from tfmon.recordings.header import recorded_on
+    from tfmon.recordings.header_lines import recorded_on
     from tfmon.recordings.player import play_all
 
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}

@@ -40,16 +40,16 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.wire import Wire
+from tfmon.lanes.remote.remote_host import Host
+from tfmon.lanes.remote.start_program import Wire
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.race import TURNS, Machine
 from tfmon.model.requests import Pause
 from tfmon.model.session import Session
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 FAIR_OPTIONS = {"minutes": 8.0, "rounds": 24}
 LEAST_PAIRS = 3
@@ -146,8 +146,8 @@ def start(sshd: Sshd, options: argparse.Namespace) -> None:
 
 
 def keys(sshd: Sshd, options: argparse.Namespace) -> None:
-    from tfmon.lanes.process import LocalProcess
-    from tfmon.lanes.reader import PipeReader
+    from tfmon.lanes.lane_process import LocalProcess
+    from tfmon.lanes.pipe_reader import PipeReader
 
     reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"
 

@@ -19,7 +19,7 @@ from hosts import FAIR_OPTIONS, begin_child, compare, percentiles
 from ray_cluster.clusters import Nodes
 from support.waiting import wait_for
 
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.lane_process import LaneProcess
 from tfmon.model.lane_events import Hello
 
 START_S, KEY_MS, FAIR = 3.0, 5.0, 0.015

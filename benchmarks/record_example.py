@@ -14,7 +14,7 @@ from common import options_of, program_of
 
 from tfmon.analysis.verdict import find_verdict
 from tfmon.api.options import RaceOptions
-from tfmon.api.run import show_progress
+from tfmon.api.run_base import show_progress
 from tfmon.catalog import find_scenario
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all

@@ -42,8 +42,8 @@ from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.trainer import control, step_clock
-from tfmon.trainer.control import LaneControl
+from tfmon.trainer import lane_control, step_clock
+from tfmon.trainer.lane_control import LaneControl
 from tfmon.trainer.step_clock import Sampler
 
 STEPS_MS = (0.1, 10.0, 1_000.0, 5_000.0, 20_000.0, 60_000.0)
@@ -178,7 +178,7 @@ class SimulatedMachine:
         """Give the lanes' control the clock of this machine."""
         fake = SimpleNamespace(monotonic_ns=lambda: self.now_ns, now_ns=lambda: self.now_ns, stamp=lambda at: at)
         fake.suspended_ns = fake.stopped_ns = 0
-        clocks = [(control, "time"), (control, "lane_clock"), (step_clock, "lane_clock")]
+        clocks = [(lane_control, "time"), (lane_control, "lane_clock"), (step_clock, "lane_clock")]
         with contextlib.ExitStack() as stack:
             for module, name in clocks:
                 stack.enter_context(mock.patch.object(module, name, fake))

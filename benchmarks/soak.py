@@ -24,7 +24,7 @@ import psutil
 from common import options_of
 from support.terminal import Terminal, lanes_of
 
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.library import runs
 from tfmon.recordings.player import play_all
 

@@ -19,7 +19,7 @@ from common import options_of
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
-from tfmon.api.run import YOUNG_OBJECTS
+from tfmon.api.run_base import YOUNG_OBJECTS
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window

@@ -23,7 +23,7 @@ from common import met, options_of
 from tfmon.api import program as programs
 from tfmon.api import sweep_places
 from tfmon.api.options import SweepOptions
-from tfmon.api.sweep import SweepProgram
+from tfmon.api.sweep_program import SweepProgram
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.events import ClockStarted, Event
 from tfmon.model.lane_events import PhaseEntered, SliceEnded

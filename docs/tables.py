@@ -15,7 +15,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, Remedy
 from tfmon.analysis.summarise import summarise
 from tfmon.api.settings import SETTINGS
-from tfmon.doctor import report as doctor
+from tfmon.doctor import diagnosis as doctor
 from tfmon.model.knobs import COMMON, LEVERS, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
@@ -136,7 +136,7 @@ def example_json() -> str:
 
 def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
-    from tfmon.api.repeat import command_of
+    from tfmon.api.repeat_command import command_of
     from tfmon.reports import html
     from tfmon.reports.recorded import of_race
     from tfmon.reports.secrets import hides

@@ -35,8 +35,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 if TYPE_CHECKING:
-    from tfmon.hooks.lane import Lane
     from tfmon.hooks.patches import Hooks
+    from tfmon.hooks.script_lane import Lane
 
 __all__ = ["input", "knob", "step"]
 
@@ -227,7 +227,7 @@ def _guard() -> Hooks:
 def _lane_step(examples: int, loss: object) -> Step:
     global _first, _last  # noqa: PLW0603 - state of the process
     from tfmon.hooks import install
-    from tfmon.hooks.process import process
+    from tfmon.hooks.script_process import process
 
     if not process.steps.off:
         install.let_report()
@@ -281,7 +281,7 @@ def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
 def _lane_knob(
     name: str, value: Value, choices: tuple[Value, ...], low: float | None, high: float | None, help: str
 ) -> Value:
-    from tfmon.hooks.process import process
+    from tfmon.hooks.script_process import process
     from tfmon.model.knobs import Knob
 
     lane = process.join()

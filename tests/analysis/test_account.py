@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfmon.analysis.account import UNSCOPED, account_lines, account_of, kind_of_operation
+from tfmon.analysis.run_account import UNSCOPED, account_lines, account_of, kind_of_operation
 from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, Accounted, TimePart
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import LaneEnd, LaneState, ProcessInfo

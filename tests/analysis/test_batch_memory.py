@@ -16,7 +16,7 @@ from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.ui.screens.lane import lane_rows
+from tfmon.ui.screens.lane_page import lane_rows
 from tfmon.ui.source import effect
 
 MIB, GIB = 2**20, 2**30

@@ -10,14 +10,14 @@ from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 
 from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.bottleneck_rules import Evidence, find_kinds
 from tfmon.analysis.health import concerns
-from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.analysis.shares import shares_of
 from tfmon.model import account as groups
 from tfmon.model.account import Accounted, TimePart
-from tfmon.model.gpu import ClockReason, GpuSample
+from tfmon.model.gpu_samples import ClockReason, GpuSample
 from tfmon.model.histogram import bin_of
-from tfmon.model.hosts import HostState
+from tfmon.model.host_states import HostState
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, known

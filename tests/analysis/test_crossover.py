@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.analysis.crossover import (
+from tfmon.analysis.crossover_curve import (
     FIRST_PAIRS,
     LONG_PAIR_S,
     MOST_PAIRS,

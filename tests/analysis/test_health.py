@@ -18,7 +18,7 @@ from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.histogram import count
-from tfmon.model.hosts import HostState
+from tfmon.model.host_states import HostState
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_state import DONE, MOST_POINTS, RACING, LaneState, LossCurve, ScriptFacts
 from tfmon.model.race import TURNS, Race
@@ -26,7 +26,7 @@ from tfmon.model.script_events import CauseSeen, DefaultsResolved, Progressed, S
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.windows import Measurements, WindowSums
-from tfmon.probes.host import unknown_host
+from tfmon.probes.host_probe import unknown_host
 
 STEP_MS = 20
 SCRIPT = ScriptFacts("python train.py")

@@ -23,12 +23,12 @@ from tfmon.analysis.others import (
     windows_with_others,
 )
 from tfmon.analysis.prediction import looks_of
-from tfmon.model.gpu import GpuActivity, ProcessName
+from tfmon.model.gpu_samples import GpuActivity, ProcessName
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, Missing, SliceLoad
 from tfmon.model.windows import SliceSpeed
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 
 MS = 1_000_000
 QUIET = SliceLoad(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.profiles import INPUT, profile
-from tfmon.analysis.profile_diff import ProfileDiff, compare, layer, sentences
+from tfmon.analysis.compare_profiles import ProfileDiff, compare, layer, sentences
 
 MATMUL, RELU, CAST = ("net/dense/MatMul", "MatMul"), ("net/dense/Relu", "Relu"), ("net/dense/Cast", "Cast")
 

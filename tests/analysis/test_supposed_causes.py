@@ -26,7 +26,7 @@ from tfmon.model.script_events import (
     Progressed,
 )
 from tfmon.model.session import Snapshot
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 
 
 def advised(kind: str, **settings) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from support.sweeps import planned
 
 from tfmon.analysis.series_tables import answer, curves_of, scaling_of
-from tfmon.analysis.sweep import (
+from tfmon.analysis.sweep_ranking import (
     FAILED,
     MEASURED,
     OPEN,

@@ -8,7 +8,7 @@ import pytest
 from support.verdicts import ended, lane, noisy
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.trial import (
+from tfmon.analysis.trial_answer import (
     KEEP,
     NO_TRIAL,
     NOT_YET,

@@ -11,7 +11,7 @@ from support.ui import Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import Cause
-from tfmon.analysis.tuning import (
+from tfmon.analysis.tuning_trials import (
     advised,
     answer_text,
     attempt_text,

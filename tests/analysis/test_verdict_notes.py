@@ -12,10 +12,10 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of
 from tfmon.analysis.verdict import FASTER, SAME, find_verdict
 from tfmon.analysis.verdict_notes import machine_differences
-from tfmon.model.hosts import HostState
+from tfmon.model.host_states import HostState
 from tfmon.model.knobs import COMMON
+from tfmon.model.lane_relations import set_names
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts
-from tfmon.model.lanes_together import set_names
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane

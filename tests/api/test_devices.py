@@ -11,7 +11,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import COMMON
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 INFO = ScenarioInfo("net", Path("net.py"), "file", "A net", knobs=COMMON, examples=100)
 THREE = GpuSearch(gpus=tuple(Gpu(index, f"GPU-{index}", "L4", physical_gpu=index) for index in range(3)))

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.api import hosts as hosts_module
-from tfmon.api.hosts import Hosts, command_paths
+from tfmon.api import race_hosts as hosts_module
+from tfmon.api.race_hosts import Hosts, command_paths
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.doctor.facts import Facts
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.remote_host import Host
+from tfmon.lanes.remote.start_program import Greeting
 from tfmon.lanes.remote.trouble import HostError
-from tfmon.lanes.remote.wire import Greeting
 from tfmon.model.codec import plain, read
 from tfmon.model.events import LaneStarted
 from tfmon.model.race import Machine, Race
@@ -23,8 +23,8 @@ from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch
-from tfmon.probes.host import unknown_host
+from tfmon.probes.find_gpus import GpuSearch
+from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.probes.surroundings import OthersLoad

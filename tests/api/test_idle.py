@@ -9,7 +9,7 @@ from tfmon.api.devices import Idle
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.errors import EXIT_BUSY, GpusBusyError
-from tfmon.probes.gpus import GpuSearch, look
+from tfmon.probes.find_gpus import GpuSearch, look
 
 from .test_planner import INFO
 

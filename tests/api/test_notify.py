@@ -14,7 +14,7 @@ from support.ui import racing_demo, sample_hosts
 from tfmon.api import notify
 from tfmon.api.notify import Notice, notices, run_command, sequence
 from tfmon.api.occasions import happening
-from tfmon.model.gpu import GpuFault
+from tfmon.model.gpu_samples import GpuFault
 from tfmon.version import __version__
 
 NOTICE = Notice("stall", "gpu:0: no step; for 9 s", ("gpu:0",), "train.py", "/runs/1.jsonl.gz")

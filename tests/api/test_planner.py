@@ -15,7 +15,7 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", physical_gpu=0)
 SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)

@@ -8,7 +8,7 @@ import pytest
 from support.events import window
 
 from tfmon.analysis.verdict import Rank
-from tfmon.api import ending
+from tfmon.api import automatic_end
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.errors import EXIT_UNHEALTHY, TfmonError
@@ -19,7 +19,7 @@ from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.readings import Estimate, Missing
 from tfmon.model.requests import TakeProfile
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.probes.host import unknown_host
+from tfmon.probes.host_probe import unknown_host
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tfmon.probes.host import unknown_host
 def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, monkeypatch):
     ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
     analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
-    monkeypatch.setattr(ending, "analyse", lambda snapshot: analysis)
+    monkeypatch.setattr(automatic_end, "analyse", lambda snapshot: analysis)
     racing, finished = Program(RaceOptions(until_ci=0.05, record=False)), []
     monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))

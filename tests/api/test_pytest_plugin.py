@@ -15,7 +15,7 @@ CONFTEST = """
 import functools, json, os
 from pathlib import Path
 from tfmon.lanes.group import LaneGroup
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 from tfmon.api import program
 
 program.LaneGroup = functools.partial(LaneGroup, script=Path(os.environ["CHILD"]))

@@ -12,7 +12,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
-from tfmon.api import race_lock, run
+from tfmon.api import race_lock, run_base
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
 QUICK = {"steps": 100, "record": False, "slice_s": 0.2}
@@ -51,7 +51,7 @@ class TestARace:
         assert by_python.lane("B") is by_python.lane("cpu batch_size=20")
 
     def test_runs_in_a_thread_and_beside_an_event_loop_and_sets_no_handler(self):
-        numbers = (*run.SIGNALS, signal.SIGTSTP, signal.SIGCONT)
+        numbers = (*run_base.SIGNALS, signal.SIGTSTP, signal.SIGCONT)
         seen = []
 
         async def both():

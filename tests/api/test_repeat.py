@@ -9,16 +9,16 @@ from support.ui import CPU_MACHINE, Demo
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
-from tfmon.api.repeat import command_line
+from tfmon.api.repeat_command import command_line
 from tfmon.catalog import command_scenario, find_scenario
-from tfmon.cli import race
+from tfmon.cli import race_commands
 from tfmon.cli.main import cli
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import LaneStarted
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 NO_GPU = GpuSearch((), "no GPU", "")
 
@@ -34,7 +34,7 @@ def again(monkeypatch):
     def start(chosen, *_rest, **_more):
         raise Started(chosen.info, chosen)
 
-    monkeypatch.setattr(race, "_start", start)
+    monkeypatch.setattr(race_commands, "_start", start)
 
     def planned(line: str) -> RacePlan:
         program, *words = shlex.split(line)

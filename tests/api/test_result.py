@@ -18,8 +18,8 @@ from tfmon.model.header import Header
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.reader import Recording
 from tfmon.reports import html, text
-from tfmon.reports.race import report as report_of
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import report as report_of
+from tfmon.reports.race_report import to_text
 from tfmon.reports.secrets import hides
 
 

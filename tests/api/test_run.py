@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.progress import outlook
-from tfmon.api import run
+from tfmon.api import run_base
 from tfmon.api.program import Program as RealProgram
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.race import Race
@@ -73,12 +73,12 @@ class Program(RealProgram):
 
 
 def race(program: Program) -> str:
-    return run.run_until_over(program)
+    return run_base.run_until_over(program)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(run, "POLL_S", 0.001)
+    monkeypatch.setattr(run_base, "POLL_S", 0.001)
 
 
 def test_it_ends_when_every_lane_has_ended():
@@ -88,11 +88,11 @@ def test_it_ends_when_every_lane_has_ended():
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name):
-    before = [signal.getsignal(number) for number in run.SIGNALS]
+    before = [signal.getsignal(number) for number in run_base.SIGNALS]
     program = Program(lambda: os.kill(os.getpid(), getattr(signal, name)), Lanes(looks=10**9))
     assert race(program) == f"interrupted by {name}"
     assert program.closed == 1
-    assert [signal.getsignal(number) for number in run.SIGNALS] == before
+    assert [signal.getsignal(number) for number in run_base.SIGNALS] == before
 
 
 def test_a_second_signal_ends_at_once_what_the_end_waits_for():
@@ -109,19 +109,19 @@ def test_a_second_signal_ends_at_once_what_the_end_waits_for():
 
 
 def test_a_hangup_ends_it_where_what_it_does_dies():
-    with run.ended(Program(), hangup=lambda: 1 // 0) as interrupted:
+    with run_base.ended(Program(), hangup=lambda: 1 // 0) as interrupted:
         os.kill(os.getpid(), signal.SIGHUP)
         wait_for(lambda: interrupted.wait(0), what="the signal counts")
     assert interrupted.reason == "interrupted by SIGHUP"
 
 
 def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers():
-    before = [signal.getsignal(number) for number in run.SIGNALS]
+    before = [signal.getsignal(number) for number in run_base.SIGNALS]
     program = Program(on_begin=lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         race(program)
     assert program.closed == 1
-    assert [signal.getsignal(number) for number in run.SIGNALS] == before
+    assert [signal.getsignal(number) for number in run_base.SIGNALS] == before
 
 
 def test_progress_is_told_on_a_terminal_alone(monkeypatch):

@@ -18,7 +18,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.api import server, sockets
 from tfmon.api.program import Program
-from tfmon.api.run import Interruption
+from tfmon.api.run_base import Interruption
 from tfmon.api.server import MOST_WAITING, Server
 from tfmon.api.sockets import Ended, Follow, FromRunner, Notice, Request, RunnerGreeting
 from tfmon.api.viewer import Viewer
@@ -36,7 +36,7 @@ from tfmon.model.events import BadLine
 from tfmon.model.header import SCHEMA
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import Known
+from tfmon.recordings.header_lines import Known
 from tfmon.system import threads
 
 

@@ -11,8 +11,8 @@ import pytest
 from support.events import tree_sample
 from support.ui import racing_demo
 
-from tfmon.api import running_process
-from tfmon.api.running_process import ProcessLook, RunningProcess, show, stack_of, supposed
+from tfmon.api import observed_process
+from tfmon.api.observed_process import ProcessLook, RunningProcess, show, stack_of, supposed
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.readings import Missing
 
@@ -105,5 +105,5 @@ def test_where_it_stands_is_read_without_pausing_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert stack_of(7) == "train.py:42 step"
     assert "--nonblocking" in (tmp_path / "words").read_text()
-    monkeypatch.setattr(running_process.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(observed_process.shutil, "which", lambda _name: None)
     assert stack_of(7) == ""

@@ -83,7 +83,7 @@ def test_the_words_and_the_same_arguments_become_the_same_options(command, monke
         seen.append(options)
         raise UsageError("seen")
 
-    for module in ("sweep", "python"):
+    for module in ("sweep_program", "python"):
         monkeypatch.setattr(f"tfmon.api.{module}.SweepProgram", program)
     assert command("sweep", *words, "--headless").code == 2
     with pytest.raises(UsageError, match="seen"):

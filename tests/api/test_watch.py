@@ -18,7 +18,7 @@ from tfmon.api import watch as api
 from tfmon.errors import UsageError
 from tfmon.model.lane_events import PROTOCOL, Hello, LibrariesLoaded
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -11,7 +11,7 @@ import pytest
 from tfmon.api import program, settings
 from tfmon.cli.main import main
 from tfmon.lanes.group import LaneGroup
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 from tfmon.recordings.library import FOLDER_VARIABLE
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"

@@ -12,7 +12,7 @@ from tfmon.api import settings as config
 from tfmon.api.settings import SETTINGS
 from tfmon.cli.machines import config as command
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.remote_host import Host
 from tfmon.ui.app import MonitorApp
 
 

@@ -63,7 +63,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setenv("FASTER", FASTER)
-    monkeypatch.setattr("tfmon.api.run.show_progress", interrupt)
+    monkeypatch.setattr("tfmon.api.run_base.show_progress", interrupt)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
     assert done.code == 130
@@ -79,7 +79,7 @@ def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many
     from support.eight_gpus import GPUS, samples
 
     from tfmon.api import program
-    from tfmon.probes.gpus import GpuSearch
+    from tfmon.probes.find_gpus import GpuSearch
 
     claims = tmp_path / "claims"
     monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch(GPUS[:4]))

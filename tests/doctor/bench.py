@@ -14,10 +14,10 @@ from support.events import reread
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor.checks import Finding
+from tfmon.doctor.diagnosis import CHECKS
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.gather import Roots, gather_facts
-from tfmon.doctor.report import CHECKS
-from tfmon.model.gpu import GpuSample
+from tfmon.doctor.gather_facts import Roots, gather_facts
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
 from tfmon.probes.interpreter import Interpreter, describe_interpreter

@@ -9,7 +9,7 @@ import pytest
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.doctor import gather
+from tfmon.doctor import gather_facts
 from tfmon.probes import surroundings
 
 from .bench import Bench
@@ -32,7 +32,9 @@ def bench(tmp_path, monkeypatch) -> Bench:
         pytest.skip("the faked machine is one with Linux")
     monkeypatch.setattr(surroundings, "WATCH_S", 0.0)
     bench = Bench(tmp_path)
-    monkeypatch.setattr(gather, "describe_interpreter", bench.describe)
-    monkeypatch.setattr(gather, "open_libraries", bench.open)
-    monkeypatch.setattr(gather, "read_visibility", functools.partial(gather.read_visibility, timeout_s=PATIENCE_S))
+    monkeypatch.setattr(gather_facts, "describe_interpreter", bench.describe)
+    monkeypatch.setattr(gather_facts, "open_libraries", bench.open)
+    monkeypatch.setattr(
+        gather_facts, "read_visibility", functools.partial(gather_facts.read_visibility, timeout_s=PATIENCE_S)
+    )
     return bench

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.waiting import PATIENCE_S
 
 from tfmon.cli.machines import doctor as command
-from tfmon.doctor import gather
+from tfmon.doctor import gather_facts
 from tfmon.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -71,8 +71,8 @@ def test_wrong_python_and_help():
 def test_with_the_real_import(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    patient = functools.partial(gather.import_tensorflow, timeout_s=5 * PATIENCE_S)
-    monkeypatch.setattr(gather, "import_tensorflow", patient)
+    patient = functools.partial(gather_facts.import_tensorflow, timeout_s=5 * PATIENCE_S)
+    monkeypatch.setattr(gather_facts, "import_tensorflow", patient)
     done = CliRunner().invoke(command, ["--json"])
     assert done.exit_code == 2, done.stdout
     answer = json.loads(done.stdout)

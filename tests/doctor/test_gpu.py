@@ -6,7 +6,7 @@ import pytest
 from support.nvml import TWO_GPUS
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.report import Diagnosis
+from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DriverFiles
 from tfmon.probes.interpreter import Wheel

@@ -11,7 +11,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.doctor.checks import BROKEN, OK, WARNING
-from tfmon.doctor.report import Diagnosis
+from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.probes.interpreter import describe_interpreter
 from tfmon.probes.surroundings import Platform
 from tfmon.probes.trial_import import Import, import_tensorflow

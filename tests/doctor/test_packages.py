@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.diagnosis import CHECKS
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, package, requirements
-from tfmon.doctor.report import CHECKS
 from tfmon.probes.interpreter import Build, Interpreter, describe_interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.probes.surroundings import Platform

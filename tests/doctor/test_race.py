@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
-from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
+from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
 from tfmon.probes.nvidia.power import explain
 from tfmon.probes.surroundings import HostFacts, OthersLoad

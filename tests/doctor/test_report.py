@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING
+from tfmon.doctor.diagnosis import CHECKS, Diagnosis
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.gather import Roots, gather_facts
-from tfmon.doctor.report import CHECKS, Diagnosis
+from tfmon.doctor.gather_facts import Roots, gather_facts
 from tfmon.probes.surroundings import OthersLoad, Platform
 from tfmon.probes.trial_import import Import
-from tfmon.reports.checks import to_text
+from tfmon.reports.findings import to_text
 
 from .bench import H200, QUIET, with_gpu
 

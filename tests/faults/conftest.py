@@ -8,7 +8,7 @@ from support.lanes import RacingGroup
 from support.nvml import build_fake_nvml
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes import process
+from tfmon.lanes import lane_process
 from tfmon.lanes.watchdog import Watchdog
 
 __all__ = ["build_fake_nvml"]
@@ -54,8 +54,8 @@ class FaultyGroup(RacingGroup):
 @pytest.fixture
 def faulty_group(tmp_path, monkeypatch) -> Iterator[FaultyGroup]:
     # A busy machine writes the stacks later, and with longer breaks.
-    monkeypatch.setattr(process, "STACK_PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(process.LaneProcess, "stack_poll_s", 0.5)
+    monkeypatch.setattr(lane_process, "STACK_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(lane_process.LaneProcess, "stack_poll_s", 0.5)
     group = FaultyGroup(tmp_path)
     yield group
     group.watchdog.close()

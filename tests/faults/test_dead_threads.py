@@ -27,9 +27,9 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.probes.base import Ticker
-from tfmon.probes.host import HostProbe
+from tfmon.probes.host_probe import HostProbe
 from tfmon.recordings.recorder import Recorder
-from tfmon.series.control import ExperimentControl
+from tfmon.series.series_control import ExperimentControl
 from tfmon.series.sweep import Sweep
 from tfmon.system import threads
 

@@ -17,10 +17,10 @@ from tfmon.model.codec import CodecError, decode_event, plain
 from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.readings import SliceLoad
-from tfmon.reports.profile import to_text as profile_text
-from tfmon.reports.race import to_text
-from tfmon.ui.render.race import draw
-from tfmon.ui.screens.lane import lane_rows
+from tfmon.reports.profile_report import to_text as profile_text
+from tfmon.reports.race_report import to_text
+from tfmon.ui.render.race_frame import draw
+from tfmon.ui.screens.lane_page import lane_rows
 from tfmon.ui.source import Display
 
 TEXT = st.sampled_from(["batch_size", "prefetch", "graph", "", "\x1b[2J", "x" * 50, "é\u202e", "[bold]", "\ud800"])

@@ -5,7 +5,7 @@ from support.processes import gone
 from support.slow import slow_except
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes import reader
+from tfmon.lanes import pipe_reader
 from tfmon.model.lane_events import STALL, SUSPENDED
 from tfmon.model.lane_state import FAILED, RACING
 from tfmon.model.race import CONCURRENT, TURNS
@@ -25,7 +25,9 @@ def test_one_that_hangs_tells_where_and_can_be_ended_and_the_others_go_on(
     faulty_group, fault, mode, how, monkeypatch
 ):
     if how != "SIGKILL":
-        monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
+        monkeypatch.setattr(
+            pipe_reader, "ASK_S", PATIENCE_S
+        )  # it ends without a signal, however busy the machine is
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty

@@ -36,7 +36,7 @@ def test_no_port_is_opened_ctrl_z_without_a_shell_says_so_and_a_kill_names_the_s
 
 FAILS = """
 import pathlib, runpy
-import tfmon.ui.screens.race as race
+import tfmon.ui.screens.race_screen as race
 
 draw = race.draw
 

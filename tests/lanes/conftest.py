@@ -11,8 +11,8 @@ from support.lanes import CHILDREN, Heard
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.process import LocalProcess
-from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.lane_process import LocalProcess
+from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.model.events import Event, LaneEnded
 
 __all__ = ["begin", "race"]

@@ -18,8 +18,8 @@ from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess
 from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
-from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.events import Event, LaneEnded, LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.requests import Run, Stop

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tfmon.lanes.launch import Command, Launched, launch
-from tfmon.model.views import COPY, OVERLAY, View
-from tfmon.probes.views import find_view
+from tfmon.model.folder_views import COPY, OVERLAY, View
+from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import new_store
 
 pytestmark = pytest.mark.process
@@ -78,7 +78,7 @@ def test_a_command_is_the_same_process_in_a_view(folder, tmp_path):
 def test_where_the_files_of_lanes_can_have_no_extended_attributes_the_folder_is_copied(folder, tmp_path):
     store = tmp_path / "store"
     store.mkdir()
-    tells = "import sys; from pathlib import Path; from tfmon.probes.views import find_view as find; "
+    tells = "import sys; from pathlib import Path; from tfmon.probes.view_support import find_view as find; "
     tells += "print(find(sys.argv[1], Path(sys.argv[2])).text)"
     mounted = 'mount -t ramfs none "$1" && exec "$2" -c "$3" "$4" "$1"'
     words = ["unshare", "-Urm", "sh", "-c", mounted, "sh", str(store), sys.executable, tells, str(folder)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.events import WINDOW
 
-from tfmon.analysis.crossover import crossover_of
+from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.model.codec import (
     LARGEST_INT,
     CodecError,
@@ -38,7 +38,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.requests import Request, Run, RunSlice
 from tfmon.model.script_events import KnobOffered, Progressed
-from tfmon.recordings.header import Closed
+from tfmon.recordings.header_lines import Closed
 
 MESSAGES = get_args(FromLane) + get_args(Request)
 

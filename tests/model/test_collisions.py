@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model.events import LaneEnded
+from tfmon.model.folder_views import IN_PLACE, OVERLAY, View
+from tfmon.model.lane_relations import collision_lines, collisions, explain_collision
 from tfmon.model.lane_state import LaneEnd, LaneState, ScriptFacts, Trouble
-from tfmon.model.lanes_together import collision_lines, collisions, explain_collision
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import IN_PLACE, OVERLAY, View
 
 FOLDER = "/home/u/project"
 

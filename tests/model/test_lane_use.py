@@ -6,7 +6,7 @@ import pytest
 from support.events import GPU, HIDDEN, gpu_sample, phase, reread, tree_sample, window
 
 from tfmon.model.events import LaneStarted
-from tfmon.model.gpu import GpuActivity, GpuProcesses
+from tfmon.model.gpu_samples import GpuActivity, GpuProcesses
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.lane_use import ACTIVITY, NO_SHARE, NOT_ALL, NOT_LISTED, busy_pct, used_bytes_of_lane

@@ -8,10 +8,10 @@ import pytest
 from support.events import SECOND, gpu_sample, reread, window
 from support.ui import Demo
 
-from tfmon.analysis.crossover import crossover_of
+from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.model.events import BadLine, Interrupted
-from tfmon.model.gpu import ClockReason, GpuSample
-from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, host_disturbances
+from tfmon.model.gpu_samples import ClockReason, GpuSample
+from tfmon.model.host_states import GPU_THROTTLED, SWAPPING, THROTTLED, host_disturbances
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING, STARTING
 from tfmon.model.periods import why_mode_stays

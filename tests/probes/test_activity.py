@@ -9,7 +9,7 @@ import pytest
 from support.nvml import TWO_GPUS, FakeDriver, take
 
 from tfmon.analysis.gpu_activity import activity_text
-from tfmon.model.gpu import GpuActivity, GpuSample
+from tfmon.model.gpu_samples import GpuActivity, GpuSample
 from tfmon.model.lane_use import GpuPart, GpuUse
 from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
+from tfmon.probes.find_gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
 from tfmon.probes.interpreter import Wheel
 from tfmon.probes.other_gpus import AmdProbe
 

@@ -8,7 +8,7 @@ import pytest
 from support.nvml import Clock
 from support.waiting import PATIENCE_S
 
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.other_gpus import AppleProbe

@@ -16,7 +16,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
+from tfmon.probes.find_gpus import GpuSearch, find_gpus, read_visibility, with_devices
 from tfmon.probes.interpreter import Wheel, find_wheel, read_wheel
 from tfmon.probes.obstacles import visible_places
 
@@ -250,7 +250,7 @@ class TestWheel:
 def test_a_machine_without_a_driver_does_not_pay_for_one():
     """It imports no pynvml and no TensorFlow."""
     code = (
-        "import sys; from tfmon.probes.gpus import find_gpus, read_visibility\n"
+        "import sys; from tfmon.probes.find_gpus import find_gpus, read_visibility\n"
         "found = find_gpus(None, read_visibility(library='libno-such.so.1', system='Linux'))\n"
         "print('pynvml' in sys.modules, 'tensorflow' in sys.modules, found.gpus)"
     )

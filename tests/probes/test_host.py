@@ -12,8 +12,8 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.model.readings import Missing, TreeSample
-from tfmon.probes import host, processes
-from tfmon.probes.host import HostProbe, cpu_seconds, find_trees
+from tfmon.probes import host_probe, processes
+from tfmon.probes.host_probe import HostProbe, cpu_seconds, find_trees
 from tfmon.probes.machine import Disturbances, Load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, uses_of
 
@@ -338,7 +338,7 @@ def test_files_and_ports_that_libraries_use_are_seen_by_the_descriptors(tmp_path
 
 def test_ports_are_looked_up_every_10_s_and_files_each_time(build, proc, clock, monkeypatch):
     looked, probe = [], build(cpu=100, gpu=200)
-    monkeypatch.setattr(host, "uses_of", lambda pid, *, ports: looked.append((pid, ports)) or {})
+    monkeypatch.setattr(host_probe, "uses_of", lambda pid, *, ports: looked.append((pid, ports)) or {})
     for pid in (100, 200):
         proc.put(pid)
     for _ in range(5):

@@ -10,7 +10,7 @@ from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.gpus import GpuSearch, conclude, read_visibility
+from tfmon.probes.find_gpus import GpuSearch, conclude, read_visibility
 from tfmon.probes.nvidia.activity import NO_LOAD
 from tfmon.probes.nvidia.probe import NvidiaProbe
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tfmon.model.readings import HostSample, Missing, TreeSample
-from tfmon.probes.host import HostProbe
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import (
     NO_PSUTIL,
     Disturbances,

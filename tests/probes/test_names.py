@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tfmon.model.gpu import ProcessName
+from tfmon.model.gpu_samples import ProcessName
 from tfmon.probes.process_names import KEPT_S, LONGEST, ProcessNames, one_line
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.nvml import BUSY, IDLE, SECOND, TWO_GPUS, take
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session

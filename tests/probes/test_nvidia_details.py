@@ -4,7 +4,7 @@ import pynvml
 import pytest
 from support.nvml import BUSY, TWO_GPUS, take
 
-from tfmon.model.gpu import ClockReason
+from tfmon.model.gpu_samples import ClockReason
 from tfmon.model.readings import Missing
 from tfmon.probes.nvidia.power import explain, explain_xid
 from tfmon.probes.nvidia.probe import NvidiaProbe

@@ -13,7 +13,7 @@ from tfmon.profile import memory
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import RUN_ASYNC, tells
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, Space
-from tfmon.reports.profile import to_json, to_text
+from tfmon.reports.profile_report import to_json, to_text
 
 
 def peak_of(space_: Space) -> MemoryPeak:

@@ -7,7 +7,7 @@ from made_lanes import calling, each_step, gpu_lane, graph_lane, mark, marker, p
 
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.profile.breakdown import profile_of
-from tfmon.reports.profile import WIDTH, to_json, to_text
+from tfmon.reports.profile_report import WIDTH, to_json, to_text
 
 GRAPH = """\
 4 steps of 1.00 ms (the longest 1.00 ms), tf.function

@@ -13,7 +13,7 @@ from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.trace import TraceError, both, total, unite, without, write_chrome
-from tfmon.reports.profile import WIDTH, to_json, to_text
+from tfmon.reports.profile_report import WIDTH, to_json, to_text
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
 

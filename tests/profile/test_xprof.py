@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tfmon.analysis.profile_diff import layer
+from tfmon.analysis.compare_profiles import layer
 from tfmon.model.profile import NAMELESS, MemoryPeak, Profile
 from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread

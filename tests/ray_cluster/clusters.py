@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 from support.hosts import Linked
 
-from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.ray import RayCluster
+from tfmon.lanes.remote.remote_host import Host
 
 FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))

@@ -19,7 +19,7 @@ from tfmon.model.events import HostConnected, SliceGranted
 from tfmon.model.lane_events import Hello
 from tfmon.model.lane_state import DONE
 from tfmon.model.race import TURNS
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 from .clusters import FAKE_TFMON
 

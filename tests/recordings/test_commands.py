@@ -18,7 +18,7 @@ from support.waiting import wait_for
 from tfmon import __version__
 from tfmon.model.lane_events import Window
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording

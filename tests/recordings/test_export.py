@@ -4,7 +4,7 @@ from support.events import gpu_sample
 
 from tfmon.model.lane_events import KnobApplied
 from tfmon.model.readings import HostSample, Missing
-from tfmon.reports.gather import samples_of
+from tfmon.reports.recorded_numbers import samples_of
 
 
 def test_numbers_of_other_events():

@@ -18,7 +18,7 @@ from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.analysis.summarise import summarise
 from tfmon.errors import UsageError
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.results import read_race, read_races
 
 CPU = LaneSpec("cpu")

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tfmon.recordings import library
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.library import find, run_id
 
 NAMES = ("20260101-100000-conv.jsonl.gz", "20260101-110000-dense.jsonl.gz", "20260102-100000-conv.jsonl")

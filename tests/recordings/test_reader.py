@@ -16,11 +16,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import EXIT_USAGE
 from tfmon.model.header import SCHEMA
 from tfmon.recordings import reader
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import guard
-from tfmon.reports.race import to_text
-from tfmon.ui.render.race import draw
+from tfmon.reports.race_report import to_text
+from tfmon.ui.render.race_frame import draw
 from tfmon.ui.source import Display
 
 LINES = RECORDED.read_bytes().splitlines(keepends=True)

@@ -22,8 +22,8 @@ from tfmon.model.ports import NOT_CLOSED
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.recordings import header, library, recorder, writer
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings import header_lines, library, recorder, writer
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, peek
 from tfmon.recordings.recorder import Recorder
@@ -104,7 +104,7 @@ def test_recordings_are_private_and_hold_only_the_listed_environment(place, monk
     assert b"hunter2" not in gzip.decompress(path.read_bytes())
     with Recording(path) as opened:
         assert opened.header.environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=0"
-        assert set(opened.header.environment) <= set(header.ENVIRONMENT)
+        assert set(opened.header.environment) <= set(header_lines.ENVIRONMENT)
 
 
 def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_start(place, session, keep):

@@ -11,7 +11,7 @@ from tfmon.api.live import RecordedRuns
 from tfmon.model import codec
 from tfmon.model.ports import NOT_CLOSED
 from tfmon.recordings import library
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.reader import Recording
 
 FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "20010102-100000-conv"

@@ -15,7 +15,7 @@ from tfmon.analysis.summarise import summarise
 from tfmon.model import codec
 from tfmon.model.events import Event
 from tfmon.model.header import JSON_SCHEMA, SCHEMA, Header
-from tfmon.recordings.header import Closed, Known
+from tfmon.recordings.header_lines import Closed, Known
 
 FOLDER = Path(__file__).parent
 

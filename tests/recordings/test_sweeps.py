@@ -6,7 +6,7 @@ import pytest
 from support.sweeps import SimulatedStation, planned
 from support.waiting import PATIENCE_S
 
-from tfmon.analysis.sweep import rank
+from tfmon.analysis.sweep_ranking import rank
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.series import Pair, PairMeasured, VisitBegan
 from tfmon.recordings import sweeps

@@ -16,7 +16,7 @@ from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session
 from tfmon.recordings import library, writer
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 

@@ -4,12 +4,12 @@ import json
 import re
 from pathlib import Path
 
-from tfmon.api.repeat import command_of
+from tfmon.api.repeat_command import command_of
 from tfmon.recordings.sweeps import is_sweep
 from tfmon.reports import Report, html
 from tfmon.reports.recorded import of_race
 from tfmon.reports.secrets import hides
-from tfmon.reports.series import of_sweep
+from tfmon.reports.series_report import of_sweep
 
 NO_SCRIPT = "window.vegaEmbed = () => {};"
 

@@ -2,7 +2,7 @@
 
 from tfmon.model.race import Claim, ClaimResult
 from tfmon.model.readings import Estimate
-from tfmon.reports.checks import claims_to_json, claims_to_text, prediction
+from tfmon.reports.findings import claims_to_json, claims_to_text, prediction
 
 
 def claim(**fields) -> Claim:

@@ -3,10 +3,10 @@
 import json
 
 from tfmon.lanes.remote.connection import Surveyed
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.remote_host import Host
 from tfmon.model.events import LinkMeasured
 from tfmon.model.race import Machine
-from tfmon.reports.checks import hosts_to_json, hosts_to_text
+from tfmon.reports.findings import hosts_to_json, hosts_to_text
 from tfmon.reports.text import plain
 
 HERE = Machine(hostname="desk", boot="desk-boot")

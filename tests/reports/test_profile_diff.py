@@ -15,7 +15,7 @@ from tfmon.model.lane_events import KnobApplied, Profiled
 from tfmon.model.session import Session
 from tfmon.reports import html
 from tfmon.reports.profile_diff import to_text
-from tfmon.reports.race import report
+from tfmon.reports.race_report import report
 from tfmon.reports.secrets import keep
 
 from .pages import NO_SCRIPT, visible

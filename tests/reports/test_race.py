@@ -23,7 +23,7 @@ from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.script_events import NotMeasured, Progressed
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 from tfmon.reports.text import fitted
 
 SECOND = 1_000_000_000

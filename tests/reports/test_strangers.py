@@ -10,8 +10,8 @@ from support.shared_gpu import ANA, shared_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
 from tfmon.reports import html
-from tfmon.reports.gather import samples_of
 from tfmon.reports.recorded import of_race
+from tfmon.reports.recorded_numbers import samples_of
 from tfmon.reports.secrets import HIDDEN, hider, hides, other_processes
 
 

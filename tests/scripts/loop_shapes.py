@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.hooks import install
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import BOTH, NOTHING_READ, OTHER_ROWS
-from tfmon.hooks.process import process
-from tfmon.hooks.rounds import NO_ROUNDS
+from tfmon.hooks.script_process import process
 from tfmon.hooks.step_machine import StepMachine
 from tfmon.hooks.tf_feed import the_feed
+from tfmon.hooks.update_rounds import NO_ROUNDS
 from tfmon.model.script_events import StepDescribed
 
 tf.config.set_logical_device_configuration(

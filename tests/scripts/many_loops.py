@@ -27,9 +27,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.hooks import install
-from tfmon.hooks.lane import Lane
 from tfmon.hooks.optimizers import LoopOptimizers
-from tfmon.hooks.process import process
+from tfmon.hooks.script_lane import Lane
+from tfmon.hooks.script_process import process
 from tfmon.hooks.step_machine import StepMachine
 from tfmon.model.codec import decode_event
 from tfmon.model.lane import Lane as LaneOfMonitor

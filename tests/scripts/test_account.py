@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.analysis.account import account_of
+from tfmon.analysis.run_account import account_of
 from tfmon.model import account as groups
 
 from .test_keras import trained

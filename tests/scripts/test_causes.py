@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.processes import run_python
 
-from tfmon.hooks.causes import causes as recorded
+from tfmon.hooks.cause_reports import causes as recorded
 from tfmon.hooks.epochs import BATCH, Epochs
 
 CAUSES = Path(__file__).parent / "causes"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfmon.hooks.causes import Causes
+from tfmon.hooks.cause_reports import Causes
 from tfmon.hooks.device_causes import see, without_cudnn
 
 pytestmark = pytest.mark.tensorflow

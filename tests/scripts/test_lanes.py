@@ -12,8 +12,8 @@ from support.results import to_json
 from support.waiting import HANGS_S
 
 from tfmon.analysis.analysis import analyse
-from tfmon.hooks.lane import OTHER_THREADS
 from tfmon.hooks.meter import NO_TENSORFLOW, OUTSIDE
+from tfmon.hooks.script_lane import OTHER_THREADS
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfmon.hooks.looking import may_compute
+from tfmon.hooks.inspection import may_compute
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION, Meter
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
 from tfmon.model.windows import Measurements
 from tfmon.system import lane_clock
-from tfmon.trainer.control import SAMPLED, LaneControl
+from tfmon.trainer.lane_control import SAMPLED, LaneControl
 from tfmon.trainer.step_clock import Sampler
 
 

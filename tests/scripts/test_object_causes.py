@@ -3,7 +3,7 @@
 import pytest
 
 from tfmon.hooks import object_causes
-from tfmon.hooks.causes import Causes
+from tfmon.hooks.cause_reports import Causes
 from tfmon.hooks.object_causes import LOOKS, ObjectGrowth
 
 

@@ -11,7 +11,7 @@ GRAPHS = """
 import json
 import keras, numpy as np, tensorflow as tf
 from tfmon.hooks import divided_data, graph_causes, padding, script_lines
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import stages_by_dataset, stages_of
 
 script_lines.patch_layers(keras)

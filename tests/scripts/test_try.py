@@ -16,7 +16,7 @@ from support.processes import gone
 from support.slow import slow_except
 from support.waiting import wait_for
 
-from tfmon.model.views import COPY, OVERLAY
+from tfmon.model.folder_views import COPY, OVERLAY
 
 from .test_views import REFUSED, Runner, content, folder, mounts, run, tmp_path  # noqa: F401 - fixtures
 

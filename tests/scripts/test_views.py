@@ -21,7 +21,7 @@ from support.slow import slow_except
 from support.sshd import free_port, needs_sshd
 from support.waiting import HANGS_S, wait_for
 
-from tfmon.model.views import COPY, OVERLAY
+from tfmon.model.folder_views import COPY, OVERLAY
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,7 @@ import pytest
 from support.lanes import RacingGroup
 from support.waiting import LOOK_S, wait_for
 
-from tfmon.series.control import ExperimentControl
+from tfmon.series.series_control import ExperimentControl
 from tfmon.series.sweep import Sweep
 
 

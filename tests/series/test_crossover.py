@@ -3,7 +3,7 @@
 import pytest
 from support.waiting import wait_for
 
-from tfmon.analysis.crossover import crossover_of, curve_of
+from tfmon.analysis.crossover_curve import crossover_of, curve_of
 from tfmon.model.lane_state import RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS

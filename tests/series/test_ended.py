@@ -10,8 +10,8 @@ from tfmon.model.lane_state import READY, TRACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.series import KEPT
 from tfmon.series import lanes as lanes_module
-from tfmon.series.control import ExperimentControl
 from tfmon.series.engine import RefusedError, StoppedError
+from tfmon.series.series_control import ExperimentControl
 from tfmon.series.tuning import TuningStation
 
 

@@ -7,13 +7,13 @@ from support.sweeps import BASE, CHANGED, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
 from tfmon.analysis.series_tables import answer
-from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
+from tfmon.analysis.sweep_ranking import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event, SeriesAdvanced
 from tfmon.model.race import Machine
 from tfmon.model.series import PairMeasured, after
 from tfmon.model.session import Session
-from tfmon.reports.series import to_text
+from tfmon.reports.series_report import to_text
 from tfmon.series.sweep import Sweep
 
 from .conftest import ended

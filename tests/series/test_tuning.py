@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.waiting import wait_for
 
-from tfmon.analysis.tuning import answer_text, best_of, news
+from tfmon.analysis.tuning_trials import answer_text, best_of, news
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS

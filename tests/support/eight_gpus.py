@@ -1,7 +1,7 @@
 """A machine with eight GPUs that several users share: a script for the fake driver, and samples to draw."""
 
 from support.events import gpu_sample
-from tfmon.model.gpu import GpuSample, ProcessName
+from tfmon.model.gpu_samples import GpuSample, ProcessName
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 

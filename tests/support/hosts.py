@@ -16,12 +16,12 @@ import pytest
 from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
+from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.remote import wire
+from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.connection import Connection
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.remote_host import Host
 from tfmon.model.events import Event, HostLost, LaneEnded, LinkMeasured
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_events import LaneFailed
@@ -167,12 +167,12 @@ class FakeSsh:
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable all timeouts that end a connection, here and in the agent, for busy machines."""
-    for limit in ("link.SILENCE_S", "link.HOLD_S", "connection.START_S"):
+    for limit in ("agent_link.SILENCE_S", "agent_link.HOLD_S", "connection.START_S"):
         monkeypatch.setattr(f"tfmon.lanes.remote.{limit}", NEVER_S)
-    for limit in ("lanes.remote.link.CLOSE_S", "lanes.reader.ASK_S"):
+    for limit in ("lanes.remote.agent_link.CLOSE_S", "lanes.pipe_reader.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
     monkeypatch.setattr(
-        "tfmon.lanes.remote.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
+        "tfmon.lanes.remote.start_program.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
     )
 
 
@@ -193,7 +193,7 @@ def all_gone(children: list[RemoteChild], *others: int) -> bool:
 @functools.cache
 def agents_code(before: str, after: str):
     """Return the shipped archive with a replacement in the agent's code."""
-    whole, changed = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
+    whole, changed = zipfile.ZipFile(io.BytesIO(start_program.packed())), io.BytesIO()
     with zipfile.ZipFile(changed, "w") as archive:
         for entry in whole.infolist():
             content = whole.read(entry).decode()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.lanes import reader
+from tfmon.lanes import pipe_reader
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_events import Hello, PhaseEntered
@@ -115,7 +115,7 @@ class RacingGroup(LaneGroup):
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give lanes enough time to end on a busy machine, so that tfmon does not kill them."""
-    monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)
+    monkeypatch.setattr(pipe_reader, "ASK_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import library
-from tfmon.recordings.header import closed_of, header_of
+from tfmon.recordings.header_lines import closed_of, header_of
 from tfmon.recordings.writer import Writer
 
 WINDOWS = 5

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from support.waiting import HANGS_S
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.probe import NvidiaProbe
 

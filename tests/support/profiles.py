@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tfmon.analysis.profile_diff import ProfiledSide
+from tfmon.analysis.compare_profiles import ProfiledSide
 from tfmon.model.profile import NO_MEMORY, Allocated, Input, MemoryPeak, Part, Profile
 from tfmon.model.readings import Missing
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from support.events import gpu_sample
 from support.ui import SECOND, Demo
-from tfmon.model.gpu import ProcessName
+from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.readings import Missing
 
 ANA = ProcessName("ana", "python train.py --epochs 300")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfmon.analysis.sweep import combine
+from tfmon.analysis.sweep_ranking import combine
 from tfmon.errors import TfmonError
 from tfmon.model import histogram
 from tfmon.model.codec import decode_event, encode_message

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfmon.analysis.tuning import tuning_of
+from tfmon.analysis.tuning_trials import tuning_of
 from tfmon.model.knobs import Settings
 from tfmon.model.series import Attempt, Change, SeriesState
 

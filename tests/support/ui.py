@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.events import gpu_sample
-from tfmon.analysis.crossover import crossover_of
+from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.analysis.statistics import log_speeds
 from tfmon.api.program import Program
 from tfmon.errors import TfmonError

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from tfmon.trainer import Scenario, runtime
-from tfmon.trainer.pipeline import Pipelines, count_examples
+from tfmon.trainer.batch_feed import Pipelines, count_examples
 from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.setups import Steps
 

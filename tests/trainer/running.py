@@ -12,9 +12,9 @@ from tfmon.model.lane_events import Finished, FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.requests import Assign, Request, Stop
 from tfmon.trainer import Scenario
+from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.channel import Mailbox
 from tfmon.trainer.loop import Loop
-from tfmon.trainer.pipeline import Pipelines
 
 EventType = TypeVar("EventType")
 

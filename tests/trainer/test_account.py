@@ -6,7 +6,7 @@ from support import events
 from tfmon.model import account as groups
 from tfmon.model.lane_events import Window
 from tfmon.system.lane_clock import lane_clock
-from tfmon.trainer.account import Account
+from tfmon.trainer.time_parts import Account
 
 MS = 1_000_000
 
@@ -17,7 +17,7 @@ class Clock:
     def __init__(self, monkeypatch) -> None:
         self.now = 0
         monkeypatch.setattr(lane_clock, "now_ns", lambda: self.now * MS)
-        monkeypatch.setattr("tfmon.trainer.account.time.monotonic_ns", lambda: self.now * MS)
+        monkeypatch.setattr("tfmon.trainer.time_parts.time.monotonic_ns", lambda: self.now * MS)
 
 
 @pytest.fixture
@@ -126,5 +126,5 @@ def test_a_suspension_is_a_part_of_its_own(clock, monkeypatch):
     account.begin(0, 0)
     monkeypatch.setattr(type(lane_clock), "stopped_ns", property(lambda _: 300 * MS))
     clock.now = 500
-    monkeypatch.setattr("tfmon.trainer.account.time.monotonic_ns", lambda: 800 * MS)
+    monkeypatch.setattr("tfmon.trainer.time_parts.time.monotonic_ns", lambda: 800 * MS)
     assert parts_of(account)[groups.SUSPENDED, groups.NOT_SPLIT] == 300

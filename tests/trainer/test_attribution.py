@@ -10,7 +10,7 @@ import pytest
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.requests import Run, TakeProfile
 from tfmon.trainer import capture
-from tfmon.trainer.control import PROFILE
+from tfmon.trainer.lane_control import PROFILE
 from tfmon.trainer.step_clock import COMPILING
 from trainer.running import Steps, stopped
 

@@ -5,7 +5,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.catalog import built_in_folder, read_scenario
-from tfmon.lanes import reader
+from tfmon.lanes import pipe_reader
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import Built, KnobApplied, LibrariesLoaded, Window
 from tfmon.model.lane_state import ABSENT, BUILDING, DONE, FAILED, IMPORTING, RACING, READY, TRACING, WARMING_UP
@@ -17,7 +17,7 @@ SMALL_DENSE = built_in_folder() / "small_dense.py"
 
 @pytest.mark.pythons
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race, monkeypatch):
-    monkeypatch.setattr(reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
+    monkeypatch.setattr(pipe_reader, "ASK_S", PATIENCE_S)  # it ends without a signal, however busy the machine is
     info, batch_size = read_scenario(SMALL_DENSE, "built-in"), 500
     lane = race(info.path, **info.defaults())
     first = lane.until_event(Window, lambda window: window.loss is not None)

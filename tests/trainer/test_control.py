@@ -12,8 +12,8 @@ from tfmon.model.lane_events import SLICE_START, KnobApplied, PhaseEntered, Slic
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob
 from tfmon.system import lane_clock
-from tfmon.trainer import control, step_clock
-from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl
+from tfmon.trainer import lane_control, step_clock
+from tfmon.trainer.lane_control import PAUSE, PROFILE, WARM_UP, LaneControl
 from tfmon.trainer.slices import GPU_STRETCH_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     CAPACITY,
@@ -37,7 +37,7 @@ class Lane(LaneControl):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: str = "cpu") -> None:
         self.now_ns = 0
         time = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
-        monkeypatch.setattr(control, "time", time)
+        monkeypatch.setattr(lane_control, "time", time)
         monkeypatch.setattr(lane_clock, "time", time)
         self.events: list[Any] = []
         self.waiting: list[Any] = []

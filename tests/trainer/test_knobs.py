@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S
 
 from tfmon.catalog import read_scenario
 from tfmon.trainer import Scenario
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.trainer import Scenario, pipeline
-from tfmon.trainer.pipeline import BatchFeed, MemoryShortageError, Pipelines
+from tfmon.trainer import Scenario, batch_feed
+from tfmon.trainer.batch_feed import BatchFeed, MemoryShortageError, Pipelines
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -142,7 +142,7 @@ class Prepared(Scenario):
     ("free", "cache", "fits"), [(GIB, True, True), (10**8, True, False), (10**8, False, True)]
 )
 def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(free, cache, fits, monkeypatch):
-    monkeypatch.setattr(pipeline, "free_bytes", lambda: free)
+    monkeypatch.setattr(batch_feed, "free_bytes", lambda: free)
     settings = {"batch_size": 10, "prefetch": "off", "parallel_calls": "off", "cache": cache}
     pipelines = Pipelines(Prepared(settings))
     if fits:
@@ -154,6 +154,6 @@ def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(f
 
 @pytest.mark.usefixtures("tf")
 def test_data_that_do_not_fit_twice_are_refused_before_they_are_copied(monkeypatch):
-    monkeypatch.setattr(pipeline, "free_bytes", lambda: 100)
+    monkeypatch.setattr(batch_feed, "free_bytes", lambda: 100)
     with pytest.raises(MemoryShortageError, match=r"the data take 9\.8 KiB, .* 100 B of memory are free: fewer"):
         Pipelines(Prepared({"batch_size": 10}))

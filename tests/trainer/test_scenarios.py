@@ -10,7 +10,7 @@ import pytest
 from tfmon.catalog import ScenarioInfo, read_scenario
 from tfmon.cli.scenarios import write
 from tfmon.model.spec import parse_lane
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.model.knobs import KnobError
 from tfmon.model.requests import SetKnob
 from tfmon.trainer import Scenario, runs_in_python
-from tfmon.trainer.pipeline import BatchFeed, Pipelines
+from tfmon.trainer.batch_feed import BatchFeed, Pipelines
 from tfmon.trainer.setups import SetupBuilder, Steps
 
 from .running import OneStep

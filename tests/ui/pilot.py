@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tfmon.analysis.analysis import analyse
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.monitor import Ending
-from tfmon.ui.render.race import PARTS, RaceFrame, draw
+from tfmon.ui.render.race_frame import PARTS, RaceFrame, draw
 from tfmon.ui.render.rows import Row, fit, plain
 from tfmon.ui.source import Display
 

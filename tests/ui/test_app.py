@@ -19,9 +19,9 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
-from tfmon.reports import race
+from tfmon.reports import race_report
 from tfmon.ui.app import CALM_TICKS, TICK_S, MonitorApp
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, chosen, press, shown, text_of, until, wheel
 
@@ -189,7 +189,7 @@ async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
         lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before),
     )
     for name in ("find_verdict", "find_bottleneck", "shares_of", "causes_of", "curve_of", "gain_of", "best_of"):
-        for module in ("race", "pane", "readings", "bars", "table"):
+        for module in ("race_frame", "pane", "reading_rows", "bars", "table"):
             assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:
@@ -311,7 +311,7 @@ async def test_a_scenario_is_found_as_one_types_and_raced():
 async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_where(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     demo = racing_demo()
-    app = app_of(demo, table=lambda: race.to_text(analyse(demo.session.snapshot())))
+    app = app_of(demo, table=lambda: race_report.to_text(analyse(demo.session.snapshot())))
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "s", "w", "escape", "l", "slash", "w", "escape", "escape")
         assert not list(tmp_path.iterdir()), "where one types, w is a character"
@@ -493,6 +493,6 @@ async def test_the_screen_is_left_when_it_fails_again_and_again_and_not_for_what
             await press(pilot, "h")
         assert "the screen failed: ZeroDivisionError" in app.monitor.view.notice and app.broken is None
         demo.clock.ahead(1)
-        monkeypatch.setattr("tfmon.ui.screens.race.draw", fail)
+        monkeypatch.setattr("tfmon.ui.screens.race_screen.draw", fail)
         await until(pilot, lambda: app.broken is not None)
     assert app.return_value is None and not demo.controls.calls, "the lanes still train"

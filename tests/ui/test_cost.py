@@ -12,7 +12,7 @@ from textual.command import CommandPalette
 from tfmon.ui.lines import Lines, changed_cells
 from tfmon.ui.render import rows
 from tfmon.ui.render.rows import Row
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, press, until
 

@@ -11,7 +11,7 @@ from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 from tfmon.analysis.others import why
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.screens.gpus import gpu_entries, gpus_of
+from tfmon.ui.screens.gpus_page import gpu_entries, gpus_of
 
 from .pilot import app_of, press, shown, until
 

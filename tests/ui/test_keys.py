@@ -23,11 +23,11 @@ from tfmon.model.lane_state import LaneEnd, ProcessInfo, StepFacts
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample, Missing
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
-from tfmon.ui.render import hosts
+from tfmon.ui.render import machine_rows
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.help import explained_numbers, help_rows
-from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.lane_page import _of_gpu, _of_host, _of_lane, _of_machine
+from tfmon.ui.screens.race_screen import RaceScreen
 from tfmon.ui.source import (
     next_values,
     pause_or_resume,
@@ -217,7 +217,7 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     gpu = replace(snapshot.gpus[0], activity=Missing("not told"))
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     remote = hosts_demo().session.snapshot()
-    there = (*hosts.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
+    there = (*machine_rows.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host), *there)}
     assert {"cpu", "discarded", "clocks", "steal", "round trip"} <= shown
     names = [name for section in EXPLAINED.values() for name, _ in section]

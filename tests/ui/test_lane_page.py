@@ -10,15 +10,15 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
-from tfmon.model.gpu import ClockReason, SlowReading
+from tfmon.model.gpu_samples import ClockReason, SlowReading
 from tfmon.model.lane_events import Hello, LibrariesLoaded, Profiled
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.readings import time_parts, time_row
+from tfmon.ui.render.reading_rows import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.lane import _of_lane, lane_rows
+from tfmon.ui.screens.lane_page import _of_lane, lane_rows
 
 from .pilot import app_of, frame, press, rows_of, shown, text, until
 

@@ -12,11 +12,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.lines import Lines, changed_cells
 from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, arrange
-from tfmon.ui.render.race import draw
+from tfmon.ui.render.race_frame import draw
 from tfmon.ui.render.rows import DIM, cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import TROUBLE, WARN, lane_style, themes, to_ascii
 from tfmon.ui.screens.page import SCROLLBAR_CELLS
-from tfmon.ui.screens.race import Pane
+from tfmon.ui.screens.race_screen import Pane
 from tfmon.ui.source import Display
 from tfmon.units import charset
 

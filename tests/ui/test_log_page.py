@@ -10,7 +10,7 @@ from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LogLine
 from tfmon.ui.screens.log import VIEWS, source_of
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
 

@@ -7,7 +7,7 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.screens.text import CopyPage, continued, verdict_lines
+from tfmon.ui.screens.report_pages import CopyPage, continued, verdict_lines
 from tfmon.ui.source import OWN
 
 from .pilot import app_of, press, shown, until

@@ -16,7 +16,7 @@ from tfmon.ui.render.table import (
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, chosen, press, shown, until
 

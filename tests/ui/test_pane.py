@@ -8,7 +8,7 @@ from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import hosts
+from tfmon.ui.render import machine_rows
 from tfmon.ui.render.bars import refusal_line
 from tfmon.ui.render.pane import heights_of, pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
@@ -50,7 +50,7 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     def words(**more) -> str:
         lane = snapshot.lane("gpu:0")
         lane = replace(lane, gpu_use=replace(lane.gpu_use, **more))
-        return plain([hosts.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
+        return plain([machine_rows.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
 
     of_all = "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
     assert words(used_bytes=Missing("hidden")) == of_all

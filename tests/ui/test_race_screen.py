@@ -13,7 +13,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict import awaited, verdict_rows
+from tfmon.ui.render.verdict_rows import awaited, verdict_rows
 from tfmon.ui.source import Display
 
 from .pilot import frame, text

@@ -11,7 +11,7 @@ from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.screens.choices import run_entry
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 
 from .pilot import app_of, press, shown, until

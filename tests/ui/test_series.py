@@ -10,7 +10,7 @@ from support.ui import racing_demo
 
 from tfmon.model.lane_state import KnobMark, LaneState
 from tfmon.model.windows import LaneWindow
-from tfmon.ui.render import chart, series
+from tfmon.ui.render import chart, chart_data
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii, to_blocks
 from tfmon.ui.source import OWN, SHARED, Display, Scale
@@ -32,8 +32,8 @@ def trained(seconds: int) -> LaneState:
 
 def columns(state: LaneState, metric: str, seconds: int, span_s: int, width: int = 30) -> list[float | None]:
     until_ns = (5_000 + seconds) * SECOND
-    axis = series.time_axis(until_ns, width, span_s)
-    return list(series.values(state, series.BY_ID[metric], until_ns, axis, 1))
+    axis = chart_data.time_axis(until_ns, width, span_s)
+    return list(chart_data.values(state, chart_data.BY_ID[metric], until_ns, axis, 1))
 
 
 @pytest.mark.parametrize("span_s", [60, 300, 1_800])
@@ -59,7 +59,7 @@ def test_half_an_hour_is_there_and_scrolled_back_to():
     values = columns(state, "throughput", 1_700, 1_800)
     assert sum(value is not None for value in values) >= 28
     until_ns = (5_000 + 700) * SECOND
-    minute = series.values(state, series.THROUGHPUT, until_ns, series.time_axis(until_ns, 30, 60), 2)
+    minute = chart_data.values(state, chart_data.THROUGHPUT, until_ns, chart_data.time_axis(until_ns, 30, 60), 2)
     assert minute[2:-3] == (1_000.0,) * 55, "a minute of long ago comes from five seconds"
 
 
@@ -80,10 +80,10 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
     cpu, gpu = snapshot.lanes
-    assert series.absent(cpu, series.BY_ID["gpu"]) == "no GPU in this lane"
-    assert series.absent(gpu, series.BY_ID["gpu"]) == ""
-    assert series.absent(lane("cpu", window(examples=0)), series.THROUGHPUT) == "it reports no examples"
-    assert series.absent(lane("cpu", window(loss=None)), series.BY_ID["loss"]) == "it reports no loss"
+    assert chart_data.absent(cpu, chart_data.BY_ID["gpu"]) == "no GPU in this lane"
+    assert chart_data.absent(gpu, chart_data.BY_ID["gpu"]) == ""
+    assert chart_data.absent(lane("cpu", window(examples=0)), chart_data.THROUGHPUT) == "it reports no examples"
+    assert chart_data.absent(lane("cpu", window(loss=None)), chart_data.BY_ID["loss"]) == "it reports no loss"
     view = Display(metric="gpu", scales={SHARED: Scale(0, 100)})
     rows = plain(chart.chart_rows(cpu, snapshot, view, 60, 9, "lane0"))
     assert "n/a (no GPU in this lane)" in "\n".join(rows) and not set("".join(rows)) & set("⣿⣀⣤⣶")
@@ -91,7 +91,7 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
 
 
 def scales(view: Display) -> dict[str, Scale]:
-    return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
+    return chart_data.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
 
 
 def test_a_shared_scale_holds_all_lanes_and_an_own_one_each():
@@ -101,10 +101,12 @@ def test_a_shared_scale_holds_all_lanes_and_an_own_one_each():
 
 
 def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_negative():
-    assert series._scale(series.BY_ID["input"], [[3.0, 12.0]], None, SHARED) == Scale(0.0, 100.0)
-    assert series._scale(series.BY_ID["input"], [[3.0, 12.0]], None, OWN) == Scale(0.0, 20.0)
-    assert series._scale(series.BY_ID["memory"], [[300 * 2.0**20]], None, SHARED) == Scale(0.0, 512 * 2.0**20)
-    loss = series._scale(series.BY_ID["loss"], [[-3.0, 1.0, float("nan")]], None, SHARED)
+    assert chart_data._scale(chart_data.BY_ID["input"], [[3.0, 12.0]], None, SHARED) == Scale(0.0, 100.0)
+    assert chart_data._scale(chart_data.BY_ID["input"], [[3.0, 12.0]], None, OWN) == Scale(0.0, 20.0)
+    assert chart_data._scale(chart_data.BY_ID["memory"], [[300 * 2.0**20]], None, SHARED) == Scale(
+        0.0, 512 * 2.0**20
+    )
+    loss = chart_data._scale(chart_data.BY_ID["loss"], [[-3.0, 1.0, float("nan")]], None, SHARED)
     assert loss == Scale(-5.0, 1.0)
     assert chart.share(loss, -5.0) == 0 and chart.share(loss, 1.0) == 1
     assert chart.share(loss, float("nan")) is None and chart.share(loss, None) is None
@@ -131,7 +133,7 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
     demo.train("cpu", 7_000, 2.0, demo.clock())
     after = demo.session.snapshot()
     assert after.lanes[0].points != before.lanes[0].points
-    for metric in (one for one in series.METRICS if one.id != "gpu"):
+    for metric in (one for one in chart_data.METRICS if one.id != "gpu"):
         view = Display(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
         first, second = (chart.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
         assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True)), metric.id
@@ -143,11 +145,11 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
     demo.train("cpu", 500_000, 0.04, demo.clock(), turn=demo.round)
     demo.race(1)
     snapshot, view = demo.session.snapshot(), Display()
-    scale = series.scales(snapshot, view, 50, 2)[SHARED]
+    scale = chart_data.scales(snapshot, view, 50, 2)[SHARED]
     assert scale.high == 10_000
     rows = plain(chart.chart_rows(snapshot.lanes[0], snapshot, Display(scales={SHARED: scale}), 56, 8, "a"))
     assert "▲" in rows[0] and "▲" not in "".join(rows[1:])
-    few = series._scale(series.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
+    few = chart_data._scale(chart_data.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
     assert few.high == 50, "what lasts sets the scale"
 
 
@@ -166,12 +168,12 @@ def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> 
     return [window_at(begin_s + (place + 1) * span_s, span_s, speed * span_s) for place in range(count)]
 
 
-def throughput(points: list[LaneWindow], axis: series.TimeAxis, per_cell: int) -> list[float | None]:
-    return series.columns(series.parts(points, series.THROUGHPUT), axis, per_cell)
+def throughput(points: list[LaneWindow], axis: chart_data.TimeAxis, per_cell: int) -> list[float | None]:
+    return chart_data.columns(chart_data.parts(points, chart_data.THROUGHPUT), axis, per_cell)
 
 
 def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
-    axis = series.time_axis(100 * SECOND, 40)
+    axis = chart_data.time_axis(100 * SECOND, 40)
     values = throughput(points(1_000, 70, 90), axis, 2)
     known = [value for value in values if value is not None]
     assert len(values) == 80
@@ -216,7 +218,7 @@ def mark(at_s: float, text: str) -> KnobMark:
 
 
 def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
-    axis = series.time_axis(60 * SECOND - 1, 60)
+    axis = chart_data.time_axis(60 * SECOND - 1, 60)
     row = chart.axis_row((mark(20, "prefetch auto"),), axis)
     assert len(row) == 60
     assert row.index("┬") == 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis import tuning
+from tfmon.analysis import tuning_trials
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, causes_of
-from tfmon.analysis.crossover import Curve, curve_of
+from tfmon.analysis.crossover_curve import Curve, curve_of
 from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.history import MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.intervals import Looks
@@ -71,7 +71,7 @@ class Analysis:
     news: str
     """The present trial, or the last change's result."""
     curve: Curve | None
-    tuning: tuning.Best | None
+    tuning: tuning_trials.Best | None
     history: tuple[ChangeResult, ...] = ()
     measured: tuple[MeasuredPeriod, ...] = ()
     earlier: str = ""
@@ -108,14 +108,14 @@ class Analysis:
         if state is None:
             return False
         nothing_left = state.plan.everything and not (state.present or state.ended)
-        return tuning.measured(state) or (
+        return tuning_trials.measured(state) or (
             nothing_left and any(one.lane.totals.measured_steps for one in self.lanes)
         )
 
     @property
     def tuned(self) -> str:
         """The result of the tuning, or ""."""
-        return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
+        return tuning_trials.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
 
     def finish(self, *, brief: bool = False) -> str:
         """Return which lane did the same work sooner, if known."""
@@ -157,13 +157,17 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         verdict=verdict,
         lanes=tuple(
             LaneAnalysis(
-                lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name], lane.recent(), verdict.looks
+                lane,
+                tuning_trials.advised(snapshot, lane),
+                throughputs[lane.spec.name],
+                lane.recent(),
+                verdict.looks,
             )
             for lane in snapshot.lanes
         ),
-        news=change_news(snapshot, rows) or tuning.news(snapshot),
+        news=change_news(snapshot, rows) or tuning_trials.news(snapshot),
         curve=curve_of(snapshot, series) if series is not None and series.policy == CROSSOVER else None,
-        tuning=tuning.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
+        tuning=tuning_trials.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
         history=rows,
         measured=measured,
         earlier=earlier_text(snapshot, measured),

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.account import account_of
+from tfmon.analysis.bottleneck_rules import Evidence, find_kinds, sentence
 from tfmon.analysis.causes import Cause, causes_of, explains
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import LEAST_TRACES, retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
-from tfmon.analysis.rules import Evidence, find_kinds, sentence
+from tfmon.analysis.run_account import account_of
 from tfmon.analysis.shares import PAUSES, Shares, shares_of, whole_of
 from tfmon.model.account import OUTSIDE
-from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.gpu_others import holders, process_text
-from tfmon.model.hosts import own_pids
+from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
+from tfmon.model.host_states import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.crossover import curve_of
+from tfmon.analysis.crossover_curve import curve_of
 from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
 from tfmon.analysis.result import ChangeResult
 from tfmon.analysis.speed_changes import changes_of
-from tfmon.analysis.tuning import answer_text, gain_text
+from tfmon.analysis.tuning_trials import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.periods import Period, in_slices

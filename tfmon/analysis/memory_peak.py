@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.profile_diff import DASH, ProfiledSide, layer
+from tfmon.analysis.compare_profiles import DASH, ProfiledSide, layer
 from tfmon.model.profile import NAMELESS, NO_MEMORY, Allocated, MemoryPeak, Profile
 from tfmon.model.readings import Missing
 

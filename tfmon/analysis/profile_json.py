@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
+from tfmon.analysis.compare_profiles import GROUPINGS, ProfiledSide, compare, signed, time_text
 from tfmon.analysis.memory_peak import latest_peaks, memory_sentence
-from tfmon.analysis.profile_diff import GROUPINGS, ProfiledSide, compare, signed, time_text
 from tfmon.model import codec
 from tfmon.model.profile import NOT_COUNTED, CpuCounters, Profile
 from tfmon.model.readings import Missing

@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.account import Account
 from tfmon.analysis.causes import Cause
 from tfmon.analysis.health import Concern, Waits
 from tfmon.analysis.intervals import Center
 from tfmon.analysis.others import GpuOthers
+from tfmon.analysis.run_account import Account
 from tfmon.analysis.verdict import ahead
 from tfmon.analysis.verdict_notes import MachineDifference, Scaling
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
+from tfmon.model.folder_views import View
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lanes_together import Collision
+from tfmon.model.lane_relations import Collision
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.readings import Estimate, IntervalKind
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import View
 from tfmon.version import __version__
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover import CurvePoint, ahead_text, curve_of, ended_text
-from tfmon.analysis.series import (
+from tfmon.analysis.crossover_curve import CurvePoint, ahead_text, curve_of, ended_text
+from tfmon.analysis.series_layout import (
     DASH,
     Cell,
     CurveLine,
@@ -19,8 +19,18 @@ from tfmon.analysis.series import (
     SeriesTable,
     settings_text,
 )
-from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Ranking, SweepRow
-from tfmon.analysis.tuning import (
+from tfmon.analysis.sweep_ranking import (
+    BASELINE,
+    BEATEN,
+    FAILED,
+    MEASURED,
+    OPEN,
+    OUTCOMES,
+    REFUSED,
+    Ranking,
+    SweepRow,
+)
+from tfmon.analysis.tuning_trials import (
     ALL_TRIED,
     change_text,
     gain_of,

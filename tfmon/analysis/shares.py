@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tfmon.analysis.account import account_of
+from tfmon.analysis.run_account import account_of
 from tfmon.model.account import STEPS, SUSPENDED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tfmon.analysis.account import account_of
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
+from tfmon.analysis.compare_profiles import profiled_pair
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.history import center_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
-from tfmon.analysis.profile_diff import profiled_pair
 from tfmon.analysis.profile_json import to_json as profiles_json
 from tfmon.analysis.result import (
     HERE,
@@ -30,13 +29,14 @@ from tfmon.analysis.result import (
     State,
     VerdictResult,
 )
-from tfmon.analysis.series_json import crossover_json, tuning_json
-from tfmon.model.gpu import GpuSample
+from tfmon.analysis.run_account import account_of
+from tfmon.analysis.series_values import crossover_json, tuning_json
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
-from tfmon.model.hosts import HostState
+from tfmon.model.host_states import HostState
+from tfmon.model.lane_relations import collisions
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, STAGES, LaneState
 from tfmon.model.lane_use import GpuPart
-from tfmon.model.lanes_together import collisions
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import NOT_SAMPLED, Estimate, Missing, Reading, known
 from tfmon.model.session import Snapshot

@@ -39,8 +39,8 @@ from tfmon.analysis.verdict_notes import (
     unlike_phases,
 )
 from tfmon.model.knobs import short_name, show
+from tfmon.model.lane_relations import also_differing, collisions
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.lanes_together import also_differing, collisions
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 from tfmon.model.session import Snapshot

@@ -11,10 +11,10 @@ from tfmon.analysis.finish import ALIKE
 from tfmon.analysis.health import concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
-from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.model.host_states import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import show
+from tfmon.model.lane_relations import also_differing, contrast
 from tfmon.model.lane_state import VERSIONS, LaneState
-from tfmon.model.lanes_together import also_differing, contrast
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot

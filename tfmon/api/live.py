@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import notices_in_terminal
-from tfmon.api.repeat import command_line
-from tfmon.api.run import Interruption, closed_terminal, collect_rarely, ended, go_on, say
+from tfmon.api.repeat_command import command_line
+from tfmon.api.run_base import Interruption, closed_terminal, collect_rarely, ended, go_on, say
 from tfmon.api.settings import ScreenOptions, config_file
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
@@ -25,7 +25,7 @@ from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.ports import RunInfo, Source
 from tfmon.model.session import Snapshot
 from tfmon.recordings import library, sweeps
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.system.threads import start_thread
@@ -152,7 +152,7 @@ class Replay(Source):
 
     def table(self) -> str:
         """Return all results."""
-        from tfmon.reports.race import to_text  # late: it is slow to load
+        from tfmon.reports.race_report import to_text  # late: it is slow to load
 
         return to_text(analyse(self.snapshot()))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.health import concerns
 from tfmon.errors import UsageError
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot

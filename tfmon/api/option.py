@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar, cast
 
-from tfmon.api.rules import ValueRule
+from tfmon.api.value_rules import ValueRule
 from tfmon.errors import flag
 
 In = TypeVar("In", contravariant=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfmon.analysis.concern_ids import FAIL_ON
-from tfmon.api import rules
+from tfmon.api import value_rules
 from tfmon.api.option import Option, Options
-from tfmon.api.rules import PATH, YES_OR_NO, ProgramRule, ValueRule
+from tfmon.api.value_rules import PATH, YES_OR_NO, ProgramRule, ValueRule
 from tfmon.errors import EXIT_UNHEALTHY, UsageError, flag
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES, TURNS
@@ -30,7 +30,7 @@ FRESH_FROM_S = 60.0
 LEAST_CI = 0.025
 """Least with one process of each lane: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
-SHARE = rules.share(0.001)
+SHARE = value_rules.share(0.001)
 ALONE = "leave one of them out"
 
 
@@ -54,7 +54,7 @@ class LaneOptions(Options):
     """The options of everything that trains."""
 
     settings: Option[Mapping[str, KnobValue] | tuple[str, ...] | None, tuple[str, ...]] = Option(
-        ValueRule("dict", 'a dict, such as {"prefetch": 2}', rules.settings_of),
+        ValueRule("dict", 'a dict, such as {"prefetch": 2}', value_rules.settings_of),
         (),
         "Set a knob in every lane. Repeatable.",
         commands="race watch crossover tune sweep profile try",
@@ -62,12 +62,12 @@ class LaneOptions(Options):
         multiple=True,
     )
     command: Option[Sequence[str] | None, tuple[str, ...]] = Option(
-        rules.words('["python", "train.py"]'),
+        value_rules.words('["python", "train.py"]'),
         (),
         "A training script of your own to race instead of a scenario, as a list of words.",
     )
     slice_s: Option[float | None, float] = Option(
-        rules.seconds(0.2, 60),
+        value_rules.seconds(0.2, 60),
         0.5,
         "Length of one lane's slice in seconds, from 0.2 to 60.",
         commands="race crossover sweep try config",
@@ -82,7 +82,7 @@ class LaneOptions(Options):
         commands="race tune sweep",
     )
     python: Option[str | os.PathLike[str] | None, str] = Option(
-        ProgramRule(PATH, "a program that can be run; name a Python that has TensorFlow", rules.program_of),
+        ProgramRule(PATH, "a program that can be run; name a Python that has TensorFlow", value_rules.program_of),
         "",
         "The Python interpreter that trains. It needs TensorFlow. By default it is the one that runs tfmon.",
         commands="race crossover tune sweep profile verify doctor config",
@@ -90,7 +90,7 @@ class LaneOptions(Options):
         metavar="PATH",
     )
     ray: Option[str | None, str | None] = Option(
-        ValueRule("address", "HOST:PORT of the head of a cluster", rules.text_of),
+        ValueRule("address", "HOST:PORT of the head of a cluster", value_rules.text_of),
         None,
         "The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: RAY_ADDRESS, "
         "else the one that runs here.",
@@ -98,14 +98,14 @@ class LaneOptions(Options):
         metavar="ADDRESS",
     )
     ray_python: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule(PATH, "the path of a Python that has Ray", rules.text_of),
+        ValueRule(PATH, "the path of a Python that has Ray", value_rules.text_of),
         None,
         "The Python that has Ray, if this one has none or another version than the cluster.",
         commands="race watch crossover tune sweep profile hosts",
         metavar="PATH",
     )
     ray_cpus: Option[float | None, float] = Option(
-        rules.number("number", "a number of CPUs", 0.0, 100_000),
+        value_rules.number("number", "a number of CPUs", 0.0, 100_000),
         1.0,
         "How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
         commands="race watch crossover tune sweep profile",
@@ -134,7 +134,7 @@ class RaceOptions(LaneOptions):
     """The options of a race, series or profile."""
 
     scenario: Option[str | os.PathLike[str] | None, str] = Option(
-        ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", rules.text_of),
+        ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", value_rules.text_of),
         "small-dense",
         "What is raced: a name from `tfmon list`, or the file of a scenario.",
         commands="race",
@@ -143,7 +143,7 @@ class RaceOptions(LaneOptions):
     )
     _: KW_ONLY
     lanes: Option[Sequence[str] | None, tuple[str, ...]] = Option(
-        rules.words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
+        value_rules.words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
         (),
         "A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
         "ray/gpu. Give it once for each lane.",
@@ -152,13 +152,13 @@ class RaceOptions(LaneOptions):
         multiple=True,
     )
     seconds: Option[float | None, float | None] = Option(
-        rules.seconds(0.0, above=True), None, "Stop after this many seconds.", commands="race watch try"
+        value_rules.seconds(0.0, above=True), None, "Stop after this many seconds.", commands="race watch try"
     )
     steps: Option[int | None, int | None] = Option(
-        rules.whole(1), None, "Stop after this many steps in each lane.", commands="race"
+        value_rules.whole(1), None, "Stop after this many steps in each lane.", commands="race"
     )
     mode: Option[Literal["turns", "concurrent"] | None, str] = Option(
-        rules.one_of("mode", lambda: MODES),
+        value_rules.one_of("mode", lambda: MODES),
         TURNS,
         "Lanes train one at a time in short slices (turns), which is fair, or all at once (concurrent).",
         commands="race config",
@@ -167,7 +167,7 @@ class RaceOptions(LaneOptions):
         shown="turns",
     )
     until_ci: Option[float | None, float | None] = Option(
-        rules.share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
+        value_rules.share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
         None,
         "Stop when every ratio is known to within ± PERCENT, such as 5%.",
         commands="race",
@@ -190,7 +190,7 @@ class RaceOptions(LaneOptions):
     )
     fail_on: Option[Sequence[str] | None, tuple[str, ...]] = Option(
         ValueRule(
-            "concerns", f"one or more of {','.join(FAIL_ON)}", rules.concerns_of,
+            "concerns", f"one or more of {','.join(FAIL_ON)}", value_rules.concerns_of,
             parse=lambda text: text.split(","), words=lambda: FAIL_ON,
         ),
         (),
@@ -199,7 +199,7 @@ class RaceOptions(LaneOptions):
         metavar="CONCERN,…",
     )  # fmt: skip
     ignored_causes: Option[Sequence[str] | None, tuple[str, ...]] = Option(
-        ValueRule("ids", "ids of causes, such as epoch_first,steps_small", rules.causes_of),
+        ValueRule("ids", "ids of causes, such as epoch_first,steps_small", value_rules.causes_of),
         (),
         "Do not report these causes. docs/causes.md has the ids; the setting `ignored_causes` keeps them.",
         commands="race watch config",
@@ -208,7 +208,7 @@ class RaceOptions(LaneOptions):
         metavar="ID,…",
     )
     notify: Option[str | None, str] = Option(
-        ValueRule("command", "a command, or bell, osc9 or osc777", rules.line_of),
+        ValueRule("command", "a command, or bell, osc9 or osc777", value_rules.line_of),
         "",
         "Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
         "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
@@ -217,7 +217,7 @@ class RaceOptions(LaneOptions):
         metavar="COMMAND",
     )
     baseline: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule(PATH, "a recording, or the id of a run", rules.text_of),
+        ValueRule(PATH, "a recording, or the id of a run", value_rules.text_of),
         None,
         "Have --notify tell where a lane is slower than it was in this race: one as `tfmon diff` takes it.",
         commands="race watch",
@@ -227,7 +227,7 @@ class RaceOptions(LaneOptions):
         SHARE, 0.05, "Tell it where more than PERCENT is lost. Default: 5%.", commands="race watch"
     )
     metrics: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule("address", "a port, an address with a port, or the path of a file", rules.text_of),
+        ValueRule("address", "a port, an address with a port, or the path of a file", value_rules.text_of),
         None,
         "Serve OpenMetrics for Prometheus on this port of 127.0.0.1, or on ADDRESS:PORT; or write them to FILE "
         "every few seconds.",
@@ -235,7 +235,7 @@ class RaceOptions(LaneOptions):
         metavar="PORT|FILE",
     )
     record: Option[bool | str | os.PathLike[str] | None, bool | Path] = Option(
-        ValueRule(PATH, "True, False, or the path of a new file", rules.file_or_bool),
+        ValueRule(PATH, "True, False, or the path of a new file", value_rules.file_or_bool),
         True,
         "Record the race into this new file; a name ending in .gz is compressed. Without it, the race is recorded "
         "among those that `tfmon runs` lists.",
@@ -244,7 +244,7 @@ class RaceOptions(LaneOptions):
         off="--no-record",
     )
     wait_idle: Option[float | None, float | None] = Option(
-        rules.number("minutes", "a time in minutes", 0.0, rules.WEEK_MIN),
+        value_rules.number("minutes", "a time in minutes", 0.0, value_rules.WEEK_MIN),
         None,
         "Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
         commands="race watch",
@@ -336,7 +336,7 @@ class SweepOptions(LaneOptions):
         ValueRule(
             "dict",
             'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}',
-            rules.values_of,
+            value_rules.values_of,
         ),
         (),
         "A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two); or gpus=1,2,4,8, the "
@@ -347,7 +347,7 @@ class SweepOptions(LaneOptions):
     )
     _: KW_ONLY
     on: Option[str | Sequence[str] | None, tuple[str, ...]] = Option(
-        ValueRule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', rules.places_of),
+        ValueRule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', value_rules.places_of),
         (),
         "Where to measure; repeatable, or with commas between. Default: cpu. A combination is measured on each "
         "kind of device; ray/gpu*2 is two workers on a Ray cluster.",
@@ -356,14 +356,14 @@ class SweepOptions(LaneOptions):
         multiple=True,
     )
     until_ci: Option[float | None, float] = Option(
-        rules.share(LEAST_CI_OF_SWEEP),
+        value_rules.share(LEAST_CI_OF_SWEEP),
         0.03,
         "Measure each combination until its ratio is known to within ± PERCENT.",
         commands="sweep",
         shown="3%",
     )
     limit_s: Option[float | None, float] = Option(
-        rules.seconds(1.0),
+        value_rules.seconds(1.0),
         60.0,
         "Time limit for each combination in seconds, from 1.",
         commands="sweep",
@@ -373,14 +373,14 @@ class SweepOptions(LaneOptions):
         YES_OR_NO, False, "Disable early stopping: measure every combination fully.", commands="sweep"
     )
     record: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule(PATH, "the path of a new file", rules.text_of),
+        ValueRule(PATH, "the path of a new file", value_rules.text_of),
         None,
         "Keep the sweep in this new file; by default it is kept among your sweeps.",
         commands="sweep",
         metavar="FILE",
     )
     resume: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule(PATH, "the file of a sweep, or `last`", rules.text_of),
+        ValueRule(PATH, "the file of a sweep, or `last`", value_rules.text_of),
         None,
         "Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
         commands="sweep",

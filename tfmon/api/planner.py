@@ -36,7 +36,7 @@ from tfmon.model.spec import (
 
 if TYPE_CHECKING:
     from tfmon.api.change import Files
-    from tfmon.probes.gpus import GpuSearch
+    from tfmon.probes.find_gpus import GpuSearch
 
 MOST_LANES = 16
 

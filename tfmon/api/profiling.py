@@ -87,7 +87,7 @@ class Profiling:
 
     def text(self, lane: str) -> str:
         """Return a profile as text; raises TfmonError."""
-        from tfmon.reports.profile import to_text
+        from tfmon.reports.profile_report import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             return to_text(self.take(lane, Path(folder)))

@@ -16,16 +16,16 @@ from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.progress import outlook, speeds
 from tfmon.api import state
+from tfmon.api.automatic_end import Ending
 from tfmon.api.devices import Idle
-from tfmon.api.ending import Ending
 from tfmon.api.notify import TERMINAL, notices, run_command
 from tfmon.api.occasions import Baseline
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.profiling import Profiling
 from tfmon.api.race_lock import Tell
-from tfmon.api.repeat import command_line
-from tfmon.api.run import AnyRun, say, tell_changes
+from tfmon.api.repeat_command import command_line
+from tfmon.api.run_base import AnyRun, say, tell_changes
 from tfmon.api.settings import LimitOptions
 from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -46,14 +46,14 @@ from tfmon.model.control_messages import (
     ProfileLanes,
 )
 from tfmon.model.events import Event, Interrupted, RaceBegan
-from tfmon.model.gpu import GpuSample
+from tfmon.model.folder_views import describe
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import Race
 from tfmon.model.session import Session
-from tfmon.model.views import describe
 from tfmon.probes.base import Gpu, Probe, Ticker
-from tfmon.probes.gpus import (
+from tfmon.probes.find_gpus import (
     GpuSearch,
     choose_gpu_probe,
     choose_probes,
@@ -64,15 +64,15 @@ from tfmon.probes.gpus import (
 )
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.recordings.header import header_of
+from tfmon.recordings.header_lines import header_of
 from tfmon.recordings.recorder import Recorder
-from tfmon.series.control import ExperimentControl
 from tfmon.series.repeat import Repeat
+from tfmon.series.series_control import ExperimentControl
 
 if TYPE_CHECKING:
-    from tfmon.api.hosts import Hosts
+    from tfmon.api.race_hosts import Hosts
     from tfmon.lanes.remote.connection import Connection
-    from tfmon.lanes.remote.host import Host
+    from tfmon.lanes.remote.remote_host import Host
     from tfmon.model.spec import LaneSpec
 
 SAMPLE_EVERY_S = 1.0
@@ -331,7 +331,7 @@ class Program(AnyRun):
 
     def examine(self) -> str:
         """Return the doctor's report."""
-        from tfmon.api.hosts import examine
+        from tfmon.api.race_hosts import examine
 
         processes = self.lanes.pids().values()
         return examine(self.session.snapshot(), self._options.interpreter, processes, self._hosts)
@@ -355,7 +355,7 @@ class Program(AnyRun):
         )
 
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
-        from tfmon.api.hosts import Hosts
+        from tfmon.api.race_hosts import Hosts
         from tfmon.api.settings import find_host
         from tfmon.lanes.remote.connection import Connection  # late: few races need them
         from tfmon.lanes.remote.ray import gpus_needed

@@ -19,17 +19,17 @@ from tfmon.api.option import Option
 from tfmon.api.options import SHARE, Purpose, RaceOptions, SweepOptions
 from tfmon.api.program import Program
 from tfmon.api.race_lock import Tell, alone
-from tfmon.api.result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
-from tfmon.api.rules import PROGRESS, YES_OR_NO, ValueRule
-from tfmon.api.run import follow, teller
-from tfmon.api.sweep import SweepProgram
+from tfmon.api.run_base import follow, teller
+from tfmon.api.sweep_program import SweepProgram
+from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
+from tfmon.api.value_rules import PROGRESS, YES_OR_NO, ValueRule
 from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
-from tfmon.model.views import describe
+from tfmon.model.folder_views import describe
 from tfmon.recordings.library import find
 from tfmon.recordings.results import read_race, read_races
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 
 __all__ = [
     "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",

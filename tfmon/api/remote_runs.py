@@ -13,12 +13,12 @@ from typing import BinaryIO
 from tfmon.api.settings import find_host
 from tfmon.api.sockets import LONGEST_BYTES, LiveRun, choose, read_greeting
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.lanes.remote.start_program import PATIENCE_S, Wire
 from tfmon.lanes.remote.trouble import no_agent, why_ended
-from tfmon.lanes.remote.wire import PATIENCE_S, Wire
 from tfmon.model.codec import clean
-from tfmon.recordings import library, runs_bridge
+from tfmon.recordings import library, remote_bridge
 from tfmon.recordings.library import RecordedRun
-from tfmon.recordings.runs_bridge import CHUNK_BYTES, Outline
+from tfmon.recordings.remote_bridge import CHUNK_BYTES, Outline
 
 EXIT_S = 5.0
 
@@ -35,7 +35,7 @@ class RemoteRuns:
         self.host = find_host(name)
         self._wire = Wire(self.host)
         self.connection = self._wire.connection
-        answer = self._wire.first_word(Path(runs_bridge.__file__))
+        answer = self._wire.first_word(Path(remote_bridge.__file__))
         self.connection.settimeout(PATIENCE_S)
         try:
             found = [(Path(path), str(line).encode()) for path, line in answer["runs"]]

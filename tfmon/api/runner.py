@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfmon.api.options import Purpose, RaceOptions, SweepOptions
     from tfmon.api.program import Program
     from tfmon.api.race_lock import Tell
-    from tfmon.api.sweep import SweepProgram
+    from tfmon.api.sweep_program import SweepProgram
     from tfmon.catalog import ScenarioInfo
     from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
@@ -98,15 +98,15 @@ def _program(
 ) -> Program | SweepProgram:
     from tfmon.api.options import SweepOptions
     from tfmon.api.program import Program
-    from tfmon.api.runs import SeriesProgram
+    from tfmon.api.series_run import SeriesProgram
 
     if isinstance(options, SweepOptions):
-        from tfmon.api.sweep import SweepProgram
+        from tfmon.api.sweep_program import SweepProgram
 
         return SweepProgram(options)
     assert info is not None
     if purpose.change is not None:
-        from tfmon.api.trial import TrialProgram
+        from tfmon.api.trial_program import TrialProgram
 
         program: Program = TrialProgram(options, purpose, tell)
         program.announce(info)
@@ -129,7 +129,7 @@ def _run(
     from tfmon.lanes.launch import yield_to_lanes
 
     yield_to_lanes()  # first, so that the screen appears soon
-    from tfmon.api.run import collect_rarely, ended
+    from tfmon.api.run_base import collect_rarely, ended
     from tfmon.api.server import Server
     from tfmon.api.settings import config_path
     from tfmon.api.sockets import Ended

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfmon.api.run import Interruption
+from tfmon.api.run_base import Interruption
 from tfmon.api.sockets import (
     LONGEST_REQUEST_BYTES,
     Answer,
@@ -32,12 +32,12 @@ from tfmon.model.events import Event
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import Known
+from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread
 
 if TYPE_CHECKING:
     from tfmon.api.program import Program
-    from tfmon.api.sweep import SweepProgram
+    from tfmon.api.sweep_program import SweepProgram
 
 CALM_S = 1.0
 """Each wake-up costs CPU time."""

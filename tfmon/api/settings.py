@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from tfmon.api import rules
+from tfmon.api import value_rules
 from tfmon.api.option import Option, Options
 from tfmon.api.options import RaceOptions
-from tfmon.api.rules import YES_OR_NO
+from tfmon.api.value_rules import YES_OR_NO
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
+from tfmon.lanes.remote.remote_host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 from tfmon.units import Charset
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ class ScreenOptions(Options):
     """The appearance of the screen."""
 
     theme: Option[str | None, str] = Option(
-        rules.one_of("theme", lambda: _themes()),
+        value_rules.one_of("theme", lambda: _themes()),
         "textual-dark",
         "Colours of the screen, such as textual-light; a wrong name lists all.",
         commands=SCREENS,
         setting="theme",
     )
     characters: Option[str | None, str] = Option(
-        rules.one_of("characters", lambda: ("auto", "braille", "block", "ascii")),
+        value_rules.one_of("characters", lambda: ("auto", "braille", "block", "ascii")),
         "auto",
         "What charts and frames are drawn with: auto, braille, block or ascii.",
         commands=SCREENS,
@@ -100,7 +100,7 @@ class LimitOptions(Options):
         return settled(cls(), LIMITS)
 
     grace: Option[float | None, float] = Option(
-        rules.seconds(0.0, 86_400),
+        value_rules.seconds(0.0, 86_400),
         30.0,
         "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
         commands=LIMITS,
@@ -108,7 +108,7 @@ class LimitOptions(Options):
         flag=None,
     )
     start_timeout: Option[float | None, float] = Option(
-        rules.seconds(10.0),
+        value_rules.seconds(10.0),
         300.0,
         "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
         commands=LIMITS,
@@ -116,7 +116,7 @@ class LimitOptions(Options):
         flag=None,
     )
     view_copy: Option[int | None, int] = Option(
-        rules.whole(0, name="MiB"),
+        value_rules.whole(0, name="MiB"),
         200,
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
         commands=LIMITS,

@@ -23,7 +23,7 @@ from tfmon.model.control_messages import ControlMessage
 from tfmon.model.events import Event
 from tfmon.model.header import SCHEMA
 from tfmon.recordings import library, sweeps
-from tfmon.recordings.header import Known
+from tfmon.recordings.header_lines import Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"

@@ -20,10 +20,10 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, FilesWritten, RaceBegan
+from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.race import TURNS, BetweenProcesses, Machine
 from tfmon.model.session import Session, Snapshot
-from tfmon.model.views import IN_PLACE, View
-from tfmon.probes.views import find_view
+from tfmon.probes.view_support import find_view
 from tfmon.recordings import library
 from tfmon.system.view_files import settle, sweep
 

@@ -12,12 +12,12 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
-from tfmon.lanes.remote.host import is_ray, word_of
+from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
+from tfmon.model.folder_views import View
 from tfmon.model.knobs import KnobValue, exact
 from tfmon.model.series import Attempt, kind_of
 from tfmon.model.spec import KINDS, counted, devices_of
-from tfmon.model.views import View
 from tfmon.series.engine import RaceStation
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api.race_lock import state_folder
-from tfmon.api.run import AnyRun
+from tfmon.api.run_base import AnyRun
 from tfmon.api.sockets import (
     LOG,
     LONGEST_BYTES,
@@ -42,7 +42,7 @@ from tfmon.model.ports import ANSWER_S, Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import Known
+from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread
 from tfmon.version import __version__
 
@@ -241,7 +241,7 @@ class Viewer(AnyRun, Source):
 
     def table(self) -> str:
         """Return all results as text."""
-        from tfmon.reports.race import to_text  # late: it is slow to load
+        from tfmon.reports.race_report import to_text  # late: it is slow to load
 
         return to_text(analyse(self.session.snapshot()))
 

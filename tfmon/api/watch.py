@@ -25,9 +25,9 @@ from tfmon.analysis.summarise import lane_result
 from tfmon.api.devices import device_of
 from tfmon.api.options import RaceOptions
 from tfmon.api.race_lock import Tell
-from tfmon.api.rules import PROGRESS
-from tfmon.api.run import notebook_display, show_progress
+from tfmon.api.run_base import notebook_display, show_progress
 from tfmon.api.settings import settled
+from tfmon.api.value_rules import PROGRESS
 from tfmon.errors import UsageError
 from tfmon.hooks import install
 from tfmon.hooks.site.sitecustomize import Finder
@@ -43,11 +43,11 @@ from tfmon.model.script_events import NotMeasured
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Probe, Ticker
-from tfmon.probes.gpus import choose_gpu_probe, find_gpus, with_devices
-from tfmon.probes.host import HostProbe
+from tfmon.probes.find_gpus import choose_gpu_probe, find_gpus, with_devices
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.reports.html.panel import panel
-from tfmon.reports.race import to_text
+from tfmon.reports.race_report import to_text
 from tfmon.reports.steps import share_lines
 from tfmon.system.lane_pipes import ANY, VARIABLE, LanePipes
 from tfmon.system.threads import start_thread

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon.api.settings import ScreenOptions
-from tfmon.cli import options
+from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RECORDED_S = 3.0
 @click.command
 @click.argument("run", default="last")
 @click.option("--end", is_flag=True, help="End the run as Ctrl+C does, wait for its end, and print its result.")
-@options.takes(ScreenOptions, "attach")
+@flags.takes(ScreenOptions, "attach")
 def attach(screen: ScreenOptions, run: str, end: bool) -> None:
     """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
 
@@ -49,7 +49,7 @@ def attach(screen: ScreenOptions, run: str, end: bool) -> None:
       tfmon attach gpu2/last
       tfmon attach last --end
     """
-    if not end and (why := options.why_no_screen()):
+    if not end and (why := flags.why_no_screen()):
         raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
     host, slash, name = run.partition("/")
     if host and slash and not Path(run).exists():
@@ -118,7 +118,7 @@ def start(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     connection = runner.start(info, chosen, purpose, series, as_json=as_json, detach=detach)
     try:
-        with options.errors_as_json(as_json):
+        with flags.errors_as_json(as_json):
             _watch_start(connection, info, chosen, None if detach else screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
@@ -137,7 +137,7 @@ def _watch_start(
     if screen is not None:
         import_module("tfmon.api.live")  # meanwhile the runner loads its own modules
     from tfmon.api.options import SweepOptions
-    from tfmon.api.run import connecting, run_until_over, show_progress, tell_changes
+    from tfmon.api.run_base import connecting, run_until_over, show_progress, tell_changes
     from tfmon.api.viewer import Viewer
     from tfmon.model.control_messages import Perform
 
@@ -192,7 +192,7 @@ def _show(viewer: Viewer, screen: ScreenOptions) -> NoReturn:
 
 
 def _end(viewer: Viewer) -> NoReturn:
-    from tfmon.api.run import ended
+    from tfmon.api.run_base import ended
 
     with ended(viewer):
         viewer.request_end()
@@ -206,13 +206,13 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
         _say_how_to_attach(viewer)
         sys.exit(EXIT_FINE)
     from tfmon.analysis.analysis import analyse
-    from tfmon.reports.race import to_text
+    from tfmon.reports.race_report import to_text
 
     snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
     if snapshot.lanes or result:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            options.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
+            flags.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
     if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
         raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
     sys.exit(viewer.ended.exit_code)

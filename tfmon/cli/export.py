@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from tfmon.cli import options
+from tfmon.cli import flags
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def export(
     """
     import platform
 
-    from tfmon.analysis.sweep import rank
+    from tfmon.analysis.sweep_ranking import rank
     from tfmon.recordings import sweeps
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.reports import text
@@ -121,10 +121,10 @@ def write_html(
 def _report(path: Path) -> Report:
     import platform
 
-    from tfmon.api.repeat import command_of
+    from tfmon.api.repeat_command import command_of
     from tfmon.recordings.sweeps import is_sweep
     from tfmon.reports.recorded import of_race
-    from tfmon.reports.series import of_sweep
+    from tfmon.reports.series_report import of_sweep
 
     if is_sweep(path):
         return of_sweep(path)
@@ -139,7 +139,7 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.summarise import summarise
     from tfmon.recordings.player import end_of
     from tfmon.recordings.reader import Recording, guard
-    from tfmon.reports.gather import write_json
+    from tfmon.reports.recorded_numbers import write_json
 
     with guard(path), Recording(path) as opened:
         if opened.torn:
@@ -151,7 +151,7 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _one_line(output: str | None) -> Iterator[None]:
-    from tfmon.recordings.header import RecordingError
+    from tfmon.recordings.header_lines import RecordingError
 
     try:
         yield
@@ -159,7 +159,7 @@ def _one_line(output: str | None) -> Iterator[None]:
         raise
     except OSError as error:
         if output is None and error.filename is None:
-            raise options.unwritable(error) from None
+            raise flags.unwritable(error) from None
         raise RecordingError(f"{output or error.filename or 'stdout'}: {error.strerror or error}") from None
 
 

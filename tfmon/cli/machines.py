@@ -22,18 +22,18 @@ from tfmon.api.settings import (
     resolve,
     template,
 )
-from tfmon.cli import options
+from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
 from tfmon.model.codec import clean
 from tfmon.reports import head
 
 
 @click.command
-@options.as_json
+@flags.as_json
 @click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
 @click.option("--host", metavar="HOST", help="Examine another machine: one that ssh or the settings file knows.")
-@options.python
+@flags.python
 def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, python: str | None) -> NoReturn:
     """Say why TensorFlow uses no GPU here, and whether a race would be fair.
 
@@ -47,15 +47,15 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
-    from tfmon.doctor.gather import gather_facts
-    from tfmon.doctor.report import Diagnosis
+    from tfmon.doctor.diagnosis import Diagnosis
+    from tfmon.doctor.gather_facts import gather_facts
     from tfmon.lanes.remote.connection import examine
-    from tfmon.reports.checks import to_json, to_text
+    from tfmon.reports.findings import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:
         if host is None:
-            report = Diagnosis(gather_facts(options.interpreter_of(python), imports=not no_import))
+            report = Diagnosis(gather_facts(flags.interpreter_of(python), imports=not no_import))
         else:
             report = examine(find_host(host), python or "", imports=not no_import)
     except TfmonError as error:
@@ -74,7 +74,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
 
     if host is not None:
         click.echo(f"On {host}, with {clean(report.facts.python.executable)}:\n")
-    options.echo(to_text(report, verbose=verbose, paint=paint))
+    flags.echo(to_text(report, verbose=verbose, paint=paint))
     sys.exit(report.exit_code)
 
 
@@ -89,8 +89,8 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     help="List the nodes of a Ray cluster instead: the one at HOST:PORT, by default RAY_ADDRESS, else the one "
     "that runs here.",
 )
-@options.ray_python
-@options.as_json
+@flags.ray_python
+@flags.as_json
 def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, as_json: bool) -> NoReturn:
     """Say what other machines have: Python, TensorFlow, GPUs, cores, round trip, offset of the clock.
 
@@ -107,14 +107,14 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
       tfmon hosts --ray
     """
     from tfmon.api.options import ray_cluster
-    from tfmon.reports.checks import hosts_to_json, hosts_to_text, nodes_to_json, nodes_to_text
+    from tfmon.reports.findings import hosts_to_json, hosts_to_text, nodes_to_json, nodes_to_text
 
     if address is not None:
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
-        with options.errors_as_json(as_json):
+        with flags.errors_as_json(as_json):
             nodes = ray_cluster(address, ray_python).nodes()
-        options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
+        flags.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
         sys.exit(EXIT_FINE)
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
@@ -130,15 +130,15 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
     result = survey([find_host(name) for name in wanted])
     here = read_machine()
-    options.echo(json.dumps(hosts_to_json(result, here), indent=2) if as_json else hosts_to_text(result, here))
+    flags.echo(json.dumps(hosts_to_json(result, here), indent=2) if as_json else hosts_to_text(result, here))
     unusable = any(one.error or not one.machine.tensorflow for one in result)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
 @click.command
 @click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
-@options.as_json
-@options.settings
+@flags.as_json
+@flags.settings
 def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     """Show the settings in effect, and where each comes from.
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "attach": ("attach", "Show a run that is under way."),
     "completion": ("main", "Print what completes tfmon in your shell."),
     "config": ("machines", "Show the settings in effect."),
-    "crossover": ("series", "Find where one lane overtakes the other."),
+    "crossover": ("series_commands", "Find where one lane overtakes the other."),
     "diff": ("recordings", "Compare two recorded races."),
     "doctor": ("machines", "Say why TensorFlow uses no GPU here."),
     "export": ("export", "Write a report of a recorded race, or its numbers."),
@@ -29,16 +29,16 @@ COMMANDS = {
     "list": ("scenarios", "List the scenarios: those that come with tfmon, and your own."),
     "mcp": ("agents", "Serve tfmon to agents (Model Context Protocol)."),
     "new": ("scenarios", "Write a scenario file to start from."),
-    "profile": ("profile", "Profile some steps of one lane, or compare the profiles of two."),
-    "race": ("race", "Race a scenario, or your own script."),
+    "profile": ("profile_command", "Profile some steps of one lane, or compare the profiles of two."),
+    "race": ("race_commands", "Race a scenario, or your own script."),
     "replay": ("recordings", "Show a recorded race."),
     "runs": ("recordings", "List the recorded races, and the latest sweeps."),
     "show": ("scenarios", "Show what a scenario trains, and its knobs."),
-    "sweep": ("series", "Measure many combinations of settings."),
-    "try": ("trial", "Race a change to your script against it: keep it, or not?"),
-    "tune": ("series", "Find settings that train faster."),
-    "verify": ("race", "Measure what is claimed about scenarios."),
-    "watch": ("race", "Watch your own script in one lane."),
+    "sweep": ("series_commands", "Measure many combinations of settings."),
+    "try": ("trial_command", "Race a change to your script against it: keep it, or not?"),
+    "tune": ("series_commands", "Find settings that train faster."),
+    "verify": ("race_commands", "Measure what is claimed about scenarios."),
+    "watch": ("race_commands", "Watch your own script in one lane."),
 }
 """Module, and line in the list."""
 
@@ -98,7 +98,7 @@ def cli(ctx: click.Context) -> None:
     --fail-on names, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        from tfmon.cli.race import race
+        from tfmon.cli.race_commands import race
 
         with race.make_context("race", [], parent=ctx) as race_context:
             race.invoke(race_context)
@@ -183,9 +183,9 @@ def main() -> NoReturn:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
             if frame.f_globals.get("__name__") != "click.utils":  # it did not fail to print
                 raise
-            from tfmon.cli import options
+            from tfmon.cli import flags
 
-            raise options.unwritable(error) from None
+            raise flags.unwritable(error) from None
     except TfmonError as error:
         click.echo(f"tfmon: {error.message}", err=True)
         if error.hint:

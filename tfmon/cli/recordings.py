@@ -14,7 +14,7 @@ import click
 from tfmon import units
 from tfmon.api.options import SHARE
 from tfmon.api.settings import ScreenOptions
-from tfmon.cli import export, options
+from tfmon.cli import export, flags
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 MOST_SWEEPS = 5
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "--example", is_flag=True, help="Show a race that comes with tfmon: two settings on a CPU; no GPU was there."
 )
-@options.headless
-@options.as_json
-@options.takes(ScreenOptions, "replay")
+@flags.headless
+@flags.as_json
+@flags.takes(ScreenOptions, "replay")
 def replay(screen: ScreenOptions, recording: str | None, example: bool, headless: bool, as_json: bool) -> None:
     """Show the recorded race RECORDING: a file, the id of a run or its beginning, or `last`.
 
@@ -46,11 +46,11 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.analysis.summarise import summarise
-    from tfmon.recordings.header import recorded_on
+    from tfmon.recordings.header_lines import recorded_on
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
-    from tfmon.reports.race import to_text
+    from tfmon.reports.race_report import to_text
     from tfmon.reports.text import fitted
 
     if example is (recording is not None):
@@ -71,7 +71,7 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
             click.echo(f"recorded on {recorded_on(opened.header)}", err=True)
         click.echo(text if as_json else fitted(text))
         return
-    if why := options.why_no_screen():
+    if why := flags.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
     from tfmon.api import live
 
@@ -172,7 +172,7 @@ def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str
 
 def _sweep_lines(attachable: Container[str]) -> list[str]:
     from tfmon.analysis.series_tables import answer
-    from tfmon.analysis.sweep import OPEN, rank
+    from tfmon.analysis.sweep_ranking import OPEN, rank
     from tfmon.recordings import sweeps
     from tfmon.system.view_files import is_locked
 
@@ -194,7 +194,7 @@ def _sweep_lines(attachable: Container[str]) -> list[str]:
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
-    from tfmon.model.views import IN_PLACE, View
+    from tfmon.model.folder_views import IN_PLACE, View
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import peek
     from tfmon.system.view_files import WRITTEN, files_of, is_locked, take_out, tidy
@@ -262,7 +262,7 @@ def _run_json(info: RecordedRun, host: str | None, live: RunnerGreeting | None) 
 )
 @click.option("--html", metavar="FILE", help="Write the comparison as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
-@options.as_json
+@flags.as_json
 def diff(
     first: str,
     second: str,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tfmon.model.gpu import GpuSample
-from tfmon.model.views import View
+from tfmon.model.folder_views import View
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.cuda import DriverFiles, Library, XlaFiles
-from tfmon.probes.gpus import conclude
+from tfmon.probes.find_gpus import conclude
 from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.surroundings import HostFacts, Platform

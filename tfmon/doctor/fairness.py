@@ -5,9 +5,9 @@ from __future__ import annotations
 from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.nvidia import visible_devices_of
-from tfmon.model.gpu import ALARM, WARNING, GpuSample
+from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY
+from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
 from tfmon.model.readings import Missing, known
-from tfmon.model.views import COPY, IN_PLACE, OVERLAY
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfmon.hooks.causes import causes
-from tfmon.hooks.looking import is_of_script, line_at
+from tfmon.hooks.cause_reports import causes
+from tfmon.hooks.inspection import is_of_script, line_at
 from tfmon.hooks.patches import FILES, hooks, unseen
 from tfmon.system.lane_clock import lane_clock
-from tfmon.trainer.account import account
+from tfmon.trainer.time_parts import account
 
 BATCH_METHODS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 FILES.add(__file__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tfmon.hooks.looking import leaves_of
+from tfmon.hooks.inspection import leaves_of
 
 Given = tuple[int, ...]
 """First dimensions of a gradient function's arguments, or of a tape's ends."""

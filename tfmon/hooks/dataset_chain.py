@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.hooks.looking import line_at, users_frame
+from tfmon.hooks.inspection import line_at, users_frame
 from tfmon.hooks.patches import FILES
 
 MADE_AT = "_tfmon_at"

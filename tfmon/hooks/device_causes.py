@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.hooks.causes import Causes
-from tfmon.hooks.levers import compiled_by_xla, is_deterministic
+from tfmon.hooks.apply_settings import compiled_by_xla, is_deterministic
+from tfmon.hooks.cause_reports import Causes
 from tfmon.model.knobs import show
 
 _NEEDS = (("activation", "tanh"), ("recurrent_activation", "sigmoid"))

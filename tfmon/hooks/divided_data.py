@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import place_of
 from tfmon.hooks.patches import FILES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfmon.hooks.causes import Observation, causes
+from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.model.script_events import SHORT, SPARE
 
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"

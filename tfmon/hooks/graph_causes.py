@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmon.hooks.dataset_chain import operations
-from tfmon.hooks.looking import line_at
+from tfmon.hooks.inspection import line_at
 from tfmon.hooks.patches import FILES
 from tfmon.hooks.script_lines import line_of_layer, line_of_stack, loop_of_stack, made_layers
 from tfmon.model.script_events import UNROLLS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from tfmon.hooks.causes import Observation
+from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import (
     BATCHES,
     BETWEEN,
@@ -26,7 +26,7 @@ from tfmon.hooks.dataset_chain import (
     stages_of,
 )
 from tfmon.hooks.input_waste import waste_of
-from tfmon.hooks.looking import is_of_script, line_at
+from tfmon.hooks.inspection import is_of_script, line_at
 from tfmon.hooks.padding import padding_of
 from tfmon.hooks.patches import FILES
 from tfmon.model.script_events import (

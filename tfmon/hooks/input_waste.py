@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.hooks.causes import Observation
+from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import (
     BATCHES,
     BETWEEN,

@@ -10,11 +10,11 @@ import sys
 import time
 from typing import Any
 
-from tfmon.hooks.account import begin_block, begin_process
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.patches import hooks, wanted
-from tfmon.hooks.process import process, report_unmeasured
+from tfmon.hooks.process_account import begin_block, begin_process
 from tfmon.hooks.retracing import retracing
+from tfmon.hooks.script_process import process, report_unmeasured
 from tfmon.hooks.step_causes import step_causes
 from tfmon.system.lane_pipes import is_open, read_pipes
 from tfmon.system.threads import start_hidden
@@ -36,8 +36,8 @@ def loaded(module: Any) -> None:
         return
     begin_process()
     if module.__name__ == "tensorflow":
-        from tfmon.hooks.levers import levers
-        from tfmon.hooks.pipeline import Pipeline
+        from tfmon.hooks.apply_settings import levers
+        from tfmon.hooks.pipeline_knobs import Pipeline
         from tfmon.hooks.tf_functions import TensorFlowHooks
         from tfmon.hooks.tf_iterators import IteratorHooks
 
@@ -60,7 +60,7 @@ def loaded(module: Any) -> None:
         patch_other(module)
         return
     from tfmon.hooks import keras_calls
-    from tfmon.hooks.levers import levers
+    from tfmon.hooks.apply_settings import levers
 
     keras_calls.patch(module)
     step_causes.patch(module)

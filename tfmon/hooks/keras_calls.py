@@ -12,15 +12,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tfmon.hooks.apply_settings import traits_of
 from tfmon.hooks.callbacks import sees_batches, timed_methods
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import batch_size_of
+from tfmon.hooks.inspection import leaves_of, line_of, rows_of, rows_of_part, users_frame
 from tfmon.hooks.keras_fit import FitCall, loss_of
-from tfmon.hooks.levers import traits_of
-from tfmon.hooks.looking import leaves_of, line_of, rows_of, rows_of_part, users_frame
 from tfmon.hooks.padding import padding_in_arrays
 from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks, unseen
-from tfmon.hooks.process import process
+from tfmon.hooks.script_process import process
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.script_events import ON_BATCH

@@ -17,18 +17,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks import device_causes, epochs
+from tfmon.hooks.apply_settings import levers, resolved, steps_in_call, traits_of
 from tfmon.hooks.callbacks import TimedMethod
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import NO_ROWS, is_batched
 from tfmon.hooks.epochs import CALLBACK, Epochs
-from tfmon.hooks.lane import Lane
-from tfmon.hooks.levers import levers, resolved, steps_in_call, traits_of
-from tfmon.hooks.looking import line_of, users_frame
+from tfmon.hooks.inspection import line_of, users_frame
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.hooks.optimizers import offer_rate
 from tfmon.hooks.patches import FILES, hooks, unseen
-from tfmon.hooks.process import process
 from tfmon.hooks.retracing import retracing
+from tfmon.hooks.script_lane import Lane
+from tfmon.hooks.script_process import process
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed

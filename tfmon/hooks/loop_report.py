@@ -7,19 +7,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import LOOP_IN_GRAPH, examples_of
 from tfmon.hooks.epochs import Epochs
-from tfmon.hooks.looking import line_of, users_frame
-from tfmon.hooks.marks import Mark
-from tfmon.hooks.rounds import NO_ROUNDS, SETTLED, Rounds
+from tfmon.hooks.graph_marks import Mark
+from tfmon.hooks.inspection import line_of, users_frame
 from tfmon.hooks.sources import BatchSource, Past, SeenStep, Sources
 from tfmon.hooks.step_causes import step_causes
+from tfmon.hooks.update_rounds import NO_ROUNDS, SETTLED, Rounds
 from tfmon.model.script_events import EAGER, Progressed
 from tfmon.system.lane_clock import lane_clock
 
 if TYPE_CHECKING:
-    from tfmon.hooks.lane import Lane
+    from tfmon.hooks.script_lane import Lane
 
 TRAINING, VALIDATION = "training", "validation"
 VALIDATION_PULLS = 3

@@ -10,17 +10,17 @@ from operator import sub
 from pathlib import Path
 from typing import Any
 
-from tfmon.hooks.account import part_of
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
+from tfmon.hooks.process_account import part_of
 from tfmon.hooks.reporting import ScriptReporter
 from tfmon.hooks.tf_feed import TensorFlowFeed
 from tfmon.model.requests import TakeProfile
 from tfmon.system.lane_clock import lane_clock
-from tfmon.trainer.account import account
 from tfmon.trainer.capture import Capture, CaptureError
-from tfmon.trainer.control import SAMPLED, WARM_UP, LaneControl
+from tfmon.trainer.lane_control import SAMPLED, WARM_UP, LaneControl
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
+from tfmon.trainer.time_parts import account
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 """Time and steps, or one such long step without a trace."""

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from time import monotonic_ns
 
-from tfmon.hooks.causes import causes
+from tfmon.hooks.cause_reports import causes
 
 EVERY_NS, COUNT_SHARE = 2_000_000_000, 1_000
 """Interval of reading blocks, and 1 / share of counting."""

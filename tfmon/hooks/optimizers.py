@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import sub
 from typing import Any, Protocol
 
-from tfmon.hooks.looking import logs_operations
+from tfmon.hooks.inspection import logs_operations
 from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.system.lane_pipes import SETTINGS
 

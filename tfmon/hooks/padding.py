@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.hooks.causes import Observation
+from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import PipelineStage, chain_of, place_of
-from tfmon.hooks.looking import leaves_of, logs_operations
+from tfmon.hooks.inspection import leaves_of, logs_operations
 from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import line_now, namespaces
 

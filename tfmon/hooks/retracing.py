@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from tfmon.hooks.causes import Observation, causes
-from tfmon.hooks.looking import is_of_script, line_at, line_of, users_frame
+from tfmon.hooks.cause_reports import Observation, causes
+from tfmon.hooks.inspection import is_of_script, line_at, line_of, users_frame
 from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
 from tfmon.model.script_events import DIFFERS, MADE
 from tfmon.system.lane_clock import lane_clock
-from tfmon.trainer.account import account
+from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"

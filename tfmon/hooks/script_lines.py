@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.hooks.looking import LIBRARIES, line_at, users_frame
+from tfmon.hooks.inspection import LIBRARIES, line_at, users_frame
 from tfmon.hooks.patches import FILES, Around, hooks
 
 FILES.add(__file__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon.hooks.counts import LOOP_IN_GRAPH, Given, examples_of, is_batched
 from tfmon.hooks.dataset_chain import chain_of
-from tfmon.hooks.looking import line_of, users_frame
+from tfmon.hooks.inspection import line_of, users_frame
 from tfmon.system.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]

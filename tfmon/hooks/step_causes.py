@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfmon.hooks import padding
-from tfmon.hooks.causes import Observation, causes
+from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
-from tfmon.hooks.looking import line_of, logs_operations, may_compute, users_frame
+from tfmon.hooks.inspection import line_of, logs_operations, may_compute, users_frame
 from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
 from tfmon.hooks.sources import nothing

@@ -30,21 +30,21 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks import meter
-from tfmon.hooks.bundle import Bundle
+from tfmon.hooks.alike_steps import Bundle
 from tfmon.hooks.counts import BOTH, BY_HAND, Given
 from tfmon.hooks.epochs import Epochs
-from tfmon.hooks.looking import rows_of
+from tfmon.hooks.graph_marks import Mark
+from tfmon.hooks.inspection import rows_of
 from tfmon.hooks.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, LoopReport
-from tfmon.hooks.marks import Mark
 from tfmon.hooks.optimizers import Updater
 from tfmon.hooks.retracing import retracing
-from tfmon.hooks.rounds import SETTLED, Rounds
 from tfmon.hooks.sources import BatchSource, SeenStep, Sources, nothing
+from tfmon.hooks.update_rounds import SETTLED, Rounds
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.threads import ThreadLife
 
 if TYPE_CHECKING:
-    from tfmon.hooks.lane import Lane
+    from tfmon.hooks.script_lane import Lane
 
 
 class StepMachine:

@@ -12,8 +12,8 @@ from typing import Any
 
 from tfmon.hooks import patches
 from tfmon.hooks.counts import Given
-from tfmon.hooks.looking import first_of
-from tfmon.hooks.marks import LAYERS, Variables, mark_training, marks_around
+from tfmon.hooks.graph_marks import LAYERS, Variables, mark_training, marks_around
+from tfmon.hooks.inspection import first_of
 from tfmon.hooks.optimizers import LoopOptimizers, Updater, counting
 from tfmon.hooks.patches import Around, Hooks, hidden, unseen
 from tfmon.hooks.sources import nothing

@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from tfmon.hooks.counts import NO_ROWS, PARTS_DIFFER, first_dimensions
-from tfmon.hooks.looking import logs_operations, rows_of
+from tfmon.hooks.inspection import logs_operations, rows_of
 from tfmon.hooks.patches import FILES, hooks
 from tfmon.system.lane_clock import lane_clock
 

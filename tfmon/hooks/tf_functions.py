@@ -14,8 +14,8 @@ from typing import Any
 
 from tfmon.hooks import patches
 from tfmon.hooks.counts import NOT_COUNTED
-from tfmon.hooks.looking import rows_in
-from tfmon.hooks.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
+from tfmon.hooks.graph_marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
+from tfmon.hooks.inspection import rows_in
 from tfmon.hooks.patches import unseen
 from tfmon.hooks.retracing import retracing
 from tfmon.hooks.sources import nothing

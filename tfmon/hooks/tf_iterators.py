@@ -6,7 +6,7 @@ import functools
 from threading import get_ident
 from typing import Any
 
-from tfmon.hooks.marks import marks_around
+from tfmon.hooks.graph_marks import marks_around
 from tfmon.hooks.patches import FILES, Hooks, hidden, unseen
 from tfmon.hooks.step_machine import StepMachine
 from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed

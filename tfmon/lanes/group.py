@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.errors import TfmonError
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.lanes.plan import (
     LanePlan,
     RacePlan,
@@ -23,8 +25,6 @@ from tfmon.lanes.plan import (
     started,
     with_view,
 )
-from tfmon.lanes.process import LaneProcess, LocalProcess, Place
-from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import (

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from tfmon.model.folder_views import View
 from tfmon.model.knobs import Settings
-from tfmon.model.views import View
 from tfmon.system.lane_clock import SIZE, SuspendedTime
 from tfmon.system.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
 from tfmon.system.threads import start_thread

@@ -13,13 +13,13 @@ from pathlib import Path
 from tfmon.errors import TfmonError
 from tfmon.lanes.launch import Command
 from tfmon.model.events import LaneStarted
+from tfmon.model.folder_views import View
 from tfmon.model.knobs import PYTHON, KnobValue
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.race import Race
 from tfmon.model.requests import Assign
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import View
 from tfmon.system.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.lane_process import LaneProcess
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import TURNS, interleaved

@@ -11,8 +11,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from tfmon.lanes.lane_process import Place
 from tfmon.lanes.launch import Child
-from tfmon.lanes.process import Place
 from tfmon.system.threads import Failed, call_later, start_thread
 
 

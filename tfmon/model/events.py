@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfmon.model.gpu import GpuSample
+from tfmon.model.folder_views import View
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, HostSample, Reading, TreeSample
 from tfmon.model.series import SeriesStep
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

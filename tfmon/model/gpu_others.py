@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
+from tfmon.model.gpu_samples import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.readings import Missing, known
 
 TAKEN_PCT = 5.0

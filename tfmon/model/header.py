@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tfmon.model.folder_views import View
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import View
 
 SCHEMA = 10
 """Others are refused. New events, and fields with a default, need no new version."""

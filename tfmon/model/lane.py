@@ -19,8 +19,8 @@ from tfmon.model.events import (
     LaneStarted,
     Suspended,
 )
-from tfmon.model.gpu import GpuSample
 from tfmon.model.gpu_others import Taken
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SIZE, show
 from tfmon.model.lane_events import (
     IN_A_STEP,

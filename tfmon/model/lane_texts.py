@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
-from tfmon.model.gpu import GpuSample
 from tfmon.model.gpu_others import held_text
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import PYTHON, Knob, not_offered, show
 from tfmon.model.lane_events import (
     Built,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from tfmon.model.folder_views import View
 from tfmon.model.knobs import Knob
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
-from tfmon.model.views import View
 
 if TYPE_CHECKING:
     from tfmon.model.script_events import KnobOffered

@@ -23,8 +23,8 @@ from tfmon.model.events import (
     SliceGranted,
     UserRequested,
 )
-from tfmon.model.gpu import GpuSample
-from tfmon.model.hosts import (
+from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.host_states import (
     Hosts,
     HostState,
     machine_key,
@@ -35,10 +35,10 @@ from tfmon.model.hosts import (
 )
 from tfmon.model.lane import Lane
 from tfmon.model.lane_events import LaneFailed
+from tfmon.model.lane_relations import explain_collision, set_names
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_texts import explain_end
 from tfmon.model.lane_use import counted
-from tfmon.model.lanes_together import explain_collision, set_names
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import HostSample, TreeSample

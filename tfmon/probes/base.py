@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmon.model.events import Event
-from tfmon.model.gpu import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
+from tfmon.model.gpu_samples import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
 from tfmon.model.readings import Missing, Reading
 from tfmon.system.threads import start_thread
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.model.gpu import GpuFault, GpuLoad, GpuProcesses, GpuSample
+from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.machine import memory_bytes

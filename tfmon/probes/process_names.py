@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tfmon.model.codec import clean
-from tfmon.model.gpu import ProcessName
+from tfmon.model.gpu_samples import ProcessName
 from tfmon.probes.processes import read_file, read_stat
 
 LONGEST = 300

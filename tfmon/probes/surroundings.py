@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.readings import HostSample, Missing, known
-from tfmon.probes.host import HostProbe
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import in_wsl, read_machine, read_memory
 from tfmon.system.limits import limited_memory, read_text
 

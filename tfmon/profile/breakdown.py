@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.rules import Evidence, find_kinds, sentence
+from tfmon.analysis.bottleneck_rules import Evidence, find_kinds, sentence
 from tfmon.model.profile import (
     NO_MEMORY,
     BottleneckKind,
@@ -21,8 +21,8 @@ from tfmon.model.profile import (
     Repeat,
 )
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.profile import gpu, loop_thread, operations
-from tfmon.profile.gpu import GpuTrace
+from tfmon.profile import gpu_trace, loop_thread, operations
+from tfmon.profile.gpu_trace import GpuTrace
 from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.memory import memory_peaks
 from tfmon.profile.operations import OpRun, executed
@@ -76,13 +76,13 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
 
     Raises: TraceError if no step is marked.
     """
-    gpus = gpu.read(space)
+    gpus = gpu_trace.read(space)
     loop = loop_thread.find(space, marker, max((one.until_ps for one in gpus), default=0))
     steps = len(loop.steps)
     lines = loop_thread.host_lines(space)
     cpu = executed(lines, loop)
     host_only = on_gpu and not gpus
-    devices = tuple(sorted((gpu.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
+    devices = tuple(sorted((gpu_trace.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
     runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
     starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
@@ -109,7 +109,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
         bottleneck=UNTOLD,
         host_only=host_only,
         notes=_notes(space, len(devices), host_only),
-        parts=parts_of(working, loop, _drain(loop), gpu.pending(space, gpus)) if parts else (),
+        parts=parts_of(working, loop, _drain(loop), gpu_trace.pending(space, gpus)) if parts else (),
         memory=memory_peaks(space, loop, on_gpu=on_gpu or bool(gpus)) if parts else NO_MEMORY,
     )
     return replace(profile, bottleneck=_bottleneck(profile))

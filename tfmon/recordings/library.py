@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfmon.model.folder_views import KEPT
 from tfmon.model.header import Header
 from tfmon.model.ports import RunInfo
-from tfmon.model.views import KEPT
-from tfmon.recordings.header import Closed, RecordingError
+from tfmon.recordings.header_lines import Closed, RecordingError
 from tfmon.recordings.reader import peek, read_outline
-from tfmon.recordings.runs_bridge import Outline, outline, recordings_in
+from tfmon.recordings.remote_bridge import Outline, outline, recordings_in
 from tfmon.system.view_files import is_locked, lock, remove
 
 LIMIT_BYTES = 512 * 2**20

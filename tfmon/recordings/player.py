@@ -10,7 +10,7 @@ from tfmon.model.events import ClockStarted, RecordingChanged
 from tfmon.model.ports import ReplayState
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)

@@ -23,8 +23,8 @@ from tfmon.model.header import SCHEMA, Header
 from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header import LONGEST_LINE_BYTES, MARKING, Closed, Known, RecordingError, mark_of
-from tfmon.recordings.runs_bridge import GZIP, MEMBER, Outline, outline
+from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, MARKING, Closed, Known, RecordingError, mark_of
+from tfmon.recordings.remote_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 
 LARGEST_BYTES = 4 * 2**30

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
-from tfmon.model.hosts import HISTORY_SAMPLES
+from tfmon.model.host_states import HISTORY_SAMPLES
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings import library
-from tfmon.recordings.header import RecordingError, closed_of, header_of
+from tfmon.recordings.header_lines import RecordingError, closed_of, header_of
 from tfmon.recordings.writer import Writer
 from tfmon.system.threads import start_thread
 

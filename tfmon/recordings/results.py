@@ -12,7 +12,7 @@ from tfmon.analysis.result import RaceResult
 from tfmon.analysis.summarise import summarise
 from tfmon.model import codec
 from tfmon.model.header import JSON_SCHEMA
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.library import run_id
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import guard

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from tfmon.model import codec
 from tfmon.model.events import Event, LanePrinted, LinkMeasured
-from tfmon.model.gpu import GpuSample
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Known
+from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, Closed, Known
 
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
 """From this age on, one sample of each kind is kept of this time."""

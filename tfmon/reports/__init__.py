@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.series_json import estimate_json
+from tfmon.analysis.series_values import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
 from tfmon.model.events import LinkMeasured
-from tfmon.model.gpu import ProcessName
+from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.race import Machine
 from tfmon.model.session import Snapshot

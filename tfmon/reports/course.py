@@ -15,7 +15,7 @@ from tfmon.model.windows import LaneWindow
 from tfmon.recordings.writer import RARE_NS, RARE_S
 from tfmon.reports import DASH, QUIET, Chart, Note, Section, Table, charts
 from tfmon.reports.charts import Line, Series, Shade
-from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
+from tfmon.reports.recorded_numbers import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
 
 MOST_POINTS = 600
 """Of a series."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tfmon.analysis.profile_diff import (
+from tfmon.analysis.compare_profiles import (
     GROUPINGS,
     Grouping,
     ProfiledSide,
@@ -17,7 +17,7 @@ from tfmon.analysis.profile_diff import (
 )
 from tfmon.analysis.profile_json import notes, to_json
 from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
-from tfmon.reports.profile import memory_section
+from tfmon.reports.profile_report import memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.summarise import summarise
-from tfmon.doctor.gather import gather_facts
-from tfmon.doctor.report import Diagnosis
+from tfmon.doctor.diagnosis import Diagnosis
+from tfmon.doctor.gather_facts import gather_facts
 from tfmon.errors import TfmonError
 from tfmon.reports import Report
-from tfmon.reports.checks import findings
-from tfmon.reports.gather import gather
-from tfmon.reports.race import report
+from tfmon.reports.findings import findings
+from tfmon.reports.race_report import report
+from tfmon.reports.recorded_numbers import gather
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:

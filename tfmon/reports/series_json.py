@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.series_json import crossover_json, ratio_json, tuning_json
 from tfmon.analysis.series_tables import answer, scaling_of
-from tfmon.analysis.sweep import Ranking, SweepRow
+from tfmon.analysis.series_values import crossover_json, ratio_json, tuning_json
+from tfmon.analysis.sweep_ranking import Ranking, SweepRow
 from tfmon.reports import head, recording_json, scaling_json
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import compare_pairs
-from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
+from tfmon.analysis.sweep_ranking import PAIRS_OF_A_VISIT
 from tfmon.model.race import BetweenProcesses, Claim, judge
 from tfmon.model.readings import SPENDING, Estimate
 from tfmon.model.series import CLAIMS, Attempt, SeriesPlan, SeriesState, VisitEnded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.crossover import Curve, curve_of, next_value
+from tfmon.analysis.crossover_curve import Curve, curve_of, next_value
 from tfmon.model.events import Event, RaceBegan
 from tfmon.model.knobs import Settings
 from tfmon.model.ports import Controls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Ranking, judge, next_due, rank
+from tfmon.analysis.sweep_ranking import OPEN, PAIRS_OF_A_VISIT, Ranking, judge, next_due, rank
 from tfmon.model.series import Attempt, SeriesState, SeriesStep
 from tfmon.series.engine import Policy, Series, Station
 

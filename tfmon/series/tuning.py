@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.tuning import LOOKS, advised, best_of, decide, gain_of, plan_attempt
+from tfmon.analysis.tuning_trials import LOOKS, advised, best_of, decide, gain_of, plan_attempt
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.series import (

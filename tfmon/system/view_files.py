@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.model.views import COPY, KEPT, NOT_KEPT, PORTS, View
+from tfmon.model.folder_views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
 CHANGED, REMOVED = "changed", "removed"

@@ -24,10 +24,10 @@ from tfmon.model.requests import Assign, Stop
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import differences
 from tfmon.trainer import runtime
-from tfmon.trainer.account import account
+from tfmon.trainer.batch_feed import MemoryShortageError
 from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
-from tfmon.trainer.pipeline import MemoryShortageError
 from tfmon.trainer.scenario import ScenarioError, load
+from tfmon.trainer.time_parts import account
 
 SEED = 0
 """All lanes start from the same weights."""
@@ -113,8 +113,8 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
 def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:
     import keras
 
+    from tfmon.trainer.batch_feed import Pipelines
     from tfmon.trainer.loop import Loop
-    from tfmon.trainer.pipeline import Pipelines
     from tfmon.trainer.runtime import Replicas
     from tfmon.trainer.setups import Steps
 

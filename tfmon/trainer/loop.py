@@ -15,11 +15,10 @@ from tfmon.model.lane_state import WARMING_UP
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer import runtime
-from tfmon.trainer.account import account
+from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
-from tfmon.trainer.control import PROFILE, SAMPLED, LaneControl
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.lane_control import PROFILE, SAMPLED, LaneControl
 from tfmon.trainer.setups import SetupBuilder, SetupReady, Steps
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
 from tfmon.trainer.step_clock import (
@@ -30,6 +29,7 @@ from tfmon.trainer.step_clock import (
     Samples,
 )
 from tfmon.trainer.stepper import Stepper
+from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
 
 WARM_UP_NS = 500_000_000

@@ -15,7 +15,7 @@ from typing import Any
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings, find
 from tfmon.model.requests import SetKnob
 from tfmon.system.threads import Failed, start_thread
-from tfmon.trainer.pipeline import BatchFeed, Pipelines
+from tfmon.trainer.batch_feed import BatchFeed, Pipelines
 from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.scenario import Scenario, ScenarioError
 

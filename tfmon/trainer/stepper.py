@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.batch_feed import BatchFeed, count_examples
 from tfmon.trainer.capture import Capture
-from tfmon.trainer.pipeline import BatchFeed, count_examples
 from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.step_clock import Sampler, Samples, StepClock
 from tfmon.trainer.traces import TraceWatch

@@ -258,14 +258,15 @@ class MonitorApp(TerminalApp[Ending]):
 
 
 _SCREENS = {
-    "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"), "race": ("race", "RaceScreen"),
-    "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
-    "profile": ("text", "ProfilePage"), "profiles": ("profiles", "ProfilesPage"),
-    "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
-    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
+    "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"),
+    "race": ("race_screen", "RaceScreen"),
+    "lane": ("lane_page", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
+    "profile": ("report_pages", "ProfilePage"), "profiles": ("profiles_page", "ProfilesPage"),
+    "gpus": ("gpus_page", "GpusPage"), "doctor": ("report_pages", "DoctorPage"),
+    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("report_pages", "CopyPage"),
     "scenarios": ("help", "scenarios_of"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
-    "account": ("account", "AccountPage"),
+    "account": ("account_page", "AccountPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Module and callable that makes each screen."""

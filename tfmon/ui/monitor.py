@@ -14,7 +14,7 @@ from textual.screen import Screen
 from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import progress_text
-from tfmon.analysis.sweep import Ranking, rank
+from tfmon.analysis.sweep_ranking import Ranking, rank
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Source
 from tfmon.model.session import Snapshot

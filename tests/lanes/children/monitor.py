@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tfmon.lanes.process import LocalProcess
-from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.lane_process import LocalProcess
+from tfmon.lanes.pipe_reader import PipeReader
 
 heard = threading.Event()
 reader = PipeReader(sys.exit)

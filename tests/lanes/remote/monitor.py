@@ -14,15 +14,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import pytest
 from support.hosts import Linked, agents_code, be_patient, start_all_kinds
 
-from tfmon.lanes.remote import wire
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.ray import RayCluster
+from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.suspend import Suspender, suspend_with
 
 if len(sys.argv) == 2:
     be_patient(pytest.MonkeyPatch())
 if "IMPATIENT" in os.environ:
-    wire.packed = agents_code("> SILENCE_S", f"> (3.0 if Path({os.environ['IMPATIENT']!r}).exists() else 1e9)")
+    start_program.packed = agents_code(
+        "> SILENCE_S", f"> (3.0 if Path({os.environ['IMPATIENT']!r}).exists() else 1e9)"
+    )
 cluster = RayCluster(os.environ["RAY_ADDRESS"]) if len(sys.argv) > 2 else None
 link = Linked(cluster.host(sys.argv[2]) if cluster else Host("gpu2", python=sys.executable))
 link.ensure()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tfmon.lanes.remote.wire import files
+from tfmon.lanes.remote.start_program import files
 
 LIGHT = {"model", "system", "lanes", "trainer", "__init__"}
 

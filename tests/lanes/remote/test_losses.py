@@ -14,8 +14,8 @@ from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote import agent as agents
-from tfmon.lanes.remote import link as links
-from tfmon.lanes.remote import wire
+from tfmon.lanes.remote import agent_link as links
+from tfmon.lanes.remote import start_program
 from tfmon.model.events import HostConnected
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import HostSample
@@ -80,7 +80,7 @@ def test_a_silent_link_is_told_within_6_s_and_ends_the_lanes_within_12():
 
 
 def test_an_agent_that_fails_says_why_and_its_lanes_end(ssh, monkeypatch):
-    monkeypatch.setattr(wire, "packed", agents_code("lane = start_lane(", "raise KeyError('oh')  # ("))
+    monkeypatch.setattr(start_program, "packed", agents_code("lane = start_lane(", "raise KeyError('oh')  # ("))
     link = ssh.connect()
     with pytest.raises(TfmonError, match=r"gpu2 is lost: it failed: .*KeyError"):
         link.start("a_listener")

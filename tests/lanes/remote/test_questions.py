@@ -12,17 +12,17 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_dri
 from support.waiting import PATIENCE_S
 
 from tfmon.analysis.others import ranked
+from tfmon.doctor.diagnosis import CHECKS
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import plain
+from tfmon.model.folder_views import View
 from tfmon.model.race import Machine
-from tfmon.model.views import View
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.cuda import Library
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility
+from tfmon.probes.find_gpus import GpuSearch, find_gpus, read_visibility
 from tfmon.probes.interpreter import Distribution, Interpreter, Wheel
 from tfmon.probes.nvidia.nvml import NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
@@ -102,8 +102,8 @@ class TestDoctor:
             asked.append((python, options["own_pids"], options["others"]))
             return sent
 
-        monkeypatch.setattr("tfmon.doctor.gather.gather_facts", gather)
-        monkeypatch.setattr("tfmon.doctor.report.Diagnosis", judged.append)
+        monkeypatch.setattr("tfmon.doctor.gather_facts.gather_facts", gather)
+        monkeypatch.setattr("tfmon.doctor.diagnosis.Diagnosis", judged.append)
         others = plain(OthersLoad(cores=0.5, stolen_share=None, source="this race"))
         words = {"imports": True, "folder": "/nowhere", "python": "~/python", "pids": [3, 4], "others": others}
         questions.read_doctor_answer(ask("doctor", **words))

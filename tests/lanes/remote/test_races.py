@@ -14,7 +14,7 @@ from support.results import to_json
 import tfmon
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import SliceEnded
-from tfmon.recordings.header import recorded_on
+from tfmon.recordings.header_lines import recorded_on
 from tfmon.recordings.player import play_all
 
 pytestmark = pytest.mark.process

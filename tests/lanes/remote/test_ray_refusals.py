@@ -10,11 +10,11 @@ import pytest
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.remote import ray_bridge
-from tfmon.lanes.remote.host import Host, Reservation, is_ray, word_of
 from tfmon.lanes.remote.ray import RayCluster, RayNode, gpus_needed
 from tfmon.lanes.remote.ray_cluster import Refusal, lacking, matching
+from tfmon.lanes.remote.remote_host import Host, Reservation, is_ray, word_of
+from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import of_bridge, why_ended
-from tfmon.lanes.remote.wire import Wire
 from tfmon.model.spec import parse_lane
 
 MISMATCH = """Version mismatch: The cluster was started with:

@@ -9,7 +9,7 @@ from support.waiting import wait_for
 
 from tfmon.lanes.remote.questions import Readings, decode
 from tfmon.model.codec import encode
-from tfmon.model.gpu import ClockReason, GpuFault, SlowReading
+from tfmon.model.gpu_samples import ClockReason, GpuFault, SlowReading
 from tfmon.model.readings import HostSample, Missing, TreeSample
 from tfmon.probes.base import Gpu, absent_gpu
 

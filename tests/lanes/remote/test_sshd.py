@@ -12,7 +12,7 @@ from support.sshd import Sshd, needs_sshd
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.remote_host import Host
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, needs_sshd]
 

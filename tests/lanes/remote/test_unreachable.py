@@ -10,7 +10,7 @@ from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote import wire
+from tfmon.lanes.remote import start_program
 from tfmon.model.readings import HostSample, known
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -80,12 +80,12 @@ def test_a_host_that_never_comes_to_python_is_given_up(ssh, monkeypatch, ending)
     link = ssh.link(run=["sh", "-c", command])
 
     if ending == "silent":
-        monkeypatch.setattr(wire, "LAUNCHER_PATIENCE_S", 0.5)
+        monkeypatch.setattr(start_program, "LAUNCHER_PATIENCE_S", 0.5)
     # The patience ends as soon as it has talked.
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1e6 * bool(link._wire.received))
-    monkeypatch.setattr(wire, "time", clock)
+    monkeypatch.setattr(start_program, "time", clock)
     error = error_of(link)
-    assert f"gpu2 did not answer within {wire.LAUNCHER_PATIENCE_S:.0f} s" in error.message
+    assert f"gpu2 did not answer within {start_program.LAUNCHER_PATIENCE_S:.0f} s" in error.message
     assert ("but this: " in error.message) == (ending == "talking"), "the last line, as far as it was received"
     pid = link._wire.popen.pid
     wait_for(lambda: gone(pid), what="the launcher is gone")

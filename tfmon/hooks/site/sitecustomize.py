@@ -188,7 +188,7 @@ def _load_alone(name: str) -> "Any":
 def _note_uses() -> None:
     try:
         if os.environ.get("TFMON_LANES", "1") != "1":
-            uses = _load_alone("uses")
+            uses = _load_alone("used_files")
             sys.modules[uses.__name__] = uses
             uses.begin(is_users)
     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this

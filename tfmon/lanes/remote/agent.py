@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Child, Command, Launched, launch
-from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.lanes.remote.frames import CHUNK_BYTES, MESSAGES, FrameError, FrameReader, Sender
-from tfmon.model.views import View
+from tfmon.model.folder_views import View
 from tfmon.system.threads import start_thread
 
 SILENCE_S = 10.0
@@ -255,7 +255,7 @@ class Agent:
     def _tell_no_readings(self, reason: str) -> None:
         from tfmon.model.codec import encode
         from tfmon.model.readings import Missing
-        from tfmon.probes.host import unknown_host
+        from tfmon.probes.host_probe import unknown_host
 
         self.emit(encode(unknown_host(time.monotonic_ns(), Missing(reason))))
 

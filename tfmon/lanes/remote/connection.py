@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
+from tfmon.lanes.lane_process import Sink
 from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
-from tfmon.lanes.process import Sink
-from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.link import Link, RemoteProcess
+from tfmon.lanes.remote.agent_link import Link, RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
+from tfmon.lanes.remote.remote_host import Host
+from tfmon.lanes.remote.start_program import Greeting, Wire
 from tfmon.lanes.remote.trouble import HostError
-from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
 from tfmon.model.race import Machine
@@ -30,7 +30,7 @@ from tfmon.system.lane_pipes import expected
 from tfmon.system.threads import start_thread
 
 if TYPE_CHECKING:
-    from tfmon.doctor.report import Diagnosis
+    from tfmon.doctor.diagnosis import Diagnosis
 
 START_S = 20.0
 ASK_S = 60.0

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import CodecError, encode, parse, plain, read
-from tfmon.model.gpu import GpuSample
+from tfmon.model.folder_views import View
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.views import View
 from tfmon.probes.base import Gpu, Ticker
-from tfmon.probes.gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
+from tfmon.probes.find_gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
 from tfmon.system.view_files import default_base, settle, sweep
 
 if TYPE_CHECKING:
-    from tfmon.doctor.report import Diagnosis
+    from tfmon.doctor.diagnosis import Diagnosis
 
 Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
@@ -103,7 +103,7 @@ def read_differing_answer(answer: Answer, folder: str) -> tuple[str, ...]:
 
 
 def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
-    from tfmon.probes.views import find_view
+    from tfmon.probes.view_support import find_view
 
     sweep(default_base())
     return {"view": plain(find_view(folder, default_base(), copy_bytes, kept=kept))}
@@ -117,7 +117,7 @@ def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
     """With `others`, for a running race."""
-    from tfmon.doctor.gather import Roots, gather_facts
+    from tfmon.doctor.gather_facts import Roots, gather_facts
     from tfmon.probes.surroundings import OthersLoad
 
     load = None if others is None else read(others, OthersLoad, strict=False)
@@ -128,8 +128,8 @@ def _doctor(
 
 def read_doctor_answer(answer: Answer) -> Diagnosis:
     """Return the report on an answer to `doctor`."""
+    from tfmon.doctor.diagnosis import Diagnosis
     from tfmon.doctor.facts import Facts
-    from tfmon.doctor.report import Diagnosis
 
     return Diagnosis(read_part(answer, "facts", Facts))
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.host import Host, Reservation, word_of
+from tfmon.lanes.remote.remote_host import Host, Reservation, word_of
+from tfmon.lanes.remote.start_program import KEPT_BYTES
 from tfmon.lanes.remote.trouble import HostError, bridge_failed, how_ended, no_bridge
-from tfmon.lanes.remote.wire import KEPT_BYTES
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
 

@@ -6,8 +6,8 @@ import json
 import re
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
-from tfmon.lanes.process import signal_name
-from tfmon.lanes.remote.host import Host, last_report
+from tfmon.lanes.lane_process import signal_name
+from tfmon.lanes.remote.remote_host import Host, last_report
 from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)

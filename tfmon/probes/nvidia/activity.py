@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tfmon.model.gpu import GpuActivity
+from tfmon.model.gpu_samples import GpuActivity
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS
 from tfmon.probes.nvidia.nvml import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.gpu import GpuFault, GpuLoad, GpuProcesses, GpuSample, ProcessName, unread
+from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample, ProcessName, unread
 from tfmon.model.lane_use import HIDDEN
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Backoff, Gpu, absent_gpu

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
-from tfmon.model.gpu import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
+from tfmon.model.gpu_samples import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, DeviceCalls, Listed, Nvml, NvmlFailure, Paced, number

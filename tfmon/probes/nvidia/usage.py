@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from tfmon.model.gpu import GpuLoad, GpuMemory, PcieLink, PcieTraffic, unread
+from tfmon.model.gpu_samples import GpuLoad, GpuMemory, PcieLink, PcieTraffic, unread
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory

@@ -10,7 +10,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.summarise import summarise
 from tfmon.model.lane_state import LaneState
-from tfmon.reports import Chart, race, steps
+from tfmon.reports import Chart, race_report, steps
 from tfmon.reports.html import render
 
 SHOWN = ("Result", "What limits the lanes")
@@ -23,7 +23,7 @@ GAP_NS = 2_000_000_000
 def panel(analysis: Analysis, doing: str) -> str:
     """Return the HTML."""
     split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
-    sections = [one for one in race.report(analysis, summarise(analysis)).sections if one.heading in SHOWN]
+    sections = [one for one in race_report.report(analysis, summarise(analysis)).sections if one.heading in SHOWN]
     lines, about = _lines(analysis.lanes[0].lane)
     return render(
         "panel.html",

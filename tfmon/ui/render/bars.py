@@ -8,11 +8,11 @@ from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import hosts
-from tfmon.ui.render.readings import REFUSED_NS
+from tfmon.ui.render import machine_rows
+from tfmon.ui.render.reading_rows import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, cells, meter, spread
 from tfmon.ui.render.style import KEY, STRONG, WARN, strong
-from tfmon.ui.render.verdict import elapsed, shows
+from tfmon.ui.render.verdict_rows import elapsed, shows
 from tfmon.ui.source import Display, running_line
 
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
@@ -20,7 +20,7 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the header with the parts that fit."""
-    race, used = snapshot.race, hosts.machines(snapshot)
+    race, used = snapshot.race, machine_rows.machines(snapshot)
     names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
     versions = ", ".join(
         filter(None, dict.fromkeys(lane.process.versions["tensorflow"] for lane in snapshot.lanes))
@@ -53,8 +53,8 @@ def _mode(snapshot: Snapshot) -> str:
 
 
 def _machine_parts(snapshot: Snapshot) -> list[Row]:
-    (host, state), *others = hosts.machines(snapshot)
-    which: list[Row] = [hosts.count_row(snapshot)] if host or others else []
+    (host, state), *others = machine_rows.machines(snapshot)
+    which: list[Row] = [machine_rows.count_row(snapshot)] if host or others else []
     if others:
         return which
     machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""

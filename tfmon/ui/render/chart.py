@@ -10,9 +10,9 @@ from tfmon import units
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import DONE, PAUSED, KnobMark, LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import series
+from tfmon.ui.render import chart_data
+from tfmon.ui.render.chart_data import Metric, TimeAxis, metric_of
 from tfmon.ui.render.rows import DIM, Row, crop
-from tfmon.ui.render.series import Metric, TimeAxis, metric_of
 from tfmon.ui.render.style import faint
 from tfmon.ui.source import SHARED, Display, Scale
 
@@ -29,19 +29,19 @@ def chart_rows(
 ) -> tuple[Row, ...]:
     """Return the chart of the chosen metric with its axes."""
     cells = width - LABEL_CELLS
-    metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
+    metric, axis = metric_of(view), chart_data.axis_of(snapshot, view, cells)
     own = SHARED not in view.scales
     scale = view.scales.get(SHARED) or view.scales.get(lane.spec.name) or Scale()
     low = _scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    span_s = series.span_s(snapshot, view)
+    span_s = chart_data.span_s(snapshot, view)
     shown = f"{span_s} s" if span_s < 120 else f"{span_s // 60} min"
     ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
     foot = axis_row(lane.changes.marks, axis, ends)
-    if reason := series.absent(lane, metric):
+    if reason := chart_data.absent(lane, metric):
         area = _message_area(f"n/a ({reason})", cells, height - 1)
     else:
         about = f" {metric.label}{' · own scale' if own and len(snapshot.lanes) > 1 else ''} "
-        values = series.values(lane, metric, series.end_ns(snapshot), axis, PER_CELL)
+        values = chart_data.values(lane, metric, chart_data.end_ns(snapshot), axis, PER_CELL)
         top = _scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = _scale_words(metric, (scale.low + scale.high) / 2) if top and height > _MIDDLE_HEIGHT else ""
         style = faint(accent) if lane.phase in (PAUSED, DONE) else accent

@@ -15,7 +15,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit
 from tfmon.ui.render.style import KEY, STRONG, link
-from tfmon.ui.render.verdict import shows
+from tfmon.ui.render.verdict_rows import shows
 from tfmon.ui.source import Display, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12

@@ -10,7 +10,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, hosts, lifecycle, readings, series
+from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows
 from tfmon.ui.render.layout import parts_of
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, fitting_device, fitting_name, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, faint, lane_style, strong
@@ -73,7 +73,7 @@ def pane_rows(
     pane = _pane_of(analysis, index, view)
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
-        again = hosts.again_words(pane.snapshot, lane)
+        again = machine_rows.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
     elif lane.phase in STAGES and not lane.points:
         body = _preparing(pane, inner_width, inner_height)
@@ -93,9 +93,9 @@ def _charts(pane: Pane, width: int, height: int) -> list[Row]:
     view, snapshot, (first, *others) = pane.view, pane.snapshot, _chart_widths(width)
     rows = chart.chart_rows(pane.lane, snapshot, view, first, height, pane.accent)
     for size in others:
-        has_loss = view.metric != "loss" and not series.absent(pane.lane, series.BY_ID["loss"])
+        has_loss = view.metric != "loss" and not chart_data.absent(pane.lane, chart_data.BY_ID["loss"])
         beside = replace(view, metric="loss" if has_loss else "p50", scale="", scales={})
-        scales = series.scales(snapshot, beside, size - chart.LABEL_CELLS, chart.PER_CELL)
+        scales = chart_data.scales(snapshot, beside, size - chart.LABEL_CELLS, chart.PER_CELL)
         more = chart.chart_rows(pane.lane, snapshot, replace(beside, scales=scales), size, height, pane.accent)
         rows = tuple((*fit(row, first + _GAP), *other) for row, other in zip(rows, more, strict=True))
     return list(rows)
@@ -136,10 +136,10 @@ def _title(pane: Pane, width: int) -> Row:
     lane = pane.lane
     (left, right, _, _, flat, _), edge = _frame(pane)
     state = _state(pane, width)
-    silent = hosts.silent_s(pane.snapshot, lane) is not None
+    silent = machine_rows.silent_s(pane.snapshot, lane) is not None
     warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-    names, id = hosts.lane_names(pane.snapshot, lane), lane.spec.id or "?"
+    names, id = machine_rows.lane_names(pane.snapshot, lane), lane.spec.id or "?"
     room = width - 7 - max(len(state), len(state.replace(WAITING, TRAINING)))
     if state in (TRAINING, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
         state, room = TRAINING[0] if state == TRAINING else "·", width - 8
@@ -169,7 +169,7 @@ def _state(pane: Pane, width: int) -> str:
     hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
         return f"stalled {units.clock(hung_s)}"
-    silent_s = hosts.silent_s(pane.snapshot, lane)
+    silent_s = machine_rows.silent_s(pane.snapshot, lane)
     if silent_s is not None:
         return f"link silent {units.clock(silent_s)}"
     race, since_ns, doing = pane.snapshot.race, lane.phase_since_ns, phase_text(lane, pane.snapshot)
@@ -205,37 +205,37 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     lane, rows_of = pane.lane, _readings(pane, width)
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
     first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
-    if hosts.connecting(pane.snapshot, lane):
+    if machine_rows.connecting(pane.snapshot, lane):
         first = f"connecting to {lane.spec.host}"
     rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
-    why = wrap(lane.spec.chosen, width - readings.LABEL_CELLS, 2)
-    chosen = [readings.labelled("" if place else "device", (line, TEXT)) for place, line in enumerate(why)]
+    why = wrap(lane.spec.chosen, width - reading_rows.LABEL_CELLS, 2)
+    chosen = [reading_rows.labelled("" if place else "device", (line, TEXT)) for place, line in enumerate(why)]
     return [*rows, BLANK, *chosen, *(row for name in names for row in rows_of[name])][:height]
 
 
 def _readings(pane: Pane, width: int) -> dict[str, list[Row]]:
     lane, accent, snapshot, found = pane.lane, pane.accent, pane.snapshot, pane.analysis.bottleneck
-    over, silent_s = snapshot.over, hosts.silent_s(snapshot, lane)
+    over, silent_s = snapshot.over, machine_rows.silent_s(snapshot, lane)
     any_gpu = not over and any(one.spec.kind == "gpu" for one in snapshot.lanes)
     speed = pane.analysis.speed
     interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed and over else ""
     cores = snapshot.machine_of(lane).usable_cores
-    note = readings.note_row(lane, snapshot.at_ns, silent_s, keys=not pane.view.fixed)
+    note = reading_rows.note_row(lane, snapshot.at_ns, silent_s, keys=not pane.view.fixed)
     return {
         "speed": [_speed_row(pane, width)],
         "interval": _lines(interval, width, DIM),
-        "bottleneck": readings.bottleneck_rows(found, width, _MOST),
+        "bottleneck": reading_rows.bottleneck_rows(found, width, _MOST),
         "help": _lines(found.help if found and over else "", width, STRONG),
-        "step": [readings.running_row(lane, snapshot.at_ns, width)],
-        "time": [readings.time_row(found.shares if found else None, width, accent)],
-        "loss": [readings.loss_row(lane)],
-        "done": [readings.done_row(lane, width, discarded=not over)],
-        "knobs": readings.knobs_rows(lane, width, _MOST),
-        "cpu": [] if over else [readings.cpu_row(lane, cores, width, accent)],
-        "memory": [] if over else [readings.memory_row(lane)],
-        "gpu": [hosts.load_row(lane, snapshot, width, accent)] if any_gpu else [],
-        "gpu memory": [hosts.memory_row(lane, snapshot, width)] if any_gpu else [],
+        "step": [reading_rows.running_row(lane, snapshot.at_ns, width)],
+        "time": [reading_rows.time_row(found.shares if found else None, width, accent)],
+        "loss": [reading_rows.loss_row(lane)],
+        "done": [reading_rows.done_row(lane, width, discarded=not over)],
+        "knobs": reading_rows.knobs_rows(lane, width, _MOST),
+        "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
+        "memory": [] if over else [reading_rows.memory_row(lane)],
+        "gpu": [machine_rows.load_row(lane, snapshot, width, accent)] if any_gpu else [],
+        "gpu memory": [machine_rows.memory_row(lane, snapshot, width)] if any_gpu else [],
         "measured": _lines(pane.analysis.measured_text if over else "", width, DIM),
         "note": [note] if note else [],
     }

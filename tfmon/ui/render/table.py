@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.analysis.series_layout import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
+from tfmon.analysis.crossover_curve import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
 from tfmon.model.control_messages import BeginCrossover
 from tfmon.model.knobs import Knob, KnobError, short_name, show
@@ -23,8 +23,8 @@ from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.experiments import CrossoverPage
-from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.screens.text_pages import ListPage
 from tfmon.ui.source import effect, reachable, shared_value, targets
 
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.result import HISTORY_HEADS
-from tfmon.analysis.series import SeriesTable
+from tfmon.analysis.series_layout import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
-from tfmon.analysis.sweep import Ranking
+from tfmon.analysis.sweep_ranking import Ranking
 from tfmon.model.control_messages import BeginTuning, Perform
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
@@ -21,8 +21,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, curve_rows, entry_of, places_in
-from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
+from tfmon.ui.screens.text_pages import ListPage
 from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20

@@ -22,8 +22,8 @@ from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
 from tfmon.ui.render.style import KEY, STRONG
-from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, bindings_of, closer
+from tfmon.ui.screens.text_pages import ScrollPage
 from tfmon.ui.terminal import Guarded
 
 NUMBERS = Path(__file__).parents[1] / "numbers.md"

@@ -16,8 +16,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import DIM, TEXT, Row, beside
 from tfmon.ui.render.style import TROUBLE, WARN
 from tfmon.ui.render.table import matches
-from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
+from tfmon.ui.screens.text_pages import ScrollPage
 
 Source: TypeAlias = Literal["event", "output", "tensorflow"]
 Level: TypeAlias = Literal["", "warning", "error"]

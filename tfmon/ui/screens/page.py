@@ -21,7 +21,7 @@ from tfmon.ui.messages import KnobStepped
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of, refusal_line
 from tfmon.ui.render.layout import Hint, hint_row, tab_row
-from tfmon.ui.render.race import one_line
+from tfmon.ui.render.race_frame import one_line
 from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
 from tfmon.ui.render.style import STRONG, WARN, strong
 from tfmon.ui.source import (

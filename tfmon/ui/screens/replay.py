@@ -17,11 +17,11 @@ from tfmon.ui.messages import TimelineClicked
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Hint, hint_row
-from tfmon.ui.render.race import PARTS, RaceFrame
+from tfmon.ui.render.race_frame import PARTS, RaceFrame
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cell_len, cells, crop, fit
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong
 from tfmon.ui.screens.page import bound
-from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.race_screen import RaceScreen
 
 PULL_S = 0.1
 TAKEN = "pause"

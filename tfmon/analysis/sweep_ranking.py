@@ -1,0 +1,339 @@
+"""The result of each combination of a sweep, and the next measurement.
+
+Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes.
+All
+candidates get one visit before any gets another. The best of all combinations is chosen at any time, so every
+interval
+is always valid, and wider for that choice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+
+from tfmon import units
+from tfmon.analysis.crossover_curve import values_of
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.statistics import compare_pairs
+from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
+from tfmon.model.lane_relations import distinct
+from tfmon.model.race import BetweenProcesses
+from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.series import Attempt, Figures, SeriesPlan, SeriesState, learns_differently
+from tfmon.model.spec import DEVICE_KNOBS, counted
+
+PAIRS_OF_A_VISIT = 16
+"""More rounds of the same two processes add little."""
+
+OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
+REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
+OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
+"""`stopped early`: it cannot win."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """The result of a combination."""
+
+    attempt: Attempt
+    outcome: str = OPEN
+    """One of `OUTCOMES`."""
+    ratio: Estimate | None = None
+    """Its throughput over the baseline's."""
+    learnt: BetweenProcesses | None = None
+    place: str = ""
+    learns: tuple[str, ...] = ()
+    """Knobs that change its training."""
+    over: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number of the combination."""
+        return self.attempt.number
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        if self.outcome != OPEN:
+            return self.outcome
+        return "measuring" if self.place else "not settled" if self.over else "waiting"
+
+    @property
+    def span(self) -> tuple[float, float, float]:
+        """Its ratio with the interval's ends."""
+        return (
+            (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether it needs no more measurements."""
+        return self.outcome != OPEN
+
+    @property
+    def rated(self) -> bool:
+        """Whether it has a ratio and can be used."""
+        return self.ratio is not None and self.outcome not in (REFUSED, FAILED)
+
+    @property
+    def reason(self) -> str:
+        """Why it has no ratio, or ""."""
+        known = self.attempt
+        if known.refused or known.failed:
+            return known.refused or known.failed
+        if self.ratio is not None:
+            return ""
+        if known.deaths:  # an earlier visit
+            return f"an earlier visit: {known.deaths[-1]}" if self.outcome == OPEN else known.deaths[-1]
+        return f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The state of a sweep."""
+
+    state: SeriesState
+    rows: tuple[SweepRow, ...]
+    """By the number of the combination."""
+    floors: Mapping[str, float]
+    """By device, the least ratio of the best: a certainly lower one cannot win."""
+    choices: Mapping[str, int]
+    """By device, the number of combinations."""
+
+    @cached_property
+    def ranked(self) -> tuple[SweepRow, ...]:
+        """The best first, then settled ones."""
+        bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
+
+        def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
+            return not row.rated, id(row) not in bests, row.rated and not row.settled, -row.span[1]
+
+        return tuple(sorted(self.rows, key=key))
+
+    @cached_property
+    def left_s(self) -> float | None:
+        """Longest remaining time, if known."""
+        return _left_s(self.state, self.rows)
+
+    @property
+    def baseline(self) -> dict[str, KnobValue]:
+        """Its values of the swept knobs."""
+        plan, figures = self.state.plan, [row.attempt.figures for row in self.rows]
+        measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
+        known = {**measured, **plan.baseline}
+        return {knob: known[knob] for knob in plan.over if knob in known}
+
+    @property
+    def settled(self) -> int:
+        """Number of settled combinations."""
+        return sum(row.settled for row in self.rows)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is measured."""
+        return self.state.over or self.settled == len(self.rows)
+
+    def best(self, kind: str) -> SweepRow | None:
+        """Return the best combination on a kind of device, or the leading one.
+
+        An unsettled one is the best only if it is certainly faster than all settled ones.
+        """
+        rated = [row for row in self.rows if row.attempt.kind == kind and row.rated]
+        if all(row.outcome == BASELINE for row in rated):
+            return None
+        winners = [row for row in rated if row.settled and row.span[0] > 1]
+        best = max(winners, key=lambda row: row.span, default=None)
+        floor = best.span[2] if best is not None else 1.0
+        surer = [row for row in rated if not row.settled and row.span[0] > floor]
+        nearest = max(rated, key=lambda row: (row.span[2] >= 1, row.settled, row.span[1]))
+        return max(surer, key=lambda row: row.span, default=best or nearest)
+
+    @property
+    def answered(self) -> bool:
+        """Whether any combination has a ratio."""
+        return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
+
+    def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
+        """Return others that may equal the best."""
+        kind = [row for row in self.rows if row is not best and row.attempt.kind == best.attempt.kind]
+        return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
+
+
+def judge(
+    attempt: Attempt, plan: SeriesPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
+) -> SweepRow:
+    """Return the result of a combination."""
+    learns = learns_differently(attempt.settings, plan.baseline)
+    if attempt.baseline:
+        return SweepRow(attempt, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
+    result = compare_pairs(attempt.pairs, prior)
+    logs = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
+    learnt = result.between.learnt if result is not None and result.between is not None else None
+    row = SweepRow(attempt, OPEN, logs, learnt, learns=learns)
+    return replace(row, outcome=_outcome(row, plan, floor))
+
+
+def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
+    known, ratio = row.attempt, row.ratio
+    if known.refused:
+        return REFUSED
+    if known.failed:
+        return FAILED
+    if ratio is not None and ratio.half_width <= plan.until_ci:
+        return MEASURED
+    if known.measured_s >= plan.each_s:
+        return LIMIT
+    return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
+
+
+def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
+    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
+
+
+def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
+    """Return the results. Compute only changes since `before`."""
+    plan, attempts = state.plan, state.attempts
+    choices: Mapping[str, int]
+    if before is None:
+        changed = set(range(len(attempts)))
+        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
+        rows = [judge(one, plan, choices[one.kind], 0.0) for one in attempts]
+    else:
+        pairs = zip(before.rows, attempts, strict=True)
+        changed = {one.number for row, one in pairs if row.attempt is not one and not one.baseline}
+        refused = any(attempts[number].refused for number in changed)
+        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
+        rows = [*before.rows]
+    measured = before is None or any(attempts[one].figures is not rows[one].attempt.figures for one in changed)
+    pooled = _pooled(rows) if changed else None
+    for number in changed:
+        one = attempts[number]
+        rows[number] = judge(one, plan, choices[one.kind], 0.0, _less(pooled, rows[number].learnt))
+    floors = dict.fromkeys(plan.kinds, 1.0)
+    for row in rows:
+        if row.ratio is not None and row.ratio.low > floors[row.attempt.kind] and row.rated:
+            floors[row.attempt.kind] = row.ratio.low
+    if before is None or floors != before.floors or state.over != before.state.over:
+        stale = set(range(len(rows)))
+    else:
+        stale = changed | (state.running.keys() ^ before.state.running.keys())
+    for number in stale:
+        row = rows[number]
+        outcome = row.outcome if row.outcome == BASELINE else _outcome(row, plan, floors[row.attempt.kind])
+        place = state.running.get(number, "")
+        if (row.outcome, row.place, row.over) != (outcome, place, state.over):
+            rows[number] = replace(row, outcome=outcome, place=place, over=state.over)
+    if measured:
+        rows = [_with_speed(row, rows) if row.outcome == BASELINE else row for row in rows]
+    return Ranking(state, tuple(rows), floors, choices)
+
+
+def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
+    alike = (row.attempt for row in rows if row.attempt.kind == baseline.attempt.kind and not row.attempt.baseline)
+    beside = [one.figures for one in alike if one.figures is not None and one.figures.baseline_examples_per_s]
+    speeds = [figures.baseline_examples_per_s or 0.0 for figures in beside]
+    if not speeds:
+        return baseline
+    figures = Figures(beside[0].place, median(speeds))
+    return replace(baseline, attempt=replace(baseline.attempt, figures=figures))
+
+
+def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
+    learnt = [row.learnt for row in rows if row.learnt is not None]
+    if not learnt:
+        return None
+    return BetweenProcesses(sum(one.squares for one in learnt), sum(one.degrees for one in learnt), len(learnt))
+
+
+def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> BetweenProcesses | None:
+    if pooled is None or own is None:
+        return pooled
+    degrees = pooled.degrees - own.degrees
+    return BetweenProcesses(pooled.squares - own.squares, degrees, pooled.races - 1) if degrees > 0 else None
+
+
+def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
+    """Return the open combination with the fewest visits."""
+    combinations = (row.attempt for row in rows if row.outcome == OPEN)
+    due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
+    return min(due)[1] if due else None
+
+
+def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
+    visited = [one for one in state.attempts if one.pairs]
+    visited = [one for one in visited if one.number not in state.running] or visited
+    measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
+    if not state.visits_s or not measured_s:
+        return None
+    start_s = max(0.0, sum(state.visits_s) / len(state.visits_s) - measured_s / visits)
+    visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(one.pairs) for one in visited)
+    due_s = [max(0.0, state.plan.each_s - row.attempt.measured_s) for row in rows if not row.settled]
+    return sum(one + start_s * math.ceil(one / visit_s) for one in due_s) / max(1, len(state.running))
+
+
+MOST_COMBINATIONS = 2_000
+
+
+def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
+    """Parse `--over`, such as `batch_size=16..4096` for powers of two; raises KnobError."""
+    over: dict[str, tuple[KnobValue, ...]] = {}
+    for word in assignments:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not name or not text:
+            raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
+        knob = next((one for one in DEVICE_KNOBS if one.name == name), None)
+        knob = knob or (None if knobs is None else find(knobs, name))
+        if name in over:
+            raise KnobError(f"{name} is given twice; one list has all its values")
+        low, dots, high = text.partition("..")
+        values = _range(name, knob, low, high) if dots else _listed(name, knob, text)
+        if len(values) < 2:
+            raise KnobError(f"{name}={text} is one value; a sweep needs two at least")
+        over[name] = values
+    if not over:
+        raise KnobError("no knob is swept; name one with its values")
+    counted(over)
+    return over
+
+
+def _listed(name: str, knob: Knob | None, text: str) -> tuple[KnobValue, ...]:
+    parts = [word.strip() for word in text.split(",")]
+    if not all(parts):
+        raise KnobError(f"{name}={text} has an empty value")
+    values = [guess_settings([f"{name}={word}"])[name] if knob is None else knob.parse(word) for word in parts]
+    return tuple(dict.fromkeys(values))
+
+
+def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue, ...]:
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        raise KnobError(f"{name}={low}..{high} is not a range of numbers, such as 16..4096") from None
+    if not 1 <= ends[0] < ends[1] <= 2**40:
+        raise KnobError(f"{name}={low}..{high}: a range goes up through powers of two, from 1 on; or list values")
+    return values_of(knob or Knob(name, default=1, help="", low=1), *ends)
+
+
+def combine(
+    plan: SeriesPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
+) -> tuple[Attempt, ...]:
+    """Return all combinations in the order of their first visits. Raises KnobError for too many."""
+    count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
+    if count > MOST_COMBINATIONS:
+        raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")
+    grid = [dict(zip(plan.over, values, strict=True)) for values in itertools.product(*plan.over.values())]
+    return tuple(
+        Attempt(
+            number,
+            kind,
+            settings,
+            baseline=all(distinct(defaults.get(knob)) == distinct(value) for knob, value in settings.items()),
+            refused=check({**defaults, **settings}, kind),
+        )
+        for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid))
+    )

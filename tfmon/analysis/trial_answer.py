@@ -1,0 +1,361 @@
+"""Whether a change to a script is kept: its speed, and whether it still trains the same. Pure.
+
+Two lanes run the script: A as it is, and B with the change. The change is kept if B is faster and trains the same.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.finish import loss_scatter
+from tfmon.analysis.others import contention
+from tfmon.analysis.run_account import Account, account_of
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, EXIT_WORSE
+from tfmon.model.account import BEFORE, START, STEPS, SUSPENDED
+from tfmon.model.lane_state import DONE, FAILED, LaneState
+from tfmon.model.readings import Estimate, known
+
+Answer: TypeAlias = Literal["keep", "refuse", "not known yet", "failed"]
+KEEP: Answer = "keep"
+REFUSE: Answer = "refuse"
+NOT_YET: Answer = "not known yet"
+NO_TRIAL: Answer = "failed"
+"""The script fails without the change."""
+EXIT_CODES = {KEEP: EXIT_FINE, REFUSE: EXIT_WORSE, NOT_YET: EXIT_CANNOT_TELL, NO_TRIAL: EXIT_LANE_FAILED}
+ONCE_SD = 0.05
+"""Assumed relative deviation of work that each lane does once, unless the imports of the lanes differ more."""
+BUSY_SD = 0.25
+"""The same if other programs use all cores, in proportion to their use."""
+TOLERANCE = 0.01
+"""Numbers of steps and examples that differ by less are the same: the last batch of an epoch is smaller."""
+BLOCKS, LEAST_OF_BLOCK = 4, 3
+"""Losses are compared in this number of stretches of the training, with at least this number of losses each."""
+TOO_FAR = 3.0
+"""Losses differ from this many times the difference that scatter and seeds explain."""
+SMALL, LARGE = 0.01, 0.1
+"""Differences below this share of the loss are the same; with equal seeds, those above the second are not."""
+Lengths: TypeAlias = Mapping[str, tuple[int, int | None]]
+"""Epochs, and steps of an epoch, of the first `fit` of each lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossDifference:
+    """The difference of two runs' losses at the same steps."""
+
+    size: float
+    """Root mean square of the mean differences of the stretches."""
+    error: float
+    """The part of it that the scatter within a run explains."""
+    loss: float
+    """The mean of the losses that were compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Whether both lanes train the same."""
+
+    same: bool | None
+    """`None` if it cannot be told."""
+    text: str
+    """The difference, or what was compared."""
+    differs: bool = False
+    """Whether the losses differ by more than their scatter."""
+    unclear: bool = False
+    """Whether a second run of the script as it is would tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The answer about a change. Pairs of figures are of the script as it is, and with the change."""
+
+    answer: Answer
+    text: str
+    """The answer in a sentence."""
+    change: str
+    files: tuple[str, ...] = ()
+    """The files that differ."""
+    view: str = ""
+    """How the lanes saw different files."""
+    steps_factor: Estimate | None = None
+    """Speed of the steps with the change, divided by the speed without it."""
+    run_factor: Estimate | None = None
+    """The same of the whole run. `None` if a run did not end by itself."""
+    first_step_s: tuple[float | None, float | None] = (None, None)
+    """Time from the start of the command to the first step."""
+    run_s: tuple[float | None, float | None] = (None, None)
+    """Time of the whole run without suspensions."""
+    peak_bytes: tuple[int | None, int | None] = (None, None)
+    """Peak of private memory."""
+    steps: tuple[int, int] = (0, 0)
+    examples: tuple[int, int] = (0, 0)
+    last_loss: tuple[float | None, float | None] = (None, None)
+    same_training: bool | None = None
+    training: str = ""
+    """The comparison of the trainings, or how they differ."""
+    left_s: float | None = None
+    """Estimated time until the answer is known."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of `tfmon try`."""
+        return EXIT_CODES[self.answer]
+
+
+def loss_difference(first: LaneState, second: LaneState) -> LossDifference | None:
+    """Return how far losses at the same steps are apart. `None` from too few."""
+    one, other = (
+        [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
+        for lane in (first, second)
+    )
+    if min(len(one), len(other)) < BLOCKS * LEAST_OF_BLOCK:
+        return None
+    few, many = sorted((one, other), key=len)
+    steps = [step for step, _ in many]
+    distances = [_distance(loss, many, steps, step) for step, loss in few if steps[0] <= step <= steps[-1]]
+    length = len(distances) // BLOCKS
+    if length < LEAST_OF_BLOCK:
+        return None
+    means = [statistics.fmean(distances[block * length : (block + 1) * length]) for block in range(BLOCKS)]
+    scatter = math.hypot(*(loss_scatter(tuple(points)) for points in (one, other)))
+    return LossDifference(
+        size=math.sqrt(statistics.fmean(mean**2 for mean in means)),
+        error=scatter / math.sqrt(length),
+        loss=statistics.fmean(abs(loss) for _, loss in few),
+    )
+
+
+def _distance(loss: float, points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
+    """Return how far a loss is outside of the losses around its step: Keras resets its mean in each epoch."""
+    index = bisect.bisect_left(steps, step)
+    around = [points[index][1]] if steps[index] == step else [points[index - 1][1], points[index][1]]
+    return loss - min(max(loss, min(around)), max(around))
+
+
+def compare_training(
+    first: LaneState, second: LaneState, lengths: Lengths, seeds: LossDifference | None = None
+) -> Training:
+    """Return whether two lanes train the same.
+
+    Args:
+        first: The lane with the script as it is.
+        second: The lane with the change.
+        lengths: The length of each lane's first `fit`.
+        seeds: The difference between two runs of the script as it is. `None` if it ran once.
+    """
+    if text := _other_amount(first, second, lengths):
+        return Training(False, text)
+    ends = [lane.totals.losses.last for lane in (first, second)]
+    finite = [loss is not None and math.isfinite(loss) for loss in ends]
+    if None not in ends and finite == [True, False]:
+        return Training(False, "its loss is no longer a number")
+    difference = loss_difference(first, second)
+    if difference is None:
+        return Training(None, "too few losses to compare")
+    explained = max(difference.error, seeds.size if seeds is not None else 0.0)
+    by = "two runs of the script as it is differ by" if seeds is not None else "their scatter explains"
+    figures = f"losses at the same step differ by {units.loss(difference.size)}, {by} {units.loss(explained)}"
+    if difference.size <= max(TOO_FAR * explained, SMALL * difference.loss):
+        return Training(True, f"same steps and examples; {figures}")
+    if seeds is not None:
+        return Training(False, figures)
+    unseeded = any(lane.script.resolved.get("seed", "none") == "none" for lane in (first, second))
+    if unseeded:
+        return Training(None, figures, differs=True, unclear=True)
+    # The order of random numbers can change with the order of operations, as with a cache before a shuffle.
+    same = False if difference.size > LARGE * difference.loss else None
+    return Training(same, f"{figures}, with equal seeds", differs=True)
+
+
+def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
+    """Return how the numbers of examples and steps of two lanes differ, or ""."""
+    (epochs, batches), (other_epochs, other_batches) = (
+        lengths.get(lane.spec.name, (0, None)) for lane in (first, second)
+    )
+    sizes = [lane.totals.examples / lane.totals.steps if lane.totals.steps else 0.0 for lane in (first, second)]
+    both = _ended(first) and _ended(second)
+    if all(sizes) and not _alike(sizes[0], sizes[1], 0 if both else 1 / (batches or 10)):
+        return f"{_number(sizes[1])} instead of {_number(sizes[0])} examples per step"
+    if batches and other_batches and abs(batches - other_batches) > 1 and not _alike(batches, other_batches):
+        return f"{units.count(other_batches)} instead of {units.count(batches)} steps per epoch"
+    if epochs and other_epochs and epochs != other_epochs:
+        return f"{other_epochs} instead of {units.several(epochs, 'epoch')}"
+    amounts = [(noun, getattr(first.totals, noun), getattr(second.totals, noun)) for noun in ("steps", "examples")]
+    for noun, one, other in amounts if both else ():
+        if one and other and not _alike(one, other):
+            return f"{units.count(other)} instead of {units.count(one)} {noun}"
+    return ""
+
+
+def _alike(one: float, other: float, more: float = 0.0) -> bool:
+    return abs(one - other) <= (TOLERANCE + more) * max(one, other)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def _ended(lane: LaneState) -> bool:
+    return lane.phase == DONE and lane.end.requested is None
+
+
+def judge_trial(
+    analysis: Analysis,
+    lengths: Lengths,
+    change: str,
+    seeds: LossDifference | None = None,
+) -> tuple[Trial, bool]:
+    """Return the answer, and whether a second run of the script as it is would make it clearer."""
+    first, second = analysis.snapshot.lanes
+    accounts = account_of(first), account_of(second)
+    trial = Trial(
+        answer=NOT_YET,
+        text="",
+        change=change,
+        view="; ".join(view.text for view in analysis.snapshot.race.views.values()),
+        steps_factor=_steps_factor(analysis),
+        first_step_s=_pair(*(_seconds(one, (START, BEFORE)) for one in accounts)),
+        run_s=_pair(*(one.wall_s - one.groups.get(SUSPENDED, 0.0) if one else None for one in accounts)),
+        peak_bytes=_peaks(first, second),
+        steps=(first.totals.steps, second.totals.steps),
+        examples=(first.totals.examples, second.totals.examples),
+        last_loss=_pair(first.totals.losses.last, second.totals.losses.last),
+        notes=tuple(filter(None, (analysis.verdict.note,))),
+    )
+    for lane in (first, second):
+        if lane.phase == FAILED:
+            return _failed(trial, lane, changed=lane is second), False
+    training = compare_training(first, second, lengths, seeds)
+    trial = replace(
+        trial,
+        run_factor=_run_factor(accounts, trial.steps_factor, _busy(analysis))
+        if _ended(first) and _ended(second)
+        else None,
+        same_training=training.same,
+        training=training.text,
+    )
+    if training.same is False:
+        return _answered(trial, REFUSE, f"it trains something else: {training.text}"), False
+    trial = _judge_speed(trial, analysis)
+    if trial.answer == KEEP and training.same is None and training.differs:
+        faster = trial.text.removeprefix(f"{KEEP}: ").partition(";")[0]
+        reason = f"it is faster, but may train something else: {training.text} ({faster})"
+        trial = _answered(trial, NOT_YET, reason)
+    return trial, training.unclear and trial.answer == NOT_YET
+
+
+def _pair(one: float | None, other: float | None) -> tuple[float | None, float | None]:
+    return one, other
+
+
+def _peaks(first: LaneState, second: LaneState) -> tuple[int | None, int | None]:
+    one, other = (known(lane.tree.peak_private_bytes) for lane in (first, second))
+    return None if one is None else int(one), None if other is None else int(other)
+
+
+def _failed(trial: Trial, lane: LaneState, *, changed: bool) -> Trial:
+    why = lane.trouble.message if lane.trouble is not None else "no reason is known"
+    after = f" after {units.several(lane.totals.steps, 'step')}" if lane.totals.steps else ""
+    if changed:
+        return _answered(trial, REFUSE, f"it fails{after}: {why}")
+    return _answered(trial, NO_TRIAL, f"the script fails{after} without the change: {why}")
+
+
+def _answered(trial: Trial, answer: Answer, reason: str) -> Trial:
+    return replace(trial, answer=answer, text=f"{answer}: {reason}")
+
+
+def _steps_factor(analysis: Analysis) -> Estimate | None:
+    """Return the speed of the second lane over the first one's."""
+    if not analysis.verdict.ranking:
+        return None
+    rank = analysis.verdict.ranking[0]
+    if rank.lane == analysis.snapshot.lanes[1].spec.name:
+        return rank.ratio
+    one = rank.ratio
+    return replace(one, value=1 / one.value, low=1 / one.high, high=1 / one.low)
+
+
+def _seconds(account: Account | None, groups: Sequence[str]) -> float | None:
+    return sum(account.groups.get(group, 0.0) for group in groups) if account is not None else None
+
+
+def _busy(analysis: Analysis) -> float:
+    """Return the share of the cores that other programs used in the slices, from 0 to 1."""
+    snapshot = analysis.snapshot
+    others = contention([lane.slices for lane in snapshot.lanes]).others_cores
+    cores = snapshot.machine_of(snapshot.lanes[0]).usable_cores
+    return min(1.0, (known(others) or 0.0) / cores) if cores else 0.0
+
+
+def _run_factor(
+    accounts: tuple[Account | None, Account | None], steps: Estimate | None, busy: float
+) -> Estimate | None:
+    """Return how much sooner the second run ended, without suspensions, with its interval.
+
+    The time of steps has the interval of their factor. Other work was measured once in each lane: it has the
+    deviation of the imports, which are the same work in most changes, and at least `ONCE_SD`, or more if other
+    programs are busy.
+    """
+    one, other = accounts
+    if one is None or other is None:
+        return None
+    starts = [account.groups.get(START, 0.0) for account in (one, other)]
+    once = max(ONCE_SD, BUSY_SD * busy, abs(math.log(starts[0] / starts[1])) if all(starts) else 0.0)
+    of_steps = max(math.log(steps.high / steps.value), math.log(steps.value / steps.low)) if steps else math.log(2)
+    runs, parts = [], []
+    for account in (one, other):
+        run = account.wall_s - account.groups.get(SUSPENDED, 0.0)
+        share = min(1.0, account.groups.get(STEPS, 0.0) / run)
+        runs.append(run)
+        parts += [2 * once * (1 - share), of_steps * share / math.sqrt(2)]
+    value, reach = runs[0] / runs[1], math.hypot(*parts)
+    return Estimate(value, value * math.exp(-reach), value * math.exp(reach), 1)
+
+
+def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
+    """Return the answer of two lanes that train the same, or may do so."""
+    margin = analysis.snapshot.race.margin
+    steps, run = trial.steps_factor, trial.run_factor
+    kinds = _kind(steps, margin), _kind(run, margin)
+    text = " and ".join(
+        filter(None, (_factor_text("its steps are", steps), _factor_text("its whole run is", run)))
+    )
+    same = f"it trains the same ({trial.training})" if trial.same_training else trial.training
+    match kinds:
+        case ("faster", "slower") | ("slower", "faster") if run is not None:
+            answer, but = (KEEP, ", so a longer run can lose") if kinds[1] == "faster" else (REFUSE, "")
+            return _answered(trial, answer, f"{'faster' if answer == KEEP else 'slower'} in this run: {text}{but}")
+        case ("faster", _) | (_, "faster"):
+            return _answered(trial, KEEP, f"{text}; {same}")
+        case ("slower", _) | (_, "slower"):
+            return _answered(trial, REFUSE, f"slower: {text}")
+        case ("same", _) if run is None or abs(math.log(run.value)) <= 2 * ONCE_SD:
+            return _answered(
+                trial, REFUSE, f"it changes nothing: the same speed within ±{100 * margin:g} % ({text})"
+            )
+    left_s = analysis.verdict.left_s
+    more = f"about {units.about(left_s)} more of training would tell" if left_s else "a longer training would tell"
+    return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
+
+
+def _kind(factor: Estimate | None, margin: float) -> str:
+    if factor is None:
+        return ""
+    if 1 / (1 + margin) <= factor.low and factor.high <= 1 + margin:
+        return "same"
+    return "faster" if factor.low > 1 else "slower" if factor.high < 1 else "unclear"
+
+
+def _factor_text(what: str, factor: Estimate | None) -> str:
+    if factor is None:
+        return ""
+    value, interval = units.ratio_in(factor.value, factor.low, factor.high)
+    return f"{what} {value} as fast (95 % CI {interval})"

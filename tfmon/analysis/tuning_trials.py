@@ -1,0 +1,346 @@
+"""Tuning of a running lane: the next trial, its gain, and whether to keep it.
+
+The lane trains under the old and the new settings in turn. The interval of the gain spends its error over the
+largest
+number of pairs, and a part of it on each possible change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tfmon import units
+from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
+from tfmon.analysis.causes import Cause, code_of, setting_text
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.series_layout import settings_text
+from tfmon.analysis.statistics import gain
+from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, STEPS_PER_EXECUTION, KnobValue, find
+from tfmon.model.lane_state import LaneState
+from tfmon.model.periods import KnobChange, Period
+from tfmon.model.ports import ExperimentError
+from tfmon.model.readings import SPENDING, Estimate
+from tfmon.model.script_events import SEES_BATCHES
+from tfmon.model.series import (
+    KEPT,
+    REFUSED,
+    REVERTED,
+    STOPPED,
+    TUNING,
+    UNDONE,
+    Attempt,
+    Change,
+    SeriesPlan,
+    SeriesState,
+)
+from tfmon.model.session import Snapshot
+
+LOOKS = (6, 12, 18)
+"""Pairs after which the gain is tested."""
+LOOKS_RESTARTING = (6, 12)
+"""If every change needs a new process."""
+CLEAR = 0.05
+"""Gain or loss that decides before the last test."""
+WORTH = 0.01
+
+
+def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
+    """Return the bottleneck, without suggestions tried since the last kept change.
+
+    After a kept change, earlier failures are tried again, but not in the same series if they clearly cost
+    throughput.
+    """
+    result = find_bottleneck(snapshot, lane, everything=everything)
+    state = snapshot.tuned
+    if result is None or state is None:
+        return result
+    present = state.present if not state.over else ()
+    settled = [
+        one
+        for one in present
+        if one.outcome == KEPT or _not_kept(one) or (one.gain is not None and one.gain.high < 1 - CLEAR)
+    ]
+    since = itertools.takewhile(
+        lambda one: one.outcome != KEPT,
+        (one for one in reversed(state.changes) if one.of_lane.lane == lane.spec.name),
+    )
+    tried = [*settled, *since]
+    causes = []
+    for one in result.causes:
+        attempt = next((attempt for attempt in tried if attempt.settings == {one.knob: one.value}), None)
+        if attempt is None:
+            causes.append(one)
+        elif one.count:
+            causes.append(replace(one, effect=attempt_text(attempt)))
+    return replace(result, causes=tuple(causes))
+
+
+def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesState:
+    """Return a tuning of a lane. Raises ExperimentError if it has ended, or no knob can help."""
+    lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
+    if lane is None:
+        raise ExperimentError(f"there is no lane {name} in this race")
+    if lane.over:
+        raise ExperimentError(f"{lane.title} does not train any more: start it again first")
+    result = advised(snapshot, lane, everything=everything)
+    if result is not None and not any(one.can_try for one in result.causes):
+        before = find_bottleneck(snapshot, lane)
+        tried = " that was not tried" if before is not None and any(one.can_try for one in before.causes) else ""
+        if result.causes and not tried:
+            raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
+        raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
+    attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
+    return tuning_of(name, attempts, everything=everything)
+
+
+def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState | None]:
+    """Return the last change in effect; for tuning also the state without it.
+
+    Undone changes are removed, so that repeated undo works. Raises ExperimentError.
+    """
+    if any(lane.changes.requested for lane in snapshot.lanes):
+        raise ExperimentError("a change is not in effect yet: undo it then")
+    made: list[tuple[KnobChange, ...]] = []
+    for changes in itertools.chain(*map(_changes_in, snapshot.periods)):
+        back = {replace(one, before=one.after, after=one.before) for one in changes}
+        if made and back == set(made[-1]):
+            made.pop()
+        else:
+            made.append(changes)
+    if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
+        raise ExperimentError("nothing to undo: no change of this race is in effect")
+    state = snapshot.tuned
+    if state is not None and any(one.outcome == KEPT and _changes_of(one) == made[-1] for one in state.attempts):
+        undone = (
+            replace(one, outcome=UNDONE) if one.outcome == KEPT and _changes_of(one) == made[-1] else one
+            for one in state.attempts
+        )
+        return made[-1], replace(state, attempts=tuple(undone))
+    return made[-1], None
+
+
+def undoes_last(snapshot: Snapshot) -> bool:
+    """Return whether the last change can be undone."""
+    running = snapshot.experiment is not None and not snapshot.experiment.over
+    made = _changes_in(snapshot.periods[-1]) if snapshot.periods and not running else []
+    with contextlib.suppress(ExperimentError):
+        return bool(made) and find_change(snapshot)[0] == made[-1]
+    return False
+
+
+def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
+    return tuple(
+        KnobChange(attempt.of_lane.lane, knob, attempt.of_lane.before[knob], new)
+        for knob, new in attempt.settings.items()
+    )
+
+
+def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
+    state = period.experiment
+    attempts = state.present if state is not None and state.policy == TUNING else ()
+    tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
+    return [period.changes, *tuned] if period.changes else tuned
+
+
+def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool = False) -> SeriesState:
+    """Return a tuning before its start, with earlier attempts."""
+    plan = SeriesPlan(TUNING, lanes=(lane,), everything=everything)
+    return SeriesState(plan, tuple(attempts), first=len(attempts))
+
+
+def plan_attempt(
+    snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1, number: int = 0
+) -> Attempt:
+    """Return the attempt with a cause's remedy."""
+    lane = snapshot.lane(name)
+    assert cause.knob is not None and cause.value is not None
+    change = Change(
+        lane=name,
+        before=dict(lane.settings),
+        bottleneck=bottleneck,
+        purpose=cause.advice,
+        restarts=find(snapshot.race.knobs, cause.knob).kind == "restart",
+        choices=choices,
+        work=changed_work(lane, cause.knob),
+        title=snapshot.called(lane),
+    )
+    return Attempt(number, "", {cause.knob: cause.value}, change)
+
+
+def changed_work(lane: LaneState, knob: str) -> str:
+    """Return how a knob changes the work besides its speed."""
+    if not lane.script.command:
+        return ""
+    if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
+        return "callbacks of batches are called once for all steps of a call"
+    return {BATCH_SIZE.name: "an epoch has fewer updates", MIXED_PRECISION.name: "losses are less exact"}.get(
+        knob, ""
+    )
+
+
+def gain_of(attempt: Attempt) -> Estimate | None:
+    """Return the gain so far, 1.38 for 38 %."""
+    share = min(1.0, len(attempt.pairs) / _looks_at(attempt)[-1])
+    looks = Looks(SPENDING, share, attempt.of_lane.choices)
+    return gain(attempt.pairs, looks, one_process=not attempt.of_lane.restarts)
+
+
+def _looks_at(attempt: Attempt) -> tuple[int, ...]:
+    return LOOKS_RESTARTING if attempt.of_lane.restarts else LOOKS
+
+
+def decide(attempt: Attempt) -> str:
+    """Return `kept` or `reverted`, or "" to go on."""
+    looks = _looks_at(attempt)
+    pairs, result = len(attempt.pairs), gain_of(attempt)
+    last = pairs >= looks[-1]
+    if pairs < looks[0]:
+        return ""
+    if result is None:
+        return REVERTED if last else ""
+    if result.high < 1 + WORTH:
+        return REVERTED
+    if result.low > 1 and result.value >= 1 + (WORTH if last else CLEAR):
+        return REVERTED if attempt.of_lane.work else KEPT
+    useless = pairs > looks[0] and result.low <= 1 and result.value < 1 + CLEAR / 2
+    return REVERTED if last or useless else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The result of a series of attempts."""
+
+    settings: dict[str, KnobValue]
+    code: tuple[str, ...]
+    speed_up: Estimate | None
+    """If measured directly."""
+
+
+def best_of(state: SeriesState) -> Best:
+    """Return the outcome of a tuning."""
+    kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
+    settings = {knob: value for attempt in kept for knob, value in attempt.settings.items()}
+    code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
+    whole = kept[0] if len(kept) == 1 else state.whole
+    if whole is None or whole.outcome != KEPT or {**whole.of_lane.before, **settings} != whole.after:
+        return Best(settings, code, None)
+    return Best(settings, code, whole.gain)
+
+
+WIDE = 2.0
+ALL_TRIED = "no{} knob is known to help"
+
+
+def news(snapshot: Snapshot) -> str:
+    """Return the present trial, or the last change's result."""
+    state = snapshot.tuned
+    if state is None or snapshot.experiment is not state:
+        return ""
+    lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
+    if lane is None:
+        return ""
+    attempt = state.latest
+    lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
+    if attempt is None:
+        return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
+    settings = attempt.after if attempt.outcome == KEPT else attempt.of_lane.before
+    in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.settings)
+    if state.over and not (in_effect and lane.spec.name == attempt.of_lane.lane):
+        return ""
+    if attempt is state.whole:
+        return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(attempt)}"
+    return f"{lead}{attempt_text(attempt)}"
+
+
+def change_text(attempt: Attempt) -> str:
+    """Return such as "prefetch auto"."""
+    return " · ".join(setting_text(knob, value) for knob, value in attempt.settings.items())
+
+
+def gain_text(estimate: Estimate) -> str:
+    """Return such as "+38 % (CI 31 to 44)" or "5.1× (CI 4.9 to 5.3)"."""
+    if estimate.value >= 2 or 0 < estimate.value < 0.5:
+        ends, slower = (estimate.value, estimate.low, estimate.high), ""
+        if estimate.value < 1:
+            ends, slower = (1 / estimate.value, 1 / estimate.high, 1 / estimate.low), " slower"
+        factor, interval = units.ratio_in(*ends)
+        return f"{factor}{slower} (CI {interval})"
+    digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
+    value, low, high = (f"{100 * (one - 1):+.{digits}f}" for one in (estimate.value, estimate.low, estimate.high))
+    return f"{value} % (CI {low} to {high})"
+
+
+def outcome_text(attempt: Attempt) -> str:
+    """Return the outcome, with the reason of a refusal."""
+    if attempt.outcome == REFUSED:
+        return f"not possible: {attempt.refused}"
+    return _not_kept(attempt) or attempt.outcome or "in progress"
+
+
+def _not_kept(attempt: Attempt) -> str:
+    gains = attempt.outcome == REVERTED and attempt.gain is not None and attempt.gain.low > 1
+    return f"not kept: {attempt.of_lane.work}" if gains and attempt.of_lane.work else ""
+
+
+def attempt_text(attempt: Attempt) -> str:
+    """Return a trial or its result."""
+    change = change_text(attempt)
+    if attempt.outcome == "":
+        return f"trying {change}: {_measured_text(attempt)}"
+    if attempt.outcome == REFUSED:
+        return f"{change} is not possible: {attempt.refused}"
+    measured = gain_text(attempt.gain) if attempt.gain is not None else "too little could be measured"
+    if attempt.outcome == STOPPED:
+        so_far = f"{measured} so far, " if attempt.gain is not None else ""
+        return f"{change}: {so_far}stopped before it was known"
+    if attempt.outcome == UNDONE:
+        return f"{change}: {measured}, undone"
+    if attempt.outcome == KEPT:
+        return f"{change}: {measured}, kept"
+    if attempt.gain is not None and not attempt.gain.clear_of(1):
+        return f"{change}: {measured}, no clear gain, reverted"
+    return f"{change}: {measured}, {_not_kept(attempt) or 'reverted'}"
+
+
+def _measured_text(attempt: Attempt) -> str:
+    if attempt.outcome:
+        return gain_text(attempt.gain) if attempt.gain is not None else attempt.refused or attempt.outcome
+    result, pairs = gain_of(attempt), len(attempt.pairs)
+    so_far = f", {gain_text(result)} so far" if result is not None else ""
+    if result is not None and result.high > WIDE * result.low:
+        so_far = ", too early to say"
+    looks = _looks_at(attempt)
+    next_look = next((look for look in looks if look > pairs), looks[-1])
+    return f"{pairs} of {next_look} pairs{so_far}"
+
+
+def answer_text(state: SeriesState) -> str:
+    """Return the final settings and their gain."""
+    best, yet = best_of(state), "" if state.over else " yet"
+    undone = [f"{change_text(one)} was undone" for one in state.present if one.outcome == UNDONE]
+    others = [
+        f"{change_text(one)}: {gain_text(one.gain)}, {_not_kept(one)}"
+        for one in state.present
+        if one.gain is not None and _not_kept(one)
+    ]
+    head = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
+    if not state.present:
+        result = f"nothing was tried{yet}"
+    elif best.settings:
+        gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
+        result = f"{head}: {settings_text(best.settings)}{gained}"
+    elif undone:
+        result = "the settings it began with"
+    elif measured(state):
+        result = f"{head}: the settings it began with"
+    else:
+        result = "no change was measured to the end" if state.over else "no change is measured yet"
+    return "; ".join([result, *undone, *others])
+
+
+def measured(state: SeriesState) -> bool:
+    """Return whether any change was decided."""
+    return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.present)

@@ -1,0 +1,233 @@
+"""Observes a training that tfmon did not start, without changes. Source: psutil, drivers, py-spy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from tfmon import units
+from tfmon.errors import TfmonError, UsageError
+from tfmon.model.codec import clean
+from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.readings import Missing, Reading, TreeSample, known
+from tfmon.probes.find_gpus import choose_gpu_probe, find_gpus, read_visibility
+from tfmon.probes.host_probe import HostProbe
+from tfmon.probes.machine import need_psutil, read_usable_cores
+
+EVERY_S = 1.0
+LOOKS = 5
+LEAST_LOOKS = 3
+STACK_EVERY = 5
+STACK_TIMEOUT_S = 5.0
+BUSY, HALF, IDLE = 80.0, 50.0, 20.0
+LONGEST_COMMAND = 200
+NOT_ALLOWED = Missing("not allowed for this user")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLook:
+    """The activity since the previous look."""
+
+    tree: TreeSample
+    threads: int
+    main_pct: Reading
+    read_bytes_per_s: Reading
+    written_bytes_per_s: Reading
+    gpus: tuple[GpuSample, ...] = ()
+    stack: str = ""
+    """Innermost frame first."""
+
+    @property
+    def gpu_pct(self) -> Reading:
+        """Of its most used GPU."""
+        shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
+        numbers = [one for one in shares if not isinstance(one, Missing)]
+        return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
+
+
+def _share(gpu: GpuSample, pids: tuple[int, ...]) -> Reading:
+    own = [gpu.processes.shares[pid] for pid in pids if pid in gpu.processes.shares]
+    return sum(own) if own else gpu.load.busy_pct
+
+
+class RunningProcess:
+    """A running process. Thread: one."""
+
+    def __init__(self, pid: int) -> None:
+        psutil = need_psutil()
+        self.pid = pid
+        try:
+            self._process = psutil.Process(pid)
+            self.command = clean(shlex.join(self._process.cmdline()), LONGEST_COMMAND)
+            self.user = str(self._process.username())
+        except (psutil.Error, OverflowError, ValueError):
+            hint = "pgrep -af python shows some"
+            raise UsageError(f"there is no process {pid} that can be read", hint) from None
+        if not self.command:
+            raise UsageError(f"process {pid} is one of the system, or has ended", "name one that trains")
+        self._gone = psutil.NoSuchProcess
+        self._tree = HostProbe(lambda: {"it": pid})
+        self._gpus = choose_gpu_probe(read_visibility().physical_gpus or find_gpus().sampled)
+        self.cores = read_usable_cores(os.cpu_count() or 1)
+        self.looks: deque[ProcessLook] = deque(maxlen=LOOKS)
+        self._before: tuple[float, float | None, Any] | None = None
+        self._stack, self._count = "", 0
+        self.look()
+        self.looks.clear()
+
+    def look(self) -> ProcessLook:
+        """Return its activity; raises TfmonError."""
+        try:
+            if not self._process.is_running() or self._process.status() == "zombie":
+                raise self._gone(self.pid)
+            result = self._look()
+        except self._gone:
+            raise TfmonError(f"process {self.pid} has ended") from None
+        self.looks.append(result)
+        return result
+
+    def _look(self) -> ProcessLook:
+        trees = [one for one in self._tree.sample() if isinstance(one, TreeSample)]
+        if not trees:
+            raise self._gone(self.pid)
+        now_s, main_s, io = time.monotonic(), self._main_s(), self._allowed(lambda: self._process.io_counters())
+        before, self._before = self._before, (now_s, main_s, io)
+        main: Reading = NOT_ALLOWED
+        read: Reading = NOT_ALLOWED
+        written: Reading = NOT_ALLOWED
+        if before is not None:
+            span_s = max(1e-3, now_s - before[0])
+            if main_s is not None and before[1] is not None:
+                main = 100 * max(0.0, main_s - before[1]) / span_s
+            if io is not None and before[2] is not None:
+                read = max(0, io.read_bytes - before[2].read_bytes) / span_s
+                written = max(0, io.write_bytes - before[2].write_bytes) / span_s
+        samples = [one for one in self._gpus.sample() if isinstance(one, GpuSample)] if self._gpus else []
+        own = tuple(
+            one for one in samples if set(trees[0].pids) & {*one.processes.used_by_pid, *one.processes.shares}
+        )
+        if self._count % STACK_EVERY == 0:
+            self._stack = stack_of(self.pid)
+        self._count += 1
+        return ProcessLook(trees[0], self._process.num_threads(), main, read, written, own, self._stack)
+
+    def _main_s(self) -> float | None:
+        threads = self._allowed(self._process.threads) or ()
+        return next((one.user_time + one.system_time for one in threads if one.id == self.pid), None)
+
+    @staticmethod
+    def _allowed(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what psutil returns
+        psutil = need_psutil()
+        try:
+            return read()
+        except (psutil.AccessDenied, NotImplementedError, AttributeError):
+            return None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the facts."""
+        last = self.looks[-1]
+        since_s = time.time() - self._process.create_time()
+        parts = f"{units.several(last.tree.processes, 'process')}, {units.several(last.threads, 'thread')}"
+        yield self.command
+        yield f"PID {self.pid} of {self.user}, for {units.clock(since_s)}; {parts}"
+        yield ""
+        cpu = units.reading(last.tree.cpu_pct, lambda value: f"{value:.0f} % of {100 * self.cores:.0f}")
+        yield f"cpu      {cpu}; main thread {units.reading(last.main_pct, lambda value: f'{value:.0f} %')}"
+        yield f"memory   {units.reading(last.tree.private_bytes, units.memory)} that no other process shares"
+        speed = [
+            units.reading(one, lambda value: f"{units.memory(value)}/s")
+            for one in (last.read_bytes_per_s, last.written_bytes_per_s)
+        ]
+        yield f"disk     reads {speed[0]}, writes {speed[1]}"
+        for gpu in last.gpus:
+            used = [gpu.processes.used_by_pid.get(pid) for pid in last.tree.pids]
+            memory = units.memory(sum(filter(None, used))) if any(used) else "–"
+            busy = units.reading(_share(gpu, last.tree.pids), lambda value: f"{value:.0f} % of its time")
+            total = units.reading(gpu.memory.total_bytes, units.memory)
+            yield f"gpu {gpu.index}    {gpu.name}: {busy}, {memory} of {total}"
+        if not last.gpus:
+            yield "gpu      none on which it has memory"
+        if last.stack:
+            yield f"stands   {last.stack}"
+        yield ""
+        yield f"supposed, from CPU and GPU alone: {supposed(list(self.looks), self.cores)}"
+        yield f"steps, input wait and loss are seen from the next start on: tfmon watch -- {self.command}"
+
+
+def supposed(looks: list[ProcessLook], cores: float) -> str:
+    """Return the likely bottleneck, and its certainty."""
+    gpus = [value for one in looks if (value := known(one.gpu_pct)) is not None]
+    mains = [value for one in looks if (value := known(one.main_pct)) is not None]
+    trees = [value for one in looks if (value := known(one.tree.cpu_pct)) is not None]
+    main, tree = fmean(mains) if mains else None, fmean(trees) if trees else None
+    if gpus and (gpu := fmean(gpus)) >= BUSY:
+        return f"the GPU limits it: it is busy {gpu:.0f} % of the time (fairly sure)"
+    if main is None or tree is None:
+        return "not enough can be read to say what limits it"
+    waits = f" while the GPU is busy {fmean(gpus):.0f} % of the time" if gpus else ""
+    if gpus and fmean(gpus) >= HALF:
+        return f"no single part{waits}, and the main thread computes {main:.0f} % (not sure)"
+    if tree >= 0.9 * 100 * cores:
+        what = "the input or other work of the CPU limits it" if gpus else "the CPU limits it"
+        return f"{what}: all cores are used{waits} ({'not sure' if gpus else 'fairly sure'})"
+    if main >= BUSY:
+        return f"its main thread limits it, by Python or by starting operations: it never waits{waits} (not sure)"
+    if main <= IDLE and tree >= HALF:
+        return f"other threads or processes limit it, such as the input: its main thread waits{waits} (not sure)"
+    if tree <= IDLE:
+        return f"it waits{waits}: for a disk, the network, a lock or another process (fairly sure)"
+    return f"no single part{waits} (not sure)"
+
+
+def stack_of(pid: int) -> str:
+    """Return the main thread's position, by py-spy."""
+    program = shutil.which("py-spy")
+    if program is None:
+        return ""
+    command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=STACK_TIMEOUT_S, check=True)
+        threads = json.loads(done.stdout)
+        frames = next(one["frames"] for one in threads if one.get("thread_name") == "MainThread")
+        own = [
+            one
+            for one in frames
+            if "site-packages" not in one["filename"] and "/lib/python" not in one["filename"]
+        ]
+        return " ← ".join(clean(f"{one['short_filename']}:{one['line']} {one['name']}", 80) for one in own[:3])
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, subprocess.SubprocessError):
+        return ""
+
+
+def show(pid: int, *, live: bool) -> None:
+    """Show or print a process; raises UsageError or TfmonError."""
+    process = RunningProcess(pid)
+    with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):
+        screen = shown.enter_context(Live(auto_refresh=False, console=Console(highlight=False))) if live else None
+        while screen is not None or len(process.looks) < LEAST_LOOKS:
+            time.sleep(EVERY_S)
+            try:
+                process.look()
+            except TfmonError:
+                if screen is None or not process.looks:
+                    raise
+                break
+            if screen is not None:
+                screen.update(Text("\n".join(process.lines())), refresh=True)
+    if not live:
+        click.echo("\n".join(process.lines()))

@@ -1,0 +1,144 @@
+"""The error of a failed race, and the result of a sweep."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfmon.analysis.result import Interval, RaceResult, pandas
+from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
+from tfmon.model.knobs import KnobValue
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from tfmon.analysis.sweep_ranking import Ranking
+
+
+class LaneFailedError(TfmonError):
+    """A lane failed, is not healthy, or its device does not exist. `result` has the measurements all the same."""
+
+    def __init__(self, result: RaceResult, unhealthy: str = "") -> None:
+        failed = [lane for lane in result.lanes if lane.state != "finished"]
+        reasons = (f"{lane.name} {lane.state}: {lane.error or 'no reason is known'}" for lane in failed)
+        super().__init__(unhealthy or "; ".join(reasons), "check=False returns the result all the same")
+        self.result, self.unhealthy = result, unhealthy
+        self.exit_code = EXIT_UNHEALTHY if unhealthy else EXIT_LANE_FAILED
+
+    def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult, str]]:
+        return type(self), (self.result, self.unhealthy)
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationResult:
+    """One combination of a sweep. Unknown values are None."""
+
+    settings: Mapping[str, KnobValue] = field(hash=False)
+    """The knobs that were swept."""
+    device: str
+    """The kind of device: `cpu`, `gpu`."""
+    ratio: float | None
+    """Its throughput divided by the baseline's on the same device."""
+    ratio_ci95: Interval | None
+    examples_per_s: float | None
+    memory_bytes: float | None
+    bottleneck: str | None
+    place: str | None
+    """Where it was measured last."""
+    state: str
+    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `not settled`."""
+    reason: str | None
+    """Why it was refused, or failed."""
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """All that the JSON object has of it."""
+
+
+class _Printed:
+    __slots__ = ()
+    table: str
+    data: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.data)
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table)}</pre>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepResult(_Printed):
+    """The result of a sweep. `print` shows the table of the command."""
+
+    scenario: str
+    combinations: tuple[CombinationResult, ...]
+    """The best first."""
+    text: str
+    """Which is the best, in words."""
+    file: Path | None
+    """Where it is kept; `resume` goes on with it."""
+    interrupted: str | None
+    """Why it ended before all was measured."""
+    table: str = field(repr=False)
+    """The table that the command prints."""
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """The JSON object that the command prints."""
+
+    def best(self, device: str | None = None) -> CombinationResult:
+        """Return the best combination, on a kind of device if there are several; raises TfmonError for none."""
+        known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
+        kinds = sorted({one.device for one in known})
+        if not known:
+            raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
+        if len(kinds) > 1:
+            raise TfmonError("each kind of device has a best one", f"name one: {', '.join(kinds)}")
+        return known[0]
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas data frame: a row for each combination, the best first, and a column for each knob.
+
+        Raises: TfmonError where pandas is not installed.
+        """
+        rows = []
+        for one in self.combinations:
+            ends = one.ratio_ci95 or (None, None)
+            figures = {
+                name: value
+                for name, value in one.data.items()
+                if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
+            }
+            rows.append({**one.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
+        return pandas().DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
+
+
+def sweep_result_of(ranking: Ranking, file: Path | None) -> SweepResult:
+    """Return the result of a sweep."""
+    from tfmon.reports.series_json import sweep_to_json
+    from tfmon.reports.series_report import to_text as sweep_to_text
+
+    data = sweep_to_json(ranking, str(file or ""))
+    same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
+    return SweepResult(
+        scenario=data["scenario"],
+        combinations=tuple(
+            CombinationResult(
+                **{name: one[name] for name in same},
+                ratio_ci95=tuple(one["ratio_ci95"]) if one["ratio_ci95"] else None,
+                data=one,
+            )
+            for one in data["combinations"]
+        ),
+        text="\n".join(data["text"]),
+        file=file,
+        interrupted=data["interrupted"],
+        table=sweep_to_text(ranking, str(file or "")),
+        data=data,
+    )

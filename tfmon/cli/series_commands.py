@@ -1,0 +1,168 @@
+"""`tfmon crossover`, `tune` and `sweep`: series of measurements."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from tfmon.api.options import ALONE, Purpose, RaceOptions, SweepOptions
+from tfmon.api.settings import ScreenOptions
+from tfmon.api.value_rules import number
+from tfmon.cli import flags
+from tfmon.errors import TfmonError, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.model.series import SeriesState
+    from tfmon.model.spec import LaneSpec
+
+_POSITIVE = number("number", "a number", 0.0, above=True)
+
+
+@click.command
+@click.argument("scenario")
+@click.option(
+    "--knob",
+    default="batch_size",
+    show_default=True,
+    help="The knob to vary: one of the scenario that is a number.",
+)
+@click.option("--from", "low", type=_POSITIVE, help="Lowest value of the knob.")
+@click.option("--to", "high", type=_POSITIVE, help="Highest value of the knob. Default: 4096.")
+@flags.takes(RaceOptions, "crossover")
+@flags.as_json
+def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | None, as_json: bool) -> None:
+    """Find the value of a knob at which one lane of SCENARIO overtakes the other.
+
+    Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
+    default they are the CPU and the idlest GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
+    measurement and prints what is known by then.
+
+    \b
+    For example:
+      tfmon crossover small-dense
+      tfmon crossover large-dense --from 16 --to 1024 --lane cpu --lane gpu
+    """
+    from tfmon.analysis.crossover_curve import plan_crossover
+    from tfmon.model.ports import ExperimentError
+
+    info = chosen.info
+    if len(chosen.lanes) > 2:
+        text = f"a crossover compares two lanes, and {len(chosen.lanes)} are named"
+        raise UsageError(text, "name two by --lane")
+
+    def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
+        try:
+            return plan_crossover(info.knobs, lanes, knob, (low, high), info.examples)
+        except ExperimentError as error:
+            raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
+
+    _run(chosen, Purpose(varied_knob=knob), planned, as_json=as_json)
+
+
+@click.command(cls=flags.TakesCommand)
+@click.argument("scenario", required=False)
+@flags.takes(RaceOptions, "tune")
+@flags.detach
+@flags.as_json
+def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
+    """Find settings under which SCENARIO trains faster on one device.
+
+    Or your own training script, unchanged: tfmon tune -- python train.py --epochs 30
+
+    The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
+    with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
+    helps any more. Ctrl+C ends it and prints what is known by then. Where the terminal is closed, the tuning of a
+    script goes on: `tfmon attach` shows it.
+
+    \b
+    For example:
+      tfmon tune slow-preprocess
+      tfmon tune large-dense --lane gpu:0 --set prefetch=off
+    """
+    from tfmon.analysis.tuning_trials import tuning_of
+
+    def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
+        return tuning_of(lanes[0].name, everything=True)
+
+    if detach and as_json:
+        raise UsageError("--detach excludes --json", ALONE)
+    chosen, purpose = replace(chosen, fresh=True), Purpose(one_lane=True, restarts=True)
+    if detach or (chosen.command and sys.stderr.isatty()):
+        from tfmon.cli.attach import start
+
+        start(chosen.info, chosen, None, purpose, detach=detach, series=planned, as_json=as_json)
+    _run(chosen, purpose, planned, as_json=as_json)
+
+
+def _run(
+    chosen: RaceOptions,
+    purpose: Purpose,
+    planned: Callable[[Sequence[LaneSpec]], SeriesState],
+    *,
+    as_json: bool,
+) -> None:
+    from tfmon.api.run_base import run_until_over
+    from tfmon.api.series_run import SeriesProgram, plan_race
+    from tfmon.model.folder_views import describe
+
+    program = SeriesProgram(chosen, purpose, planned)
+    with flags.errors_as_json(as_json):
+        plan = plan_race(program, chosen.info, chosen.lanes)
+    for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
+        click.echo(f"tfmon: {line}", err=True)
+    result, code = program.outcome(run_until_over(program), as_json=as_json)
+    recording = program.session.snapshot().recording
+    flags.print_result(result, recording.path if recording is not None else "")
+    sys.exit(code)
+
+
+@click.command(cls=flags.TakesCommand)
+@click.argument("scenario", required=False)
+@flags.takes(SweepOptions, "sweep")
+@flags.takes(ScreenOptions, "sweep")
+@flags.detach
+@flags.headless
+@flags.as_json
+def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: bool, as_json: bool) -> None:
+    """Measure SCENARIO under all combinations of the values of some knobs, and rank them.
+
+    Or your own script, unchanged: tfmon sweep --over learning_rate=1e-3,1e-4 -- python train.py
+
+    Each combination is raced in turns against the baseline (the scenario's settings, and --set) on the same
+    device, so that its ratio compares with those from other machines. What cannot be the best is stopped early.
+    Ctrl+C keeps what there is; --resume goes on with it. Where the terminal is closed, the sweep of a script goes
+    on: `tfmon attach` shows it.
+
+    \b
+    For example:
+      tfmon sweep large-dense --over batch_size=16..4096
+      tfmon sweep large-dense --over batch_size=32,128,512 --over mixed_precision=off,bfloat16 --on gpu
+      tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
+      tfmon sweep --resume FILE
+    """
+    from tfmon.api.run_base import run_until_over
+    from tfmon.api.sweep_program import SweepProgram
+
+    if detach and (headless or as_json):
+        raise UsageError("--detach excludes --headless and --json", ALONE)
+    if not (headless or as_json or detach) and (why := flags.why_no_screen()):
+        click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
+        headless = True
+    if not (headless or as_json):
+        from tfmon.cli.attach import start
+
+        start(None, chosen, screen, Purpose(watched=False), detach=detach)
+    with flags.errors_as_json(as_json):
+        program = SweepProgram(chosen)
+    file = program.file
+    for line in program.notes:
+        click.echo(f"tfmon: {line}", err=True)
+    result, code = program.outcome(run_until_over(program), as_json=as_json)
+    flags.print_result(result, str(file.path) if file is not None else "")
+    if file is not None and file.failure:
+        raise TfmonError(file.failure, "some printed results were not saved")
+    sys.exit(code)

@@ -1,0 +1,129 @@
+"""`tfmon try`: races a change to a script."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tfmon.api.options import ALONE, Purpose, RaceOptions
+from tfmon.api.settings import ScreenOptions
+from tfmon.cli import flags
+from tfmon.errors import EXIT_FINE, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.api.change import Change
+
+
+@click.command("try", cls=flags.TakesCommand)
+@click.argument("patch", required=False, type=click.Path(path_type=Path))
+@click.option("--git", "revision", metavar="REV", help="Try the files as they are against this revision of git.")
+@click.option("--keep", is_flag=True, help="If the answer is keep, ask, and apply the patch to the folder.")
+@click.option("--yes", is_flag=True, help="Apply it without the question.")
+@flags.takes(RaceOptions, "try")
+@flags.takes(ScreenOptions, "try")
+@flags.headless
+@flags.as_json
+def try_(
+    screen: ScreenOptions,
+    chosen: RaceOptions,
+    patch: Path | None,
+    revision: str | None,
+    keep: bool,
+    yes: bool,
+    headless: bool,
+    as_json: bool,
+) -> None:
+    """Race your script with PATCH, a unified diff, against the script as it is: keep the change, or not?
+
+    Both lanes see your folder, and one of them with the change. Your files stay as they are. The change is kept
+    if it is faster and trains the same: the same numbers of steps and examples, and losses that differ no more
+    than seeds explain. Without a screen, a try lasts 5 minutes at most, or --seconds.
+
+    Exit codes: 0 keep, 4 refuse, 5 not known yet, 1 the script fails without the change.
+
+    \b
+    For example:
+      tfmon try fix.patch -- python train.py
+      tfmon try --git main --json -- python train.py --epochs 3
+      tfmon try fix.patch --headless --keep -- python train.py
+    """
+    if not chosen.command:
+        raise UsageError("there is no script to try it on", "name its command: tfmon try PATCH -- python train.py")
+    if (patch is None) == (revision is None):
+        raise UsageError("name a patch, or a revision with --git", ALONE if patch is not None else "")
+    if revision is not None and (keep or yes):
+        raise UsageError("--keep is for a patch: with --git, the folder has the change", "leave it out")
+    headless = headless or as_json
+    if not headless and (why := flags.why_no_screen()):
+        click.echo(f"tfmon: {why}: going on without the screen (--headless)", err=True)
+        headless = True
+    change = _change(patch, revision, as_json=as_json)
+    code = _without_screen(chosen, change, as_json=as_json) if headless else _on_screen(chosen, change, screen)
+    if (keep or yes) and code == EXIT_FINE:
+        _keep(change, yes=yes)
+    sys.exit(code)
+
+
+def _change(patch: Path | None, revision: str | None, *, as_json: bool) -> Change:
+    """Return the change. Print a refusal, and exit."""
+    from tfmon.api.change import PatchError, change_of_patch, change_of_revision
+
+    with flags.errors_as_json(as_json):
+        try:
+            if patch is not None:
+                return change_of_patch(patch, Path.cwd())
+            return change_of_revision(revision or "", Path.cwd())
+        except PatchError as error:
+            _refuse(patch.name if patch is not None else f"the folder against {revision}", error.line, as_json)
+
+
+def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
+    from tfmon.analysis.trial_answer import REFUSE, Trial
+    from tfmon.reports import trial_report as report
+
+    trial = Trial(answer=REFUSE, text=f"{REFUSE}: {why}", change=change)
+    flags.print_result(report.to_json(trial) if as_json else trial.text, "")
+    sys.exit(trial.exit_code)
+
+
+def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
+    from tfmon.cli.attach import start
+
+    try:
+        start(chosen.info, chosen, screen, Purpose(change=change), detach=False)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
+
+
+def _without_screen(chosen: RaceOptions, change: Change, *, as_json: bool) -> int:
+    from tfmon.api.run_base import run_until_over
+    from tfmon.api.series_run import plan_race
+    from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, compare_seeds
+
+    limited = replace(chosen, seconds=HEADLESS_SECONDS if chosen.seconds is None else chosen.seconds)
+    program = TrialProgram(limited, Purpose(watched=False, change=change))
+    with flags.errors_as_json(as_json):
+        plan_race(program, limited.info, limited.lanes)
+    for note in program.notes:
+        click.echo(f"tfmon: {note}", err=True)
+    interrupted = run_until_over(program)
+    _, unclear = program.judge()
+    if unclear and not interrupted:
+        click.echo("tfmon: the losses differ: running the script as it is once more", err=True)
+        interrupted = compare_seeds(limited, program, change)
+    recording = program.session.snapshot().recording
+    result, code = program.outcome(interrupted, as_json=as_json)
+    flags.print_result(result, recording.path if recording is not None else "")
+    return code
+
+
+def _keep(change: Change, *, yes: bool) -> None:
+    from tfmon.api.change import keep
+
+    if yes or click.confirm(f"apply the change to {', '.join(change.paths)}?", err=True):
+        for path in keep(change, Path.cwd()):
+            click.echo(f"tfmon: {path} is changed", err=True)

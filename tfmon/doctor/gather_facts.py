@@ -1,0 +1,110 @@
+"""Gathers the facts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.doctor.facts import VARIABLES, Facts
+from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
+from tfmon.probes.find_gpus import look, read_visibility
+from tfmon.probes.interpreter import (
+    Build,
+    describe_interpreter,
+    distributions,
+    find_home,
+    find_shadows,
+    find_wheel,
+    read_build,
+    shadows_on,
+)
+from tfmon.probes.obstacles import LIBRARY
+from tfmon.probes.surroundings import LoadWatch, OthersLoad, read_host, read_platform
+from tfmon.probes.trial_import import import_tensorflow
+from tfmon.probes.view_support import find_view
+from tfmon.system.view_files import default_base
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Sources of the facts; tests change them."""
+
+    root: Path = Path("/")
+    folder: Path | None = None
+    environ: Mapping[str, str] | None = None
+    library: str = LIBRARY
+
+
+HERE = Roots()
+
+
+def gather_facts(
+    python: str | Path = sys.executable,
+    *,
+    imports: bool = True,
+    roots: Roots = HERE,
+    others: OthersLoad | None = None,
+    own_pids: tuple[int, ...] = (),
+) -> Facts:
+    """Return the facts about an interpreter and this machine.
+
+    Takes well under a second without `imports`, unless the driver is slow. A race passes its processes and the
+    load of other programs. Thread: any; blocks.
+    """
+    begun = time.monotonic()
+    environ = dict(os.environ if roots.environ is None else roots.environ)
+    watch = LoadWatch()
+    platform = read_platform(roots.root, environ)
+    interpreter = describe_interpreter(python, environ=environ)
+    shadows = shadows_on(interpreter.path)
+    blocked = {str(Path(shadow).parent) for shadow in shadows}
+    path = [folder for folder in interpreter.path if folder not in blocked]
+    installed = tuple(distributions(path))
+    wheel, home = find_wheel(path), find_home(path)
+    build = read_build(home, installed, wheel.distribution) if wheel is not None and home is not None else Build()
+    visibility = read_visibility(
+        environ=environ,
+        root=roots.root,
+        library=roots.library,
+        system=platform.system,
+        machine=interpreter.machine or platform.machine,
+    )
+    driver = read_driver_files(roots.root)
+    samples = tuple(look(visibility.physical_gpus))
+    folder = roots.folder or Path.cwd()
+    separate = home is None or folder.resolve() != home.resolve()
+    libraries = xla = imported = view = None
+    has_gpu = platform.system == "Linux" and (visibility.has_nvidia or driver.nodes)
+    if has_gpu and wheel is not None and wheel.has_cuda is not False:
+        libraries = open_libraries(interpreter.executable, str(home), build, environ=environ)
+        xla = find_xla_files(str(home), folder, environ, roots.root)
+    load = watch.finish() if others is None else others
+    if imports and not interpreter.error and wheel is not None and not shadows:
+        imported = import_tensorflow(interpreter.executable, environ=environ)
+    if others is None and roots.root == HERE.root:
+        view = find_view(str(folder), default_base())
+    return Facts(
+        python=interpreter,
+        visibility=visibility,
+        platform=platform,
+        environ={name: environ[name] for name in VARIABLES if name in environ},
+        distributions=installed,
+        wheel=wheel,
+        home=str(home or ""),
+        build=build,
+        shadows=shadows,
+        local_shadows=find_shadows(folder, alone=home is None) if separate else (),
+        libraries=libraries,
+        xla=xla,
+        driver=driver,
+        samples=samples,
+        host=read_host(roots.root, load),
+        imported=imported,
+        view=view,
+        own_pids=own_pids,
+        seconds=time.monotonic() - begun,
+    )

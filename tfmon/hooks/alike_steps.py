@@ -1,0 +1,189 @@
+"""Collects steps that are alike, and reports them together.
+
+A step is alike if it pulls at most one batch, from the first iterator, and has one update like the one before. A
+Python
+call between steps takes 2 µs.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sized
+from typing import TYPE_CHECKING, Any
+
+from tfmon.hooks.counts import OTHER_ROWS, Given
+from tfmon.hooks.graph_marks import MARK
+from tfmon.hooks.inspection import path_to
+from tfmon.hooks.loop_report import LoopReport
+from tfmon.hooks.meter import MOST
+from tfmon.hooks.optimizers import Updater
+from tfmon.hooks.sources import BatchSource, SeenStep, Sources, nothing
+from tfmon.hooks.update_rounds import Rounds
+from tfmon.system.lane_clock import lane_clock
+
+if TYPE_CHECKING:
+    from tfmon.hooks.script_lane import Lane
+
+
+class Bundle:
+    """Steps since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
+
+    __slots__ = (
+        "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
+        "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
+        "updated_ns", "updater", "waiting", "waits_ns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.source: BatchSource | None = None
+        self.next_pull: Callable[[], Any] | None = None
+        self.next_function: Callable[[], Any] = nothing
+        """Returns the function of the next update."""
+        self.eager = False
+        self.busy = False
+        self.begun_ns: list[int] = []
+        """Each is the end of the step before."""
+        self.rows: list[int] = []
+        self.waits_ns: list[int] = []
+        self.given: list[int] = []
+        self.loss: Any = None
+        self.loss_before: Any = None
+        """Losses of the last two updates."""
+
+    def follow(
+        self,
+        lane: Lane,
+        source: BatchSource | None,
+        function: Any,
+        updater: Updater,
+        rows: int,
+        loss: object,
+    ) -> None:
+        """Note steps like the last one, until the window is due."""
+        spec = getattr(source.ref(), "element_spec", None) if source is not None else None
+        path = path_to(spec, _is_batch)
+        mark = getattr(function, MARK, None)
+        ranks = (one.shape.rank for one in function.inputs) if mark else ()
+        self.at = next((at for at, rank in enumerate(ranks) if rank), None)
+        self.until_ns = lane.meter.alike_until()
+        self.eager = not mark and not hasattr(function, "train_on_batch")
+        readable = not self.eager if source is None else path is not None and source.batched
+        if not readable or (self.at is None and mark) or not self.until_ns:
+            return
+        self.source, self.pull = source, None if source is None else source.ref
+        self.function, self.mark = weakref.ref(function), mark or updater
+        self.rows_path, self.loss, self.updater = path or (), loss, updater
+        self.begun_ns, self.rows, self.given = [], [rows], [rows]
+        self.waits_ns = [0 if source is None else source.wait_ns]
+        self.thread = threading.get_ident()
+        self.waiting: Sized = lane.meter.waiting
+        traces: Any = lane.control.traces
+        self.traces, self.traced = traces, traces.count
+        self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
+
+    def begins_with(self, iterator: object) -> BatchSource | None:
+        """Note a pull that begins a step, if possible. Return its source."""
+        next_pull = self.next_pull
+        if (
+            next_pull is None
+            or next_pull() is not iterator
+            or self.waiting
+            or self.traces.count != self.traced
+            or threading.get_ident() != self.thread
+            or len(self.rows) >= MOST
+            or (now_ns := lane_clock.now_ns()) >= self.until_ns
+        ):
+            return None
+        self.next_pull, self.busy = None, True
+        self.begun_ns.append(now_ns)
+        return self.source
+
+    def receive(self, batch: Any) -> None:
+        """Note the batch of the pull."""
+        self.waits_ns.append(lane_clock.now_ns() - self.begun_ns[-1])
+        for key in self.rows_path:
+            batch = batch[key]
+        self.rows.append(batch._shape_tuple()[0])
+        self.next_function, self.busy = self.function, False
+
+    def begins(self, dims: Iterable[int | None]) -> bool:
+        """Note the start of a step without input."""
+        now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
+        if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+            return False
+        self.begun_ns.append(now_ns)
+        self.waits_ns.append(0)
+        self.rows.append(rows)
+        return True
+
+    def calls(self, function: object) -> bool:
+        """Return whether the update is expected."""
+        return (
+            function is self.next_function()
+            and self.traces.count == self.traced
+            and threading.get_ident() == self.thread
+        )
+
+    def note_given(self, given: Given) -> bool:
+        """Note an eager gradient, if expected."""
+        expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
+        if expected:
+            self.given += given
+        return expected
+
+    def expects(self, updater: Updater) -> bool:
+        """Return whether the eager update is expected."""
+        return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
+
+    def update(self, loss: object) -> None:
+        """Note the end of the update."""
+        self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
+        self.next_pull, self.busy = self.pull, False
+        if self.source is None:
+            self.next_function = self.function
+
+    def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
+        """Report and count the ended steps."""
+        rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
+        steps = len(ends_ns)
+        rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
+        if self.given != rows[: len(self.given)]:
+            report.doubt(OTHER_ROWS, "examples")
+        loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
+        lane.meter.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
+        if self.source is not None:
+            self.source.steps += steps
+            self.source.pulls += steps
+        return steps
+
+    def step_under_way(self, sources: Sources, number: int) -> SeenStep:
+        """Return the current step, and record its reads."""
+        source, step = self.source, SeenStep()
+        step.begun, step.began_ns = True, self.begun_ns[-1]
+        if source is not None:
+            source.began_ns = source.first_ns = step.began_ns
+        if self.received and source is not None:
+            sources.pulled[source, frozenset(self.rows[-1:])] = 1
+            source.wait_ns = self.waits_ns[-1]
+        if self.updated:
+            step.fed = sources.feed(number)
+            step.updates = step.due = 1
+            step.mark, step.updated_ns, step.loss = self.mark, self.updated_ns, self.loss
+        if len(self.given) > len(self.begun_ns):
+            step.given[self.given[-1],] = 1
+        return step
+
+    @property
+    def updated(self) -> bool:
+        """Whether the current step has its update."""
+        return self.next_pull is not None or (self.source is None and not self.busy)
+
+    @property
+    def received(self) -> bool:
+        """Whether the current step has its batch."""
+        return len(self.rows) > len(self.begun_ns)
+
+
+def _is_batch(spec: Any) -> bool:
+    return type(spec).__name__ == "TensorSpec" and bool(spec.shape.rank)

@@ -1,0 +1,338 @@
+"""Knobs on a script's own input pipeline: prefetch, threads and batch size.
+
+A change takes effect at the next iteration over the dataset. The order of the elements stays. Nothing is replaced
+before
+a change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from tfmon.hooks import divided_data
+from tfmon.hooks.cause_reports import Observation, causes
+from tfmon.hooks.dataset_chain import MADE_AT, MAPS, STAGES_OF_MAPS, PipelineStage, chain_of, made, stages_of
+from tfmon.hooks.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
+from tfmon.hooks.input_causes import causes_of, traits_of
+from tfmon.hooks.input_waste import begin_pass
+from tfmon.hooks.inspection import line_of, logs_operations, users_frame
+from tfmon.hooks.offered_knobs import OfferedKnobs
+from tfmon.hooks.patches import FILES, Around, Hooks, hooks, unseen
+from tfmon.hooks.script_lane import Lane
+from tfmon.hooks.sources import nothing
+from tfmon.hooks.step_causes import step_causes
+from tfmon.hooks.step_machine import StepMachine
+from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
+from tfmon.model.script_events import READ
+from tfmon.system.lane_clock import lane_clock
+from tfmon.system.threads import start_hidden
+from tfmon.trainer.time_parts import account
+
+FIRST_LOOK_NS = 1_000_000_000
+FIRST_WAIT_S, LAST_WAIT_S = 0.1, 10.0
+LEAST_FREED_NS = 10_000_000
+"""The shortest sleep of tf.data's autotuner."""
+FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
+OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data makes ready ahead, from the script's next epoch on.")
+OWN_BATCH = replace(
+    BATCH_SIZE,
+    help="Examples in a batch, from the script's next epoch on; a tf.function is traced once for the new size.",
+)
+BY_TFMON = (OWN_PREFETCH, INPUT_THREADS, OWN_BATCH)
+FILES.add(__file__)
+
+
+class _Freed:
+    """An iterator's last attribute. Its release may wait for tf.data's autotuner."""
+
+    def __init__(self, iterator: Any, joined: Callable[[], Lane | None]) -> None:
+        self._began_ns, self._thread, self._joined = 0, threading.get_ident(), joined
+        weakref.finalize(iterator, self._begins).atexit = False
+
+    def _begins(self) -> None:
+        self._began_ns = lane_clock.now_ns()
+
+    def __del__(self) -> None:
+        took_ns = lane_clock.now_ns() - self._began_ns
+        if not self._began_ns or took_ns < LEAST_FREED_NS or threading.get_ident() != self._thread:
+            return
+        with hooks:
+            lane = self._joined()
+            place = line_of(users_frame())
+            causes.saw("iterator_freed", place, cost_ns=took_ns)
+            account.freed(place, took_ns)
+            if lane is not None and lane.measures_this_thread:
+                lane.meter.waited(took_ns)
+
+
+class Reads:
+    """The datasets that are trained from. Thread: the training thread."""
+
+    def __init__(self, joined: Callable[[], Lane | None]) -> None:
+        self.any, self._joined = False, joined
+        self._places: set[Hashable] = set()
+        self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.latest: Callable[[], Any] = nothing
+        self.trained: Callable[[], Any] = nothing
+
+    def place(self) -> Hashable:
+        """Return the current line. Python may replace instructions."""
+        frame = users_frame()
+        return id(frame.f_code), frame.f_lineno
+
+    def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:
+        """Record an iterator."""
+        if dataset not in self._seen:
+            divided_data.read(dataset, trains=False)
+        self._seen.add(dataset)
+        setattr(iterator, _READ, (dataset, place))
+        setattr(iterator, _FREED, _Freed(iterator, self._joined))  # freed after TensorFlow's own attributes
+        self.latest = weakref.ref(iterator)
+
+    def trains(self, iterator: Any) -> None:
+        """Record that an iterator is trained from."""
+        read = getattr(iterator, _READ, None)
+        if read is None:
+            return
+        self.any = True
+        self.trained = weakref.ref(iterator)
+        begin_pass(read[0])
+        if read[0] not in self._trained:
+            divided_data.read(read[0], trains=True)
+        self._trained.add(read[0])
+        self._places.add(read[1])
+
+    def trains_from(self, dataset: Any, place: Hashable) -> bool | None:
+        """Return whether a dataset is trained from here, if known."""
+        if dataset in self._trained:
+            return True
+        if not self.any:
+            return None
+        if dataset in self._seen:
+            return False
+        return True if place in self._places else None
+
+
+class Pipeline:
+    """Changes datasets that are trained from. Thread: the training thread."""
+
+    def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepMachine) -> None:
+        self._hooks, self._joined, self._loop = hooks, joined, loop
+        self._one_iterator, self._own_dataset = False, True
+        self._keras_reads: Any = None
+        self.reads = Reads(joined)
+        self._values: dict[str, KnobValue] = {}
+        """Values that differ from the script's own."""
+        self._own: dict[str, KnobValue] = {}
+        self._began_ns = self._look_ns = 0
+        self._described: Callable[[], Any] = nothing
+        self._looked_at: object = None
+        """Where the dataset was made."""
+        self._slow: list[Observation] | None = None
+        """None before the pipeline was read."""
+        self._early: dict[Any, tuple[PipelineStage, ...]] = {}
+        """Stages during the first wait."""
+        self._waited_ns = self._settled_ns = 0
+        for knob in BY_TFMON:
+            with contextlib.suppress(KnobError):
+                if (value := OfferedKnobs().requested(knob)) is not None:
+                    self._values[knob.name] = value
+
+    def install(self) -> None:
+        """Replace the methods of TensorFlow."""
+        import tensorflow as tf
+        from tensorflow.python.eager import context
+
+        self._eager, self._endless = context.executing_eagerly, tf.data.INFINITE_CARDINALITY
+        self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
+        self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
+
+    def fits(self, *, one_iterator: bool, own: bool = True) -> None:
+        """Record that Keras starts or stops. `own`: the script made the dataset."""
+        self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
+
+    def keras_reads(self, iterator: object) -> None:
+        """Record the iterator of Keras' train function."""
+        # Do not keep the iterator: Keras frees it.
+        read = getattr(iterator, _READ, iterator)
+        if read is self._keras_reads:
+            return
+        self._keras_reads = read
+        self.reads.trains(iterator)
+        lane = self._joined()
+        if lane is not None:
+            self._offer(lane, iterator, 0)
+
+    def joined(self, lane: Lane) -> None:
+        """Offer the input's knobs, before the first update."""
+        feeds = self._loop.sources.feeds or ((self.reads.latest(), 0),)
+        iterator, rows = feeds[0]
+        self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
+
+    def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:
+        dataset, _ = getattr(iterator, _READ, (None, None))
+        lane.look = self.look
+        if dataset is None or logs_operations():
+            return
+        if dataset is not self._described():
+            self._described = weakref.ref(dataset)
+            lane.tell_input(traits_of(dataset) if self._own_dataset else ())
+        if PREFETCH.name in lane.knobs:
+            return
+        own, name = settings_of(dataset), BATCH_SIZE.name
+        if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):
+            own.pop(name, None)
+        elif rows != self._values.get(name):
+            self._values.pop(name, None)
+        self._own = own
+        for knob in BY_TFMON:
+            if knob.name in own:
+                lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
+
+    def look(self) -> None:
+        """Find causes, at growing intervals."""
+        now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
+        dataset, _ = getattr(iterator, _READ, (None, None))
+        place = getattr(dataset, MADE_AT, None)
+        if dataset is not None and place != self._looked_at:
+            self._settle(now_ns)
+            self._looked_at, self._began_ns, self._look_ns, self._slow = place, now_ns, 0, None
+        elif self._slow is not None and now_ns >= self._settled_ns + FIRST_LOOK_NS:
+            self._settle(now_ns)
+        if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
+            return
+        prefetch = prefetch_of(dataset)
+        if prefetch == "off":
+            prefetch = self._values.get(PREFETCH.name, prefetch)
+        result = causes_of(iterator, dataset, prefetch, self._early.get(place, ()))
+        if result is None:
+            self._look_ns = now_ns + FIRST_LOOK_NS  # reading the model takes 0.5 ms
+            return
+        self._look_ns = now_ns + max(FIRST_LOOK_NS, (now_ns - self._began_ns) // 4)
+        if self._slow is None and self._own_dataset and (lane := self._joined()) is not None:
+            lane.tell_input((*traits_of(dataset), READ))
+        self._slow = []
+        for one in result:
+            if "of_step" in one.figures:
+                step_causes.takes(one)
+                continue
+            seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
+            seen.count, seen.figures = 1, one.figures
+            self._slow.append(seen)
+        self._settle(now_ns)
+
+    def _read_first_wait(self, iterator: Any, dataset: Any) -> None:
+        """Read the stages while `shuffle` first fills, in another thread."""
+        ref, early, key = weakref.ref(iterator), self._early, getattr(dataset, MADE_AT, None)
+        kinds = {type(one).__name__ for one in chain_of(dataset)}
+        if key in early or "_ShuffleDataset" not in kinds or "CacheDataset" in kinds or not kinds & {*MAPS}:
+            return
+        early[key] = ()
+
+        def read() -> None:
+            wait_s = FIRST_WAIT_S
+            while (current := ref()) is not None and not logs_operations():
+                stages = stages_of(current)
+                del current
+                if any(one.kind in STAGES_OF_MAPS for one in stages):
+                    early[key] = stages
+                if stages and stages[0].elements:
+                    return
+                time.sleep(wait_s)
+                wait_s = min(LAST_WAIT_S, 2 * wait_s)
+
+        start_hidden("tfmon-input", self._hooks.guard(read), lambda _failure: None)
+
+    def _settle(self, now_ns: int) -> None:
+        """Add the new input wait to the causes, by share."""
+        lane = self._joined()
+        if lane is None:
+            return
+        waited_ns = lane.meter.all_waits_ns()
+        waits_ns, passed_ns = waited_ns - self._waited_ns, now_ns - self._settled_ns
+        self._waited_ns, self._settled_ns = waited_ns, now_ns
+        overlap_ns = max(0, min(waits_ns, passed_ns - waits_ns))
+        for seen in self._slow or ():
+            share = waits_ns * seen.figures.get("of_input", 0.0) + overlap_ns * seen.figures.get("of_overlap", 0.0)
+            seen.cost_ns += round(share)
+            seen.changed = True
+
+    def _set(self, knob: Knob, value: KnobValue) -> bool:
+        in_fit = bool(self._loop.aside)
+        if knob.name == BATCH_SIZE.name and in_fit:
+            raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")
+        if value == self._values.get(knob.name, self._own.get(knob.name)):
+            return False
+        dataset = getattr(self._loop.sources.reads, "_dataset", None)
+        endless = dataset is not None and int(dataset.cardinality()) == self._endless
+        if self._one_iterator if in_fit else endless:
+            raise KnobError(FOR_EVER.format(knob.name, show(value)))
+        return True
+
+    def _iter(self, own: Any) -> Any:
+        def iterate(dataset: Any) -> Any:
+            try:
+                changed, place, began_ns = dataset, None, 0
+                with self._hooks:
+                    if not self._hooks.off and self._eager() and self._loop.mine:
+                        place = self.reads.place()
+                        changed = self._changed(dataset, place)
+                        began_ns = self._loop.making(dataset, place)
+                iterator = own(changed)
+                if place is not None:
+                    with self._hooks:
+                        if began_ns:
+                            self._loop.sources.made(iterator, dataset, place, began_ns)
+                        self.reads.opened(iterator, dataset, place)
+                        self._read_first_wait(iterator, dataset)
+                return iterator
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return iterate
+
+    def _changed(self, dataset: Any, place: object) -> Any:
+        lane = self._joined()
+        trains = self.reads.trains_from(dataset, place)
+        begins = trains or (trains is None and not self._loop.sources.reads)
+        if begins and lane is not None and lane.measures_this_thread:
+            for name, value in lane.begin_pending(knob.name for knob in BY_TFMON).items():
+                self._values[name] = value
+                if value == self._own.get(name):
+                    del self._values[name]
+        if trains is False:
+            return dataset
+        wanted = dict(self._values)
+        no_batch = self._loop.aside or (trains is None and self.reads.any)
+        if no_batch or not self._may_cut(lane, dataset):
+            wanted.pop(BATCH_SIZE.name, None)
+        if not wanted:
+            return dataset
+        made = getattr(dataset, _MADE, None)
+        if made is None or made[0] != wanted:
+            made = wanted, with_settings(dataset, wanted)
+            if made[1] is not dataset:
+                setattr(dataset, _MADE, made)
+        return made[1]
+
+    def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:
+        if BATCH_SIZE.name in self._own:
+            return True
+        return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
+
+
+def _noted(dataset: Any, *_args: object, **_more: object) -> Around:
+    yield None
+    made(dataset)
+
+
+_MADE, _READ, _FREED = "_tfmon_made", "_tfmon_read", "_tfmon_freed"

@@ -1,0 +1,246 @@
+"""The GPUs that a lane could use, or the reason without any. Loads no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.race import Machine
+from tfmon.probes.base import Gpu, Probe, absent_gpu, within
+from tfmon.probes.host_probe import HostProbe
+from tfmon.probes.interpreter import Wheel, read_wheel
+from tfmon.probes.nvidia.nvml import (
+    BROKEN_LIBRARY,
+    LIBRARY_NOT_FOUND,
+    Nvml,
+    NvmlFailure,
+    list_instances,
+    list_physical_gpus,
+    open_nvml,
+)
+from tfmon.probes.nvidia.probe import NvidiaProbe
+from tfmon.probes.obstacles import (
+    AMD_VARIABLES,
+    LIBRARY,
+    GpuVisibility,
+    doubt,
+    driver_obstacle,
+    hidden_obstacle,
+    system_obstacle,
+    visible_gpus,
+    visible_instances_of,
+    wheel_obstacle,
+)
+from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
+from tfmon.system.limits import read_text
+
+_EXCLUSIVE = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSearch:
+    """The result of a search for GPUs."""
+
+    gpus: tuple[Gpu, ...] = ()
+    instances: tuple[Gpu, ...] = ()
+    reason: str = ""
+    hint: str = ""
+    note: str = ""
+    driver: str = ""
+
+    @property
+    def whole(self) -> tuple[Gpu, ...]:
+        """GPUs that are not split."""
+        return tuple(gpu for gpu in self.gpus if not gpu.split)
+
+    @property
+    def usable(self) -> tuple[Gpu, ...]:
+        """Whole GPUs first, then instances."""
+        return (*self.whole, *self.instances)
+
+    @property
+    def sampled(self) -> tuple[Gpu, ...]:
+        """Whole, split and instances."""
+        return (*self.gpus, *self.instances)
+
+
+def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
+    """Return the GPUs that `python` could use."""
+    return conclude(visibility or read_visibility(), lambda: read_wheel(python))
+
+
+def read_visibility(
+    *,
+    timeout_s: float = 5.0,
+    environ: Mapping[str, str] | None = None,
+    root: Path = Path("/"),
+    library: str = LIBRARY,
+    system: str = "",
+    machine: str = "",
+) -> GpuVisibility:
+    """Return the facts of the GPUs.
+
+    Without persistence mode the driver's first call takes seconds; after `timeout_s` it is abandoned. Thread: any.
+    """
+    environ = os.environ if environ is None else environ
+    system, machine = system or platform.system(), machine or platform.machine()
+    visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
+    if system != "Linux":
+        return GpuVisibility(system, machine, visible, order)
+    answer = within(timeout_s, lambda: _list_gpus(library))
+    listed, failure, driver = answer if answer is not None else ((), None, "")
+    return GpuVisibility(
+        system,
+        machine,
+        visible,
+        order,
+        physical_gpus=listed,
+        driver=driver,
+        failure=failure,
+        answered=answer is not None,
+        driver_loaded=(root / "proc/driver/nvidia/version").exists(),
+        gpu_on_bus=not listed and _is_gpu_on_bus(root),
+        amd_gpus=tuple(gpu for gpu, _ in list_amd_gpus(root)),
+        amd_variable=next((name for name in AMD_VARIABLES if environ.get(name)), ""),
+    )
+
+
+def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
+    """Return the usable GPUs, or the first obstacle."""
+    obstacle = system_obstacle(visibility)
+    if obstacle is None:
+        obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
+        installed = wheel()
+        for_amd = installed is not None and installed.rocm
+        if visibility.amd_gpus and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
+            return _conclude_amd(visibility, installed)
+        if obstacle is None:
+            obstacle = wheel_obstacle(visibility, installed)
+    if obstacle is not None:
+        return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
+    if visibility.system == "Darwin":
+        return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
+    gpus = tuple(replace(one, index=index) for index, one in enumerate(visible_gpus(visibility)))
+    instances = visible_instances_of(visibility, {gpu.uuid: gpu.index for gpu in gpus})
+    return GpuSearch(gpus=gpus, instances=instances, note=doubt(visibility), driver=visibility.driver)
+
+
+def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
+    if wheel is not None and not wheel.rocm:
+        result = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
+        return GpuSearch(reason=result, hint="install tensorflow-rocm as AMD's ROCm documentation says")
+    if name := visibility.amd_variable:
+        reason = f"of AMD GPUs, tfmon does not know which ones {name} leaves"
+        return GpuSearch(reason=reason, hint=f"unset {name}; --lane gpu:N names one")
+    return GpuSearch(gpus=visibility.amd_gpus)
+
+
+def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
+    """Return a machine with its GPUs and the Python that trains."""
+    tensorflow = ""
+    if wheel is not None:
+        tensorflow = wheel.version or "unknown version"
+        tensorflow += "" if wheel.distribution == "tensorflow" else f" ({wheel.distribution})"
+    gpus = search.gpus or search.instances
+    return replace(
+        machine,
+        gpus=tuple(gpu.name for gpu in gpus),
+        driver=search.driver,
+        power_limits_w=tuple(gpu.power_limit_w for gpu in gpus),
+        python=machine.python if wheel is None else wheel.python,
+        tensorflow=tensorflow,
+    )
+
+
+def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
+    import ctypes  # starts faster without a GPU
+
+    try:
+        ctypes.CDLL(library)
+    except OSError as error:  # avoids the import of pynvml
+        absent = library in str(error) and "no such file" in str(error).casefold()  # not a dependency
+        return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
+    nvml = open_nvml()
+    if isinstance(nvml, NvmlFailure):
+        return (), nvml, ""
+    try:
+        listed, failure = list_physical_gpus(nvml)
+        version = nvml.call("nvmlSystemGetDriverVersion")
+        gpus = tuple(_with_facts(nvml, gpu, handle) for gpu, handle in listed)
+        return gpus, failure, version if isinstance(version, str) else ""
+    finally:
+        nvml.call("nvmlShutdown")
+
+
+def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
+    """Source: the functions of NVML; limits in mW."""
+
+    def read(function: str) -> Any:
+        answer = nvml.call(function, handle)
+        return None if isinstance(answer, NvmlFailure) else answer
+
+    instances = list_instances(nvml, gpu, handle)
+    limit_mw = read("nvmlDeviceGetEnforcedPowerLimit")
+    default_mw = read("nvmlDeviceGetPowerManagementDefaultLimit")
+    capability = read("nvmlDeviceGetCudaComputeCapability")
+    mode = read("nvmlDeviceGetComputeMode")
+    return replace(
+        gpu,
+        instances=None if instances is None else tuple(instance for instance, _ in instances),
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        power_default_w=None if default_mw is None else default_mw / 1000,
+        capability=None if capability is None else (int(capability[0]), int(capability[1])),
+        exclusive=None if mode is None else mode in _EXCLUSIVE,
+    )
+
+
+def _is_gpu_on_bus(root: Path) -> bool:
+    """Vendor 0x10de is NVIDIA, and class 0x03 a display."""
+    return any(
+        read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
+
+
+BEFORE_S = 5.0
+TIMEOUT_S = 10.0
+"""Without persistence mode, the first call of the driver takes seconds."""
+
+
+def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
+    """Return the probes of the machine, its lanes and its GPUs."""
+    gpu_probe = choose_gpu_probe(gpus)
+    return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
+
+
+def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
+    """Return a probe of GPUs of one maker, or `None`."""
+    if not gpus:
+        return None
+    if gpus[0].uuid.startswith(("GPU-", "MIG-")):
+        return NvidiaProbe(gpus, before_s=before_s)
+    if gpus[0].uuid.startswith("AMD-"):
+        return AmdProbe(gpus)
+    return AppleProbe(gpus[0])
+
+
+def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
+    """Return a sample of each GPU. Thread: any."""
+    probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
+    if probe is None:
+        return []
+    wanted = {gpu.uuid for gpu in gpus}
+
+    def work() -> list[GpuSample]:
+        try:
+            return [event for event in probe.sample() if isinstance(event, GpuSample) and event.key in wanted]
+        finally:
+            probe.close()
+
+    result = within(timeout_s, work)
+    return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if result is None else result

@@ -1,0 +1,272 @@
+"""Results of checks: the doctor's, hosts, and claims."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.series_values import ratio_json
+from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.doctor.diagnosis import Diagnosis, Result
+from tfmon.lanes.remote.connection import Surveyed
+from tfmon.lanes.remote.ray import RayNode
+from tfmon.lanes.remote.trouble import other_python
+from tfmon.model.race import Claim, ClaimResult, Machine
+from tfmon.reports import (
+    QUIET,
+    VERDICT,
+    Block,
+    Item,
+    Items,
+    Lines,
+    Note,
+    Report,
+    Section,
+    Table,
+    head,
+    link_json,
+    machine_json,
+    one_line,
+    text,
+)
+from tfmon.reports.text import Paint
+
+_HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
+_LABELS = {OK: "✓ ok", WARNING: "! warning", BROKEN: "✗ broken", NOT_APPLICABLE: "– n/a"}
+
+
+def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unpainted) -> str:
+    """Return the report; `verbose` adds evidence and inapplicable checks."""
+    return text.write(describe(report, verbose=verbose), last=True, paint=paint)
+
+
+def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
+    """Return the doctor's findings in sections."""
+    sections = [
+        Section(heading, (Items([_item(one, verbose) for one in report.of(subject)
+                                 if verbose or one.finding.status != NOT_APPLICABLE]),))
+        for subject, heading in _HEADINGS.items()
+    ]  # fmt: skip
+    answer, passed = [Note(one_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
+    if passed and not verbose:
+        rest = f"{passed} of {len(report.results)} checks do not apply here"
+        answer.insert(0, Note(f"{rest}; `tfmon doctor -v` shows them, and the evidence."))
+    return Report("What the doctor finds", sections, answer)
+
+
+def findings(report: Diagnosis | None) -> Sequence[Block]:
+    """Return the obstacles to a race."""
+    if report is None:
+        return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
+    obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
+    if not obstacles:
+        return [Note("The doctor finds nothing that slows a race down.")]
+    heading = Note("What the doctor finds as this report is written:")
+    return [heading, Items([_item(one, verbose=False) for one in obstacles])]
+
+
+def _item(one: Result, verbose: bool) -> Item:
+    finding = one.finding
+    details = [
+        f"{name}: {one_line(said)}"
+        for name, said in (("expected", finding.expected), ("fix", finding.fix))
+        if said
+    ]
+    details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
+    return Item(_LABELS[finding.status], one.check.title, one_line(finding.found), tuple(details), finding.status)
+
+
+def to_json(report: Diagnosis) -> dict[str, Any]:
+    """Return the report as JSON."""
+    facts, obstacle = report.facts, report.no_gpu
+    return {
+        **head(),
+        "python": facts.python.executable,
+        "tensorflow": (facts.wheel.version or None) if facts.wheel else None,
+        "imported": facts.imported.works if facts.imported else None,
+        "gpus": list(facts.imported.gpus) if facts.imported else None,
+        "exit_code": report.exit_code,
+        "answer": report.answer,
+        "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
+        "seconds": round(facts.seconds, 3),
+        "checks": [
+            {
+                "id": check.id,
+                "title": check.title,
+                "subject": check.subject,
+                "status": finding.status,
+                "found": finding.found,
+                "expected": finding.expected,
+                "fix": finding.fix,
+                "evidence": [line for line in finding.evidence if line],
+                "source": check.source,
+            }
+            for check, finding in report.results
+        ],
+    }
+
+
+_HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
+_NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
+
+
+def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
+    """Return a table of the hosts, and notes."""
+    usable = [one for one in surveys if not one.error]
+    table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
+    lost = []
+    for one in surveys:
+        if one.error:
+            lost += [
+                f"{one.host.name} cannot be used: {one_line(one.error)}",
+                *([f"  {one_line(one.hint)}"] if one.hint else []),
+            ]
+    notes = list(_notes(usable, here))
+    return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
+
+
+def _host_row(one: Surveyed) -> tuple[str, ...]:
+    machine, link = one.machine, one.link
+    usable = units.cores(machine.usable_cores) + (
+        f" of {machine.cores}" if machine.usable_cores < machine.cores else ""
+    )
+    return (
+        one.host.name,
+        one_line(machine.python) or "unknown",
+        one_line(machine.tensorflow) or "none",
+        _gpus(machine),
+        usable,
+        units.memory(machine.memory_bytes),
+        "n/a" if link is None else units.milliseconds(link.round_trip_ns / 1e6),
+        "n/a" if link is None else f"{units.offset(link.offset_ns)} ± {units.milliseconds(link.error_ns / 1e6)}",
+    )
+
+
+def _gpus(machine: Machine) -> str:
+    models = list(dict.fromkeys(machine.gpus))
+    counts = [machine.gpus.count(model) for model in models]
+    names = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]
+    return one_line(", ".join(names)) or "none"
+
+
+def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    for one in usable:
+        if not one.machine.tensorflow:
+            yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
+        if one.machine.no_gpu:
+            yield f"{one.host.name}: no GPU: {one_line(one.machine.no_gpu)}"
+    by_boot: dict[str, list[str]] = {}
+    for one in usable:
+        by_boot.setdefault(one.machine.boot, []).append(one.host.name)
+    for boot, names in by_boot.items():
+        if boot and boot == here.boot:
+            yield f"{' and '.join(names)}: this machine; lanes here and there take turns"
+        elif boot and len(names) > 1:
+            yield f"{' and '.join(names)}: one machine; their lanes take turns"
+
+
+def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
+    """Return the hosts as JSON."""
+    return {**head(), "hosts": [_host_json(one, here) for one in surveys]}
+
+
+def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
+    known = {"host": one.host.name, "reachable": not one.error}
+    if one.error:
+        return {**known, "error": one.error, "hint": one.hint or None}
+    return {
+        **known,
+        **machine_json(one.machine),
+        "is_this_machine": bool(one.machine.boot) and one.machine.boot == here.boot,
+        "python_path": one.python,
+        **link_json(one.link),
+    }
+
+
+def nodes_to_text(nodes: Sequence[RayNode]) -> str:
+    """Return a table of the nodes."""
+    table = Table([_NODE_HEAD, *map(_node, nodes)], left=range(5))
+    return text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
+
+
+def _node(node: RayNode) -> tuple[str, ...]:
+    return (
+        one_line(node.name if node.name != node.address else node.hostname or node.name),
+        one_line(node.address),
+        _free(node.free_cpus, node.cpus),
+        _free(node.free_gpus, node.gpus),
+        one_line(", ".join(node.kinds)) or ("unknown" if node.gpus else ""),
+        units.memory(node.memory_bytes),
+    )
+
+
+def _free(free: float | None, total: float) -> str:
+    if not total:
+        return "none"
+    return f"{total:g}" if free is None else f"{free:g} of {total:g} free"
+
+
+def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
+    """Return the nodes as JSON."""
+    return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
+
+
+def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
+    """Return all outcomes as JSON."""
+    return {
+        **head(),
+        "claims": [
+            {
+                "scenario": result.scenario,
+                "id": result.claim.id,
+                "source": result.claim.source,
+                "says": result.claim.says,
+                "first": result.claim.first or None,
+                "second": result.claim.second or None,
+                "at_least": result.claim.at_least if result.claim.first else None,
+                "at_most": result.claim.at_most,
+                "outcome": result.outcome,
+                **ratio_json("ratio", result.ratio),
+                "pairs": result.ratio.pairs if result.ratio else None,
+                "reason": result.reason or None,
+            }
+            for result in results
+        ],
+        "interrupted": interrupted or None,
+    }
+
+
+def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
+    """Return the claims by scenario."""
+    sections = [
+        Section(scenario, (Items([_claim_item(one) for one in claims]),))
+        for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
+    ]
+    counts = Counter(result.outcome for result in results)
+    total = ", ".join(f"{amount} {outcome}" for outcome, amount in sorted(counts.items()))
+    summary = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
+    ended = [Note(interrupted)] if interrupted else []
+    return text.write(Report("Claims about scenarios", sections, [Note(summary, VERDICT), *ended]), last=True)
+
+
+def _claim_item(result: ClaimResult) -> Item:
+    claim, ratio = result.claim, result.ratio
+    details = [result.reason] if result.reason else []
+    if ratio is not None:
+        factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+        details.insert(0, f"{prediction(claim)}: measured {factor} ({interval}, {ratio.pairs} pairs)")
+    return Item(result.outcome, claim.id, claim.says, tuple(details))
+
+
+def prediction(claim: Claim) -> str:
+    """Return such as `cpu,graph=on > cpu,graph=off`."""
+    if not claim.first:
+        return ""
+    if claim.at_most is not None:
+        return f"{claim.first} ≈ {claim.second} (within {units.ratio(claim.at_most)})"
+    factor = f" by {units.ratio(claim.at_least)}" if claim.at_least > 1 else ""
+    return f"{claim.first} > {claim.second}{factor}"

@@ -1,0 +1,252 @@
+"""Series in sections."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.series_layout import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_tables import (
+    baseline_text,
+    crossover_table,
+    progress_text,
+    ratio_texts,
+    sweep_table,
+    tuning_table,
+)
+from tfmon.analysis.sweep_ranking import BASELINE, OPEN, Ranking, SweepRow, rank
+from tfmon.lanes.remote.remote_host import is_ray, word_of
+from tfmon.model.knobs import exact, short_name, show
+from tfmon.model.series import SeriesPlan
+from tfmon.recordings import sweeps
+from tfmon.reports import (
+    DASH,
+    TROUBLE,
+    VERDICT,
+    Block,
+    Chart,
+    Code,
+    Lines,
+    Note,
+    NoteKind,
+    Report,
+    Section,
+    Table,
+    charts,
+    machine_rows,
+    repeated,
+    text,
+    versions_text,
+)
+from tfmon.reports.charts import Series
+from tfmon.reports.series_json import sweep_to_json
+
+CHART = (90, 16)
+
+
+def _table_of(table: SeriesTable, about: str = "") -> Table:
+    left = [place for place, column in enumerate(table.columns) if not column.right]
+    rows = [[text for text, _ in row.cells] for row in table.rows]
+    values = [[_number(value) for _, value in row.cells] for row in table.rows]
+    return Table([[column.name for column in table.columns], *rows], about, left=left, values=values)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, tuple):
+        value = value[1] if value[0] == 0 else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _charts_of(table: SeriesTable) -> Iterator[Chart]:
+    for curve in table.curves:
+        if any(point is not None for line in curve.lines for point in line.points):
+            yield _chart(curve)
+
+
+def _chart(curve: SeriesCurve) -> Chart:
+    series, spans = [], []
+    for line in curve.lines:
+        known = [(float(at), one) for at, one in zip(curve.values, line.points, strict=True) if one is not None]
+        points = [(at, one.value, *curve.texts(one)) for at, one in known]
+        series.append(Series(line.id if line.name else "", line.name, line.place, points))
+        spans += [(series[-1].key, at, one.low, one.high) for at, one in known]
+    legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
+    about = f"{curve.about} {legend}." if legend else curve.about
+    knob = curve.knob.replace("_", " ")
+    spec = charts.curve(series, curve.axis, knob, f"{curve.title}. {about}", crossings=curve.marks, spans=spans)
+    drawn = draw_curve(curve, *CHART)
+    return Chart(curve.title, about, spec, drawn=drawn.lines if drawn else ())
+
+
+def answer(analysis: Analysis) -> Iterator[Note | Code]:
+    """Yield the result of a crossover or tuning, if the race has no other question."""
+    table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
+    if table is not None:
+        yield from _told(table, VERDICT)
+
+
+def crossover(analysis: Analysis) -> tuple[Block, ...]:
+    """Return the curve of the last crossover."""
+    table = crossover_table(analysis)
+    if table is None:
+        return ()
+    rows = _table_of(table)
+    drawn: list[Block] = [replace(chart, about=table.curves[0].about, table=rows) for chart in _charts_of(table)]
+    return (*(drawn or [rows]), Lines([f"{line.id}: {line.name}" for line in table.curves[0].lines]))
+
+
+def tuning(analysis: Analysis) -> tuple[Block, ...]:
+    """Return the tried changes and the best."""
+    table = tuning_table(analysis)
+    if table is None:
+        return ()
+    tried = (_table_of(table),) if table.rows else ()
+    return (*tried, *([] if analysis.is_series else _told(table)))
+
+
+def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
+    yield from (Note(line, kind) for line in table.answer)
+    if table.code:
+        yield Code("\n".join(table.code))
+    yield from map(Note, table.notes)
+
+
+LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
+
+
+def to_text(ranking: Ranking, file: str = "") -> str:
+    """Return the ranking, the best first."""
+    written = text.write(describe(ranking), brief=True)
+    if not file:
+        return written
+    again = [f"saved in {file}"]
+    if any(row.outcome == OPEN for row in ranking.rows):
+        again.append(f"tfmon sweep --resume {file} continues it")
+    return f"{written}\n\n{'; '.join(again)}"
+
+
+def describe(ranking: Ranking, began: str = "") -> Report:
+    """Return the result of a sweep."""
+    plan, table = ranking.state.plan, sweep_table(ranking)
+    over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
+    places = f"{', '.join(plan.places)}, against {baseline_text(ranking)} on the same device"
+    where = f"{plan.scenario}: {over} on {places}"
+    marked = [row for row in ranking.rows if row.ratio is not None and row.outcome != BASELINE]
+    learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
+    note = [LEARNS.format(" or ".join(learns))] if learns else []
+    table_block = _table_of(table, "Ratio: throughput over that of the baseline on the same device")
+    return Report(
+        f"{plan.scenario}: a sweep of {len(ranking.rows)} combinations",
+        [
+            Section("", (Note(where), Note(progress_text(ranking)))),
+            Section("Ranking", (table_block, Lines(note))),
+            Section("Over the knobs", list(_charts_of(table)), long=True),
+            Section("How it was measured", (Lines(list(_method(ranking))),), long=True),
+            Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
+            Section("Machine and versions", (_machines(ranking),), long=True),
+        ],
+        [*(Note(line, VERDICT) for line in table.answer), *(Note(line, TROUBLE) for line in table.troubles)],
+        began[:16].replace("T", " "),
+        hosts=_hosts(plan),
+        data=sweep_to_json(ranking),
+    )
+
+
+def of_sweep(path: Path) -> Report:
+    """Return the report of a sweep; raises TfmonError."""
+    described = describe(rank(sweeps.read(path)), sweeps.began(path))
+    return replace(described, data={**described.data, "file": path.name})
+
+
+def _hosts(plan: SeriesPlan) -> set[str]:
+    """Return the names of machines, without Ray's kinds of GPU."""
+    kinds = " ".join(plan.machines.values())
+    hosts = [place.rpartition("/")[0] for place in plan.places]
+    names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
+    return {*(name for name in names if name not in kinds), *(one.hostname for one in plan.hardware.values())}
+
+
+def _method(ranking: Ranking) -> Iterator[str]:
+    plan = ranking.state.plan
+    yield (
+        "each combination was raced in turns against the baseline on the same device, in visits with fresh "
+        f"processes of both, until its ratio was known to within ±{100 * plan.until_ci:g} % or it had been "
+        f"raced for {plan.each_s:g} s"
+    )
+    if not plan.everything:
+        yield "what could not win any more was stopped early: its interval is wider"
+    for kind in plan.kinds:
+        choices = ranking.choices[kind]
+        yield (
+            f"{kind}: the best is chosen from {units.several(choices, 'combination')}, and every interval is "
+            f"always valid: each may miss the truth in 1 of {20 * choices} sweeps"
+        )
+    raced_s = sum(row.attempt.measured_s for row in ranking.rows)
+    visits = sum(row.attempt.visits for row in ranking.rows)
+    yield f"raced for {units.clock(raced_s)} in all, in {units.several(visits, 'visit')}"
+
+
+def command_line(plan: SeriesPlan) -> str:
+    """Return the command for a sweep."""
+    argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
+    for knob, swept in plan.over.items():
+        argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
+    for flag, given in (("--on", plan.words), ("--set", plan.settings)):
+        argv += [word for one in given for word in (flag, one)]
+    numbers = ("--until-ci", 100 * plan.until_ci, "%"), ("--limit", plan.each_s, ""), ("--slice", plan.slice_s, "")
+    argv += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
+    argv += ["--all"] if plan.everything else []
+    return shlex.join([*argv, "--", *plan.command] if plan.command else argv)
+
+
+def _knobs(plan: SeriesPlan) -> Table:
+    rows = [["knob", "values", "baseline"]]
+    for knob in dict.fromkeys([*plan.over, *plan.baseline]):
+        swept = ", ".join(map(show, plan.over.get(knob, ())))
+        rows.append([knob, swept or DASH, show(plan.baseline[knob]) if knob in plan.baseline else DASH])
+    return Table(rows, "What is swept is marked", left=range(3), marked=range(1, len(plan.over) + 1))
+
+
+def _machines(ranking: Ranking) -> Table:
+    plan = ranking.state.plan
+    figures = (row.attempt.figures for row in ranking.rows)
+    versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
+    rows = [["", ""]]
+    for place in dict.fromkeys(plan.places):
+        rows.append([place, plan.machines.get(place) or "unknown"])
+        if place in plan.hardware:
+            rows += [[f"{place}: {name}", value] for name, value in machine_rows(plan.hardware[place])]
+        rows.append([f"{place}: versions", versions.get(place) or "unknown"])
+    return Table(rows, left=(0, 1))
+
+
+def _name(row: SweepRow) -> str:
+    return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.attempt.settings.items())
+
+
+def progress_line(ranking: Ranking) -> str:
+    """Return the progress and the best so far."""
+    now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
+    bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
+    best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
+    return "   ".join([progress_text(ranking), *now[:2], *best])
+
+
+def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
+    """Yield a line for each settled combination and each loss."""
+    several = len(ranking.state.plan.kinds) > 1
+    for old, row in zip(before.rows, ranking.rows, strict=True):
+        name = _name(row) + (f" on {row.attempt.kind}" if several else "")
+        lost = row.attempt.deaths[len(old.attempt.deaths) :]
+        again = lost[:-1] if row.attempt.failed else lost
+        yield from (f"{name}: {why}; it is tried again" for why in again)
+        if old.outcome == OPEN != row.outcome:
+            ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
+            yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
+    for place, why in ranking.state.lost.items():
+        if place not in before.state.lost:
+            yield f"{place} is not used any more: {why}"

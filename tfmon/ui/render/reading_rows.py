@@ -1,0 +1,264 @@
+"""The readings of a pane. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tfmon import units
+from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.finish import seconds_left
+from tfmon.analysis.prediction import LONG_STEP_S
+from tfmon.analysis.shares import Shares
+from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
+from tfmon.model.lane_relations import ordered_settings
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Missing, known
+from tfmon.ui.render import lifecycle
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, wrap
+from tfmon.ui.render.style import STRONG, WARN, banded
+
+LABEL_CELLS = 8
+WIDE = 44
+_BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
+"""Cells of the words after a bar, so that all bars have one length."""
+BEHIND_S = 1.0
+"""A viewer receives events once a second."""
+UNKNOWN = "–"
+DIFFERS = "≠ "
+REFUSED_NS = 20_000_000_000
+
+
+def labelled(label: str, *spans: tuple[str, str]) -> Row:
+    """Return a line that begins with a quiet label."""
+    return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
+
+
+def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
+    """Show a long step, or else `step_row`."""
+    runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
+    ended = lane.over and lane.totals.steps > 0
+    if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
+        return step_row(lane, width)
+    number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
+    took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
+    if lane.changes.requested and last is not None and took_s is not None:
+        asked_ns = max(one.at_ns for one in lane.changes.requested.values())
+        soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
+        soon = soon if last.at_ns < asked_ns else "the change is being prepared"
+        return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
+    before = f", {'the last took' if width >= WIDE else 'last'} {units.duration(took_s)}" if took_s else ""
+    runs = " runs for " if width >= WIDE else " runs "
+    return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
+
+
+def step_row(lane: LaneState, width: int) -> Row:
+    """Show quantiles of the step time since the last knob change."""
+    p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
+    if p50 is None or p95 is None or p99 is None:
+        return labelled("step", (UNKNOWN, DIM))
+    return labelled(
+        "step",
+        ("p50 " if width >= WIDE else "", DIM),
+        (units.milliseconds(p50).ljust(9), TEXT),
+        ("p95 ", DIM),
+        (_bare_ms(p95), TEXT),
+        ("p99 ", DIM),
+        (_bare_ms(p99).rstrip(), TEXT),
+    )
+
+
+def _bare_ms(value: float) -> str:
+    return units.milliseconds(value).removesuffix(" ms").ljust(6)
+
+
+def loss_row(lane: LaneState) -> Row:
+    """Show the first and the last loss."""
+    if lane.totals.losses.first is None or lane.totals.losses.last is None:
+        reason = lane.script.not_measured.get("loss", "")
+        return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
+    last = (units.loss(lane.totals.losses.last), TEXT)
+    if lane.totals.losses.lost:
+        last = (f"{last[0]} by step {units.count(lane.totals.losses.lost)}", WARN)
+    return labelled("loss", (units.loss(lane.totals.losses.first), TEXT), (" → ", DIM), last)
+
+
+def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
+    """Count steps and examples since the start signal, and the discarded share."""
+    if not lane.points:
+        return labelled("done", (f"{UNKNOWN} {lane.script.not_measured.get('steps', '')}".rstrip(), DIM))
+    if lane.script.progress is not None and lane.script.progress.epochs:
+        return _epoch_row(lane, width)
+    reason = lane.script.not_measured.get("steps") or lane.script.not_measured.get("examples", "")
+    if reason and not lane.totals.examples:
+        return labelled("done", (units.count(lane.totals.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
+    progress = lane.script.progress
+    row = labelled(
+        "done",
+        (f"epoch {progress.epoch} {progress.doing} · " if progress is not None and progress.epoch else "", DIM),
+        (units.count(lane.totals.steps), TEXT),
+        (" steps · ", DIM),
+        (units.count(lane.totals.examples), TEXT),
+        (" ex.", DIM),
+    )
+    whole = units.discarded(lane.discarded_shares) if discarded else ""
+    for text in (whole, whole.partition(":")[0]):
+        discarded_span = (f" · {text}", DIM)
+        if text and cells((*row, discarded_span)) <= width:
+            return (*row, discarded_span)
+    return row
+
+
+def _epoch_row(lane: LaneState, width: int) -> Row:
+    progress = lane.script.progress
+    assert progress is not None
+    head = f"epoch {progress.epoch}/{progress.epochs} "
+    doing = f"{progress.doing} " if progress.doing not in ("", "fit") else ""
+    left = seconds_left(lane)
+    tail = f" {units.clock(left)} left" if left is not None and not lane.over else ""
+    if not progress.batches:
+        return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
+    length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
+    epochs_done = max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)
+    drawn = meter(epochs_done / progress.epochs, length, TEXT)
+    return labelled("done", (head, TEXT), *drawn, (f" {doing}", DIM), (tail, TEXT))
+
+
+def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
+    """Show the CPU of the lane's process tree; 100 % is one core."""
+    value = lane.tree.cpu_pct
+    if lane.over:
+        return labelled("cpu", (UNKNOWN, DIM))
+    if isinstance(value, Missing):
+        return labelled("cpu", (units.absent(value), DIM))
+    full = usable_cores * 100
+    text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
+    return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
+
+
+def memory_row(lane: LaneState) -> Row:
+    """Show the memory that no other process shares."""
+    value = lane.tree.private_bytes
+    if lane.over:
+        return labelled("memory", (UNKNOWN, DIM))
+    text = units.reading(value, lambda size: f"{units.memory(size)} private")
+    return labelled("memory", (text, DIM if isinstance(value, Missing) else TEXT))
+
+
+_PARTS = (
+    ("input", "input_pct", "█"),
+    ("copy", "copy_pct", "▚"),
+    ("dispatch", "dispatch_pct", "▓"),
+    ("compute", "device_pct", "▒"),
+    ("retrace", "retrace_pct", "▞"),
+    ("sync", "sync_pct", "═"),
+    ("tfmon", "report_pct", "·"),
+    ("other", "other_pct", "░"),
+)
+_LEAST_PCT = 2.0
+
+
+def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
+    """Return the known parts of the step time: name, percent and character."""
+    parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
+    known_parts = [(name, value, glyph) for name, value, glyph in parts if value is not None]
+    if known(shares.dispatch_pct) is None:
+        known_parts.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
+    return known_parts
+
+
+def time_row(shares: Shares | None, width: int, accent: str) -> Row:
+    """Show the parts of the step time as a bar and in words."""
+    if shares is None:
+        return labelled("time", (UNKNOWN, DIM))
+    parts = time_parts(shares)
+    length = min(20, max(8, (width - LABEL_CELLS) // 3))
+    spans: list[tuple[str, str]] = []
+    drawn, total = 0, 0.0
+    for _, value, glyph in parts:
+        total += value
+        end = round(total / 100 * length)
+        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
+        drawn = max(drawn, end)
+    room = width - LABEL_CELLS - drawn
+    text = ""
+    for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
+        word = f" {glyph}{name} {value:.0f} %"
+        if value < _LEAST_PCT or len(text) + len(word) > room:
+            break
+        text += word
+    return labelled("time", *spans, (text, TEXT))
+
+
+def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
+    """Return the bottleneck; a cause takes precedence over figures."""
+    if bottleneck is None:
+        return []
+    text, cause = bottleneck.line, bottleneck.cause
+    if cause and len(wrap(text, width, most + 1)) > most:
+        kind = bottleneck.text.partition(":")[0]
+        text = cause if most == 1 and len(cause) <= width else f"{kind}; {cause}"
+    return [((line, TEXT),) for line in wrap(text, width, most)]
+
+
+def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
+    """Show the knobs, first the knobs in which lanes differ."""
+    style, rows = TEXT if lane.points else DIM, [labelled("knobs")]
+    for knob in sorted(_knobs(lane), key=lambda knob: (not knob[2], not knob[3])):
+        spans = _knob_spans(knob, style)
+        if len(rows[-1]) == 1:
+            rows[-1] += spans
+        elif cells(rows[-1]) + cells(spans) + 3 <= width:
+            rows[-1] = (*rows[-1], (" · ", DIM), *spans)
+        elif (knob[2] or knob[3]) and len(rows) < most:
+            rows.append(labelled("", *spans))
+    return rows if len(rows[0]) > 1 else [labelled("knobs", (UNKNOWN, DIM))]
+
+
+_Knob: TypeAlias = tuple[str, str, bool, str]
+
+
+def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
+    requested = {name: show(value) for name, value in lane.to_change.items()}
+    scope = lane.in_effect.get(BATCH_SCOPE.name)
+    brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
+    after = {BATCH_SIZE.name: f" {scope}"} if brief and lane.spec.devices > 1 else {}
+    knobs = [
+        (name, show(value) + after.get(name, ""), differs, requested.pop(name, ""))
+        for name, value, differs in ordered_settings(lane)
+        if not (brief and name == BATCH_SCOPE.name)
+    ]
+    knobs += [(name, "", name in (lane.differs or ()), value) for name, value in requested.items()]
+    return tuple(knobs)
+
+
+def _knob_spans(knob: _Knob, style: str) -> Row:
+    name, value, differs, requested = knob
+    spans = [
+        (f"{DIFFERS if differs else ''}{short_name(name)}", STRONG if differs else DIM),
+        (f" {value}" if value else "", STRONG if differs else style),
+        (f" → {requested} requested" if requested else "", DIM),
+    ]
+    return tuple(span for span in spans if span[0])
+
+
+def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
+    """Return the problem of the lane, or a blank row."""
+    stalled = lifecycle.NOTE if keys else "no message comes"
+    lines = units.several(lane.process.bad_lines, "unreadable line")
+    problems = (
+        ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
+        ("stopped", lane.script.not_measured.get("stopped", "")),
+        ("stalled", stalled if lane.heartbeat.stalled_since_ns is not None else ""),
+        ("refused", lane.changes.refused if now_ns - lane.changes.refused_ns < REFUSED_NS else ""),
+        ("note", f"{lines} skipped: {lane.process.last_bad_line}" if lane.process.bad_lines else ""),
+    )
+    return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
+
+
+def bar(share: float | None, text: str, width: int, accent: str) -> Row:
+    """Draw a bar and words in a fixed place after it."""
+    tail = f" {text}"
+    length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
+    if share is None or length < 4:
+        return ((text, TEXT),)
+    return (*meter(share, length, banded(accent, share)), (tail, TEXT))
