@@ -49,7 +49,7 @@ def test_every_reading_agrees_with_nvidia_smi(step: Step, smi: Smi, search: GpuS
 
 def test_processes_and_their_memory_agree(step: Step, smi: Smi, search: GpuSearch, probe: NvidiaProbe):
     ours, theirs = samples_of(probe), smi.ask()
-    if any(one.processes.foreign_pids for one in ours.values()):
+    if any(our.processes.foreign_pids for our in ours.values()):
         pytest.skip("in a container the driver may number processes as the host does")
     for gpu in search.gpus:
         told, listed = theirs[gpu.uuid].used_by_pid, ours[gpu.uuid].processes.used_by_pid

@@ -44,7 +44,9 @@ def test_the_race_has_a_verdict_and_its_knobs_changed(step: Step, gpu: Gpu, race
     assert cpu.steady.windows and other.steady.windows
     (read,) = raced.end.gpus_of(other)
     assert read.key == gpu.uuid, "the readings beside the lane are those of its GPU"
-    applied = {(one.lane, one.knob, one.value) for one in raced.changes if isinstance(one, KnobApplied)}
+    applied = {
+        (change.lane, change.knob, change.value) for change in raced.changes if isinstance(change, KnobApplied)
+    }
     for lane in (cpu.spec.name, other.spec.name):
         assert {(lane, "batch_size", 512), (lane, "prefetch", 1)} <= applied
     step.notes.append(f"{len(applied)} knob changes in effect, at the steps that the lanes told")

@@ -89,7 +89,9 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
         f"  at most {apart[worst]:.1f} points apart ({worst}); {kind}, by the profile {bound},"
         f" expected {' or '.join(one.kinds)}: {'right' if right else 'WRONG'}"
     )
-    print(f"  {found.text if found else ''}; try {', '.join(one.remedy for one in found.causes) if found else ''}")
+    print(
+        f"  {found.text if found else ''}; try {', '.join(each.remedy for each in found.causes) if found else ''}"
+    )
     return apart[worst], right
 
 
@@ -121,8 +123,8 @@ def by_profile(profile: Profile) -> dict[str, float]:
 
 def run_shares(options: argparse.Namespace) -> None:
     """Compare every lane, and say whether the goals are met."""
-    lanes = [one for one in LANES if options.only in (None, one.scenario)]
-    results = [compare(one, options.seconds, options.captures) for one in lanes]
+    lanes = [lane for lane in LANES if options.only in (None, lane.scenario)]
+    results = [compare(lane, options.seconds, options.captures) for lane in lanes]
     near = sum(apart <= POINTS for apart, _ in results)
     right = sum(right for _, right in results)
     print(f"\nwithin {POINTS:g} points: {near} of {len(lanes)} lanes; verdicts right: {right} of {len(lanes)}")

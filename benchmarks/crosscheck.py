@@ -65,7 +65,7 @@ class Row:
     @property
     def cells(self) -> list[str]:
         """The row of the page: figure, ours, theirs, the difference with its interval, and the result."""
-        ours, theirs = (statistics.median(one[place] for one in self.pairs) for place in (0, 1))
+        ours, theirs = (statistics.median(pair[place] for pair in self.pairs) for place in (0, 1))
         logs = [math.log(one / other) for one, other in self.pairs]
         middle, interval, near = statistics.mean(logs), "", abs(statistics.mean(logs)) <= math.log1p(CLOSE)
         if len(logs) > 1:
@@ -209,10 +209,10 @@ _START_S = 12
 
 
 def _of_script() -> psutil.Process | None:
-    for one in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if SCRIPT in one.cmdline() and "tfmon" not in one.cmdline():
-                return one
+            if SCRIPT in child.cmdline() and "tfmon" not in child.cmdline():
+                return child
     return None
 
 

@@ -43,7 +43,7 @@ def speed(watch: Watch, lane: str, seconds: float) -> float:
     start = watch.heard
     time.sleep(seconds)
     events = [one for one in watch.since(start) if isinstance(one, Window) and one.lane == lane]
-    steady = [one for one in events if not one.marks][1:]
+    steady = [event for event in events if not event.marks][1:]
     return sum(one.examples for one in steady) / sum(one.span_ns for one in steady) * 1e9
 
 

@@ -47,7 +47,7 @@ PAIRS = {
 def compared(pair: Pair, profiles: int) -> dict[str, Any]:
     """Return what `tfmon profile` says of a pair."""
     lanes = [word for lane in (pair.first, pair.second) for word in ("--lane", f"cpu,{lane}")]
-    sets = [word for one in pair.settings for word in ("--set", one)]
+    sets = [word for setting in pair.settings for word in ("--set", setting)]
     return result_of("profile", pair.scenario, *lanes, *sets, "--profiles", str(profiles))
 
 

@@ -304,7 +304,7 @@ def line_of(rows: Sequence[dict[str, Any]]) -> str:
 
     steps, count = rows[0]["steps_ms"], len(rows)
     true = max(steps) / min(steps)
-    lengths = " and ".join(units.milliseconds(one) if one < 1_000 else f"{one / 1e3:g} s" for one in steps)
+    lengths = " and ".join(units.milliseconds(step) if step < 1_000 else f"{step / 1e3:g} s" for step in steps)
     judged = [row for row in rows if row["ratio"] is not None]
     off = statistics.median(abs(row["ratio"] / true - 1) for row in judged) if judged else math.nan
     right = sum(row["kind"] == SAME if true == 1 else row["kind"] == FASTER for row in rows)

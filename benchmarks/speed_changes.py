@@ -109,8 +109,8 @@ def main(paths: Sequence[Path], hours: float, times: int) -> None:
                     if at_s > BASELINE_S and what != "faster"
                 ]
                 delays.append(late[0] if late else (float("inf"), 0))
-            seconds, steps = sorted(one[0] for one in delays), sorted(one[1] for one in delays)
-            missed = sum(one == float("inf") for one in seconds)
+            seconds, steps = sorted(delay[0] for delay in delays), sorted(delay[1] for delay in delays)
+            missed = sum(second == float("inf") for second in seconds)
             print(
                 f"    {factor:g} times slower: found after {median(seconds):.1f} s, {median(steps):.0f} steps "
                 f"(median), {seconds[-1]:.1f} s at most, {missed} of {times} missed in {limit_s:.0f} s"

@@ -100,8 +100,8 @@ def main() -> None:
         spent_s = time.process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
         spent_s -= sent_s + read_s
         known = sweep.ranking.state
-        pairs = sum(len(one.pairs) for one in known.attempts)
-        visits = sum(one.visits for one in known.attempts)
+        pairs = sum(len(attempt.pairs) for attempt in known.attempts)
+        visits = sum(attempt.visits for attempt in known.attempts)
         size = file.path.stat().st_size / MIB
         threads = threading.active_count()
         sweep.stop()

@@ -68,7 +68,7 @@ def part(kind: str, epochs: int) -> tuple[float, float, float]:
 
 def told(ratios: list[float]) -> str:
     """Return the median of ratios with its interval."""
-    ratios = sorted(100 * one - 100 for one in ratios)
+    ratios = sorted(100 * ratio - 100 for ratio in ratios)
     out = max(0, math.floor(len(ratios) / 2 - 0.98 * math.sqrt(len(ratios))))
     return f"{statistics.median(ratios):+.2f} % [{ratios[out]:+.2f}, {ratios[-1 - out]:+.2f}]"
 
@@ -83,12 +83,14 @@ def main() -> None:
         took = {kind: part(kind, epochs) for kind in random.sample((OFF, HOOKS, WATCH), 3)}
         if number >= 0:
             rounds.append(took)
-    each_us = [1e6 * statistics.median(one[OFF][place] for one in rounds) / epochs / STEPS for place in (0, 1)]
-    leave_ms = 1e3 * statistics.median(one[WATCH][2] for one in rounds)
+    each_us = [
+        1e6 * statistics.median(round_[OFF][place] for round_ in rounds) / epochs / STEPS for place in (0, 1)
+    ]
+    leave_ms = 1e3 * statistics.median(round_[WATCH][2] for round_ in rounds)
     print(f"{WHAT}, {UNITS} units: a step takes {each_us[0]:.0f} µs, and {each_us[1]:.0f} µs of CPU")
     print(f"leaving the block takes {leave_ms:.0f} ms")
     for kind, other in ((HOOKS, OFF), (WATCH, HOOKS), (WATCH, OFF)):
-        texts = [told([one[kind][place] / one[other][place] for one in rounds]) for place in (0, 1)]
+        texts = [told([round_[kind][place] / round_[other][place] for round_ in rounds]) for place in (0, 1)]
         print(f"{kind} over {other}: time {texts[0]}, CPU {texts[1]}")
 
 

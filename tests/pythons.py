@@ -32,7 +32,7 @@ def main() -> int:
         if version == ".".join(map(str, sys.version_info[:2])) and not lowest:
             said.append(f"Python {version}: left to make test")
             continue
-        python = next((one for one in candidates(version) if runs(one, version)), None)
+        python = next((candidate for candidate in candidates(version) if runs(candidate, version)), None)
         if python is None:
             said.append(f"Python {version}: not found")
             continue

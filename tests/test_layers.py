@@ -144,22 +144,30 @@ def test_every_package_is_in_the_table():
 @pytest.mark.parametrize("package", sorted(ALLOWED))
 def test_a_package_imports_only_what_the_architecture_allows(package):
     allowed = {*ALLOWED[package], package, *sys.stdlib_module_names}
-    assert not [str(one) for one in all_imports() if one.package == package and one.name not in allowed]
+    assert not [
+        str(import_) for import_ in all_imports() if import_.package == package and import_.name not in allowed
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(LOADED_LATE))
 def test_what_is_slow_or_may_be_missing_is_imported_inside_functions(name):
-    early = [one for one in all_imports() if one.name == name and not one.late and one.package != name]
+    early = [
+        import_
+        for import_ in all_imports()
+        if import_.name == name and not import_.late and import_.package != name
+    ]
     # The screen itself is Textual, and the module that opens it imports it at once.
     early = [one for one in early if one.package != "ui" and not one.module.name.endswith("live.py")]
     assert not [str(one) for one in early]
-    assert [one for one in all_imports() if one.name == name], f"nobody imports {name}: the table is out of date"
+    assert [import_ for import_ in all_imports() if import_.name == name], (
+        f"nobody imports {name}: the table is out of date"
+    )
 
 
 def test_what_runs_in_a_users_process_imports_the_standard_library_at_once():
     """The user's folder may have a module of the same name, which a later import would find: see `site`."""
     runs_there = {"hooks", "report", "trainer", "profile", "model", "system"}
-    late = [one for one in all_imports() if one.package in runs_there and one.late]
+    late = [import_ for import_ in all_imports() if import_.package in runs_there and import_.late]
     library = sys.stdlib_module_names - {*sys.builtin_module_names, *ALLOWED}
     assert not [str(one) for one in late if one.name in library]
 
@@ -185,7 +193,7 @@ def test_nothing_that_is_read_is_run():
     """Messages, recordings and settings are data; the one thing that is run is the scenario the user named."""
     run = {"eval", "exec", "compile", "__import__"}
     unpack = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
-    found = [str(one) for one in all_imports() if one.name in unpack]
+    found = [str(import_) for import_ in all_imports() if import_.name in unpack]
     for module in MODULES:
         for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in run:

@@ -71,7 +71,7 @@ class TestChanges:
             for number, batch in enumerate((16, 32)):
                 demo.apply(name, "batch_size", batch, request=1 + 2 * number + demo.names.index(name))
         periods = demo.session.snapshot().periods
-        assert [[(one.lane, show(one.after)) for one in period.changes] for period in periods] == [
+        assert [[(change.lane, show(change.after)) for change in period.changes] for period in periods] == [
             [("cpu", "16"), ("gpu:0", "16")], [("cpu", "32"), ("gpu:0", "32")],
         ]  # fmt: skip
         assert [lane.title for lane in periods[0].lanes] == ["cpu", "gpu:0"], "as they were called before"

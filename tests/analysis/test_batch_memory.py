@@ -91,6 +91,8 @@ def test_the_key_warns_of_a_size_that_does_not_fit_and_no_advice_names_one():
     assert "1024 does not fit in GPU memory: about 10 GiB" in effect([lane], BATCH)
     assert effect([race.trains(value=64)], BATCH) == "batch 64 → 128"
     lane = race.trains(value=512)
-    assert not [one for one in causes_of(lane, ["dispatch"], [BATCH]) if one.knob == "batch_size"]
+    assert not [cause for cause in causes_of(lane, ["dispatch"], [BATCH]) if cause.knob == "batch_size"]
     small = replace(lane, settings={**lane.settings, "batch_size": 256})
-    assert "batch 512" in [setting_text(one.knob, one.value) for one in causes_of(small, ["dispatch"], [BATCH])]
+    assert "batch 512" in [
+        setting_text(cause.knob, cause.value) for cause in causes_of(small, ["dispatch"], [BATCH])
+    ]

@@ -148,7 +148,7 @@ class TestLanes:
         )
         found = kind_of(replace(state, measurements=measured))
         assert found.text == "input-bound: waiting for batches takes 42 % of the time", "70 % of the steps' 60 %"
-        assert {one.id: round(one.share_pct) for one in found.causes if one.count} == {
+        assert {cause.id: round(cause.share_pct) for cause in found.causes if cause.count} == {
             "epoch_batch": 45,
             "input_generator": 40,
         }

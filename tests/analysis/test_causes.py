@@ -92,7 +92,7 @@ def test_every_cause_is_told_or_supposed_and_has_what_mends_it():
     supposed = {id for ids in SUPPOSED.values() for id in ids}
     page = (Path(__file__).parents[2] / "docs" / "causes.md").read_text()
     for id, kind in KINDS.items():
-        advice = [kind.mends, *(one.mends for one in kind.remedies)]
+        advice = [kind.mends, *(remedy.mends for remedy in kind.remedies)]
         assert any(advice) and not any(one.endswith(".") for one in advice), id
         assert kind.title or id in supposed, id
         assert not kind.title or f"{{{{ {id} }}}}\n\n**Recognised**" in page, id

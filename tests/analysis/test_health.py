@@ -44,7 +44,7 @@ def known(state, at_s: float = 2.1) -> Snapshot:
 
 
 def ids(state, at_s: float = 2.1) -> list[str]:
-    return [one.id for one in concerns(known(state, at_s), state)]
+    return [concern.id for concern in concerns(known(state, at_s), state)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_waits_that_come_evenly_have_a_period(gaps_s, every):
             window(round(at_s * SECOND), SECOND, steps=1, step=step, histogram=count([SECOND]), loss=None)
         )
     state = lane("cpu", phase(RACING), *events)
-    told = [one.text for one in concerns(known(state, at_s + 0.1), state) if one.id == "waits"]
+    told = [concern.text for concern in concerns(known(state, at_s + 0.1), state) if concern.id == "waits"]
     assert waits_of(state).steps == len(gaps_s) + 1
     assert [one.partition(" 1.0 s")[2] for one in told] == [every] * len(told)
     assert len(told) == 1 or waits_of(state).share < 0.05
@@ -122,7 +122,9 @@ def steady(seconds: float, step_ms: float, since_s: float = 0.0, step: int = 0, 
 def test_a_lane_that_became_slower_is_told_since_when_by_how_much_and_why(after, id, why):
     first = [*steady(40, 20)]
     state = lane("cpu", phase(RACING), *first, *steady(30, 60, first[-1].at_ns / SECOND, first[-1].step, **after))
-    (found,) = [one for one in concerns(known(state, 70.1), state) if one.id in ("slower", "cores_taken")]
+    (found,) = [
+        concern for concern in concerns(known(state, 70.1), state) if concern.id in ("slower", "cores_taken")
+    ]
     assert found.id == id and found.text.startswith("3.000 times slower (95 % CI 3.000 to 3.000) since step 1 9")
     assert f"(0:39); {why}" in found.text
 
@@ -162,7 +164,9 @@ def losses(values) -> list:
 )
 def test_a_loss_diverges_against_its_own_best_and_one_that_stays_is_told_as_a_fact(values, id):
     state = lane("cpu", phase(RACING), *losses(values))
-    found = [one for one in concerns(known(state, len(values) + 0.1), state) if one.id.startswith("loss")]
+    found = [
+        concern for concern in concerns(known(state, len(values) + 0.1), state) if concern.id.startswith("loss")
+    ]
     assert [one.id for one in found] == [id] * bool(id)
     assert all(one.is_fault is (id == "loss_diverges") for one in found)
 
@@ -191,7 +195,7 @@ def test_a_loss_of_validation_that_rises_is_told_with_its_best(losses, told):
                 )
 
     state = raced(*epochs(losses))
-    found = [one.text for one in concerns(known(state), state)]
+    found = [concern.text for concern in concerns(known(state), state)]
     assert [one.partition("; ")[0] for one in found] == [f"the loss of validation is {told}"] * bool(told)
     assert not ids(raced(*epochs(losses), *epochs([2.0]))), "another fit begins"
 
@@ -224,7 +228,7 @@ def growing(seconds: int, memory: Callable[[int], float]) -> tuple[Snapshot, lis
     state = lane("cpu", phase(RACING), *events)
     host = replace(unknown_host(SECOND, HIDDEN), memory_total_bytes=2.0**36, memory_used_bytes=2.0**35)
     snapshot = replace(known(state, seconds + 0.1), hosts={"": HostState(sample=host)})
-    return snapshot, [one.text for one in concerns(snapshot, state) if one.id == "memory_grows"]
+    return snapshot, [concern.text for concern in concerns(snapshot, state) if concern.id == "memory_grows"]
 
 
 MIB = 2.0**20
@@ -270,7 +274,9 @@ def test_the_machine_is_full_at_the_rate_of_the_lane():
     ):
         script = replace(state, script=ScriptFacts("python train.py", causes=causes))
         (found,) = [
-            one for one in concerns(replace(snapshot, lanes=(script,)), script) if one.id == "memory_grows"
+            concern
+            for concern in concerns(replace(snapshot, lanes=(script,)), script)
+            if concern.id == "memory_grows"
         ]
         assert words in found.text
 
@@ -285,7 +291,7 @@ def test_a_lane_that_stands_still_says_where_for_what_and_which_child_was_killed
     killed = replace(tree_sample(), at_ns=3 * SECOND, killed={123: 9, 124: 15})
     stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=STACK)
     state = raced(killed, stack)
-    told = [one.text for one in concerns(known(state, 20), state)]
+    told = [concern.text for concern in concerns(known(state, 20), state)]
     assert told[0] == "a child process, PID 123, was killed by SIGKILL at 0:02"
     assert told[1].endswith("; it stands at train.py:17 in batches, and waits for a queue")
 

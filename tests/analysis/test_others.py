@@ -54,7 +54,7 @@ def test_the_share_of_contended_slices_is_told_from_five_percent_on():
 
 @pytest.mark.parametrize(("taken", "said"), [((0.0,) * 20, True), ((None, *(40.0,) * 3, *(0.0,) * 16), False)])
 def test_what_a_gpu_does_is_not_put_down_to_a_lane_that_shares_it(taken, said):
-    activity = GpuActivity(**{one.name: 90.0 for one in fields(GpuActivity)})
+    activity = GpuActivity(**{field.name: 90.0 for field in fields(GpuActivity)})
     shown = analyse(shared_demo(taken, activity=activity).session.snapshot())
     also = shown.lane("gpu:0").bottleneck.also
     assert any("bandwidth, which limits them" in line for line in also) is said

@@ -34,7 +34,7 @@ def advised(kind: str, **settings) -> list[str]:
 
 
 def settings_for(kind: str, state: LaneState, knobs: Sequence[Knob] = KNOBS) -> list[str]:
-    return [setting_text(one.knob, one.value) for one in causes_of(state, [kind], knobs) if one.knob]
+    return [setting_text(cause.knob, cause.value) for cause in causes_of(state, [kind], knobs) if cause.knob]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def of_a_script(kind: str, *traits: str, bfloat16: bool = False, progress: Progr
     known = lane()
     process = replace(known.process, versions={**known.process.versions, "tensorflow": "2.21"}, bfloat16=bfloat16)
     facts = ScriptFacts("python train.py", step_traits=traits, progress=progress)
-    return {one.id for one in causes_of(replace(known, process=process, script=facts, settings={}), [kind])}
+    return {cause.id for cause in causes_of(replace(known, process=process, script=facts, settings={}), [kind])}
 
 
 EPOCHS = Progressed(at_ns=1, doing="fit", epochs=3)

@@ -142,7 +142,7 @@ class TestAnswers:
         ranks, *pairs = verdict.ranked
         over_slowest = re.fullmatch(r"E (\S+ \([^)]*\)), .* over A", ranks)[1]
         factor, interval = over_slowest.rstrip(")").split(" (")
-        assert [one.partition(": ")[2] for one in pairs if "160 over 10:" in one] == [f"E/A {over_slowest}"]
+        assert [pair.partition(": ")[2] for pair in pairs if "160 over 10:" in pair] == [f"E/A {over_slowest}"]
         assert verdict.text.startswith(f"E batch 160 is {factor} faster than A batch 10 (95 % CI {interval}, ")
         assert {one.speed.kind for one in found.lanes} == {verdict.interval_kind}
         plain = found.lanes[0].throughput.speed(replace(verdict.looks, choices=1))

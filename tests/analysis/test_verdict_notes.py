@@ -57,7 +57,9 @@ def test_a_lane_on_several_devices_is_told_to_try_nothing_that_it_refuses():
     demo = ManyGpus((LaneSpec("gpu:0"), LaneSpec("gpu:0+1"))).go().race(5)
     snapshot = demo.session.snapshot()
     knobs = (*COMMON, *snapshot.race.knobs)
-    one, two = ([(one.knob, one.value) for one in causes_of(lane, ["compute"], knobs)] for lane in snapshot.lanes)
+    one, two = (
+        [(cause.knob, cause.value) for cause in causes_of(lane, ["compute"], knobs)] for lane in snapshot.lanes
+    )
     assert ("xla", True) in one and ("mixed_precision", "float16") in one
     assert {knob for knob, _ in two} == {"mixed_precision", "batch_size"} and (
         "mixed_precision",
@@ -77,9 +79,11 @@ def told(*lanes: str, model: str = "H100", tensorflow: str = "", **there: object
         ProcessInfo(versions={"tensorflow": version}, device_name=device)
         for version, device in (("", "H100"), (tensorflow, model))
     )
-    states = [replace(one, process=away if one.spec.host else here) for one in states]
+    states = [replace(state, process=away if state.spec.host else here) for state in states]
     hosts = {"": HostState(HERE), "gpu2": HostState(replace(HERE, **{"boot": "b", **there}))}
-    return [one.text for one in machine_differences(Snapshot(0, Race(), tuple(states), hosts), states)]
+    return [
+        difference.text for difference in machine_differences(Snapshot(0, Race(), tuple(states), hosts), states)
+    ]
 
 
 @pytest.mark.parametrize(

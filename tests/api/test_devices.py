@@ -119,16 +119,16 @@ SPLIT = GpuSearch(gpus=(WHOLE,), instances=(PART, OTHER))
 
 def test_a_lane_trains_on_the_instance_whose_uuid_begins_so():
     race = plan("MIG-1111F", "mig-11111111-1111,batch_size=64", found=SPLIT)
-    assert [one.spec.name for one in race.lanes] == ["MIG-1111ffff", "MIG-11111111"]
-    assert [one.spec.kind for one in race.lanes] == ["gpu", "gpu"]
-    assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in race.lanes] == [OTHER.uuid, PART.uuid]
+    assert [lane.spec.name for lane in race.lanes] == ["MIG-1111ffff", "MIG-11111111"]
+    assert [lane.spec.kind for lane in race.lanes] == ["gpu", "gpu"]
+    assert [lane.environment["CUDA_VISIBLE_DEVICES"] for lane in race.lanes] == [OTHER.uuid, PART.uuid]
     assert race.lanes[1].settings["batch_size"] == 64
 
 
 def test_instances_that_begin_alike_have_longer_names():
     found = GpuSearch(gpus=(WHOLE,), instances=(PART, LONGER))
     race = plan(PART.uuid, "MIG-11111111-9", found=found)
-    assert [one.spec.device for one in race.lanes] == ["MIG-11111111-1", "MIG-11111111-9"]
+    assert [lane.spec.device for lane in race.lanes] == ["MIG-11111111-1", "MIG-11111111-9"]
 
 
 @pytest.mark.parametrize(

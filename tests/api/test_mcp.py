@@ -126,7 +126,7 @@ def test_a_client_that_leaves_ends_what_it_began(session, folder):
     async def use(client):
         arguments = {"patch": PATCH.replace("300", "30_000"), "command": [sys.executable, "train.py"]}
         call = asyncio.ensure_future(client.call_tool("try", arguments))
-        while not any("train.py" in one.cmdline() for one in psutil.Process().children(recursive=True)):
+        while not any("train.py" in child.cmdline() for child in psutil.Process().children(recursive=True)):
             await asyncio.sleep(0.1)
         began = psutil.Process().children(recursive=True)
         call.cancel()

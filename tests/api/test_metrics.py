@@ -22,8 +22,8 @@ def samples(text: str) -> dict[str, dict[frozenset[str], float]]:
     """Return the values of each name, by the values of their labels."""
     result: dict[str, dict[frozenset[str], float]] = {}
     for family in text_string_to_metric_families(text):
-        for one in family.samples:
-            result.setdefault(one.name, {})[frozenset(one.labels.values())] = one.value
+        for sample in family.samples:
+            result.setdefault(sample.name, {})[frozenset(sample.labels.values())] = sample.value
     return result
 
 

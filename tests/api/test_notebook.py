@@ -45,7 +45,7 @@ def execute(tmp_path, monkeypatch):
             book, timeout=HANGS_S, startup_timeout=HANGS_S, resources={"metadata": {"path": str(tmp_path)}}
         )
         client.execute()
-        return [[one for one in cell.outputs if one.get("name") != "stderr"] for cell in book.cells]
+        return [[output for output in cell.outputs if output.get("name") != "stderr"] for cell in book.cells]
 
     return run
 

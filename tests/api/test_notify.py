@@ -72,7 +72,7 @@ def test_a_lane_that_ends_is_told_by_the_command_of_the_user(tmp_path):
     words = ("watch", "--no-record", "--notify", f"cat >> {tmp_path}/facts", "--", sys.executable, str(script))
     done = subprocess.run([sys.executable, "-m", "tfmon", *words], capture_output=True, text=True, timeout=300)
     facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
-    assert (done.returncode, [one["kind"] for one in facts]) == (3, ["failed", "ended"]), done.stderr
+    assert (done.returncode, [fact["kind"] for fact in facts]) == (3, ["failed", "ended"]), done.stderr
     assert "exited with code 3" in facts[0]["text"] and facts[1]["scenario"] == "train.py"
 
 
@@ -98,7 +98,7 @@ def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(tmp_path):
     told = ("--notify", f"cat >> {tmp_path}/facts", "--no-record", "--baseline", before)
     assert watch(*told, PAUSE="0.01", STEPS="900").returncode == 0
     facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
-    (regression,) = [one["text"] for one in facts if one["kind"] == "regression"]
+    (regression,) = [fact["text"] for fact in facts if fact["kind"] == "regression"]
     assert "% slower (95 % CI" in regression
     (tmp_path / "facts").unlink()
     assert watch(*told, "--slower-than", "99%", PAUSE="0.01", STEPS="300").returncode == 0

@@ -70,13 +70,13 @@ def test_two_lanes_are_profiled_in_turns_each_alone(mode, monkeypatch, tmp_path)
     def profile(lane: str, request: TakeProfile) -> None:
         assert request.counters == NOT_COUNTED, "a lane without a process has nothing to count"
         calls.append((lane, str(Path(request.folder).relative_to(tmp_path)), Path(request.chrome).name))
-        if len([one for one in calls if one[0] != "alone"]) == 4:
+        if len([call for call in calls if call[0] != "alone"]) == 4:
             raise TfmonError("no profile could be taken")
 
     monkeypatch.setattr(racing.profiles, "_answer", profile)
     with pytest.raises(TfmonError, match="no profile could be taken"):
         racing.profiles.in_turns(names, tmp_path, times=3)
-    assert [one for one in calls if one[0] != "alone"] == [
+    assert [call for call in calls if call[0] != "alone"] == [
         (names[0], "A/1", "A.json"), (names[1], "B/1", "B.json"), (names[0], "A/2", ""), (names[1], "B/2", ""),
     ]  # fmt: skip
     alone = [lane for what, lane, *_ in calls if what == "alone"]

@@ -125,7 +125,7 @@ def test_a_script_keeps_its_arguments_and_the_knobs_it_was_given(again):
     words = (sys.executable, "my train.py", "--epochs", "3", "--name", "it's $HOME")
     info = command_scenario(words)
     settings = ({"learning_rate": 0.1 + 0.2, "wide": True}, {"learning_rate": 1e-07, "wide": True})
-    lanes = [LaneSpec("cpu", {**one}) for one in settings]
+    lanes = [LaneSpec("cpu", {**setting}) for setting in settings]
     demo = Demo(lanes, CPU_MACHINE, ())
     demo.session.begin(replace(demo.session.snapshot().race, scenario=info.name), demo.specs)
     for spec, one in zip(demo.specs, settings, strict=True):

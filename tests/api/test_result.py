@@ -63,7 +63,7 @@ def test_a_concern_is_told_alike_in_the_result_text_html_markdown_and_list_of_ru
     with Recording(RECORDED) as opened:
         analysis = analyse(demo.session.snapshot())
         result = with_table(analysis, opened.header)
-    assert [one.id for one in result.lane("cpu").concerns] == ["loss_lost", "waits"]
+    assert [concern.id for concern in result.lane("cpu").concerns] == ["loss_lost", "waits"]
     lost, waits = result.lane("cpu").concerns
     assert lost.text.startswith("the loss is nan, from step") and waits.text.startswith("250 steps of")
     report = report_of(analysis, result)

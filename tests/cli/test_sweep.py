@@ -27,7 +27,7 @@ def test_the_best_is_found_and_told_as_json_and_the_rest_goes_on_without_measuri
     first, *others = found["combinations"]
     assert first["settings"] == {"batch_size": 64} and first["ratio_ci95"][0] < 1.6 < first["ratio_ci95"][1]
     assert first["interval_kind"] == "always-valid" and first["learns_differently_by"] == ["batch_size"]
-    assert [one["settings"]["batch_size"] for one in others] == [128, 16, 4000]
+    assert [other["settings"]["batch_size"] for other in others] == [128, 16, 4000]
     assert others[-1]["state"] == "refused" and "at most 1000" in others[-1]["reason"]
     assert (found["file"], found["interrupted"]) == (str(file), None)
     before = file.read_bytes()

@@ -59,7 +59,7 @@ def test_files_and_modules_that_pages_name_exist():
     for page, text in TEXTS.items():
         for code in re.findall(r"`([^`\n]+)`", text):
             paths = re.findall(r"(?<![\w./~-])(?:tfmon|tests|benchmarks|acceptance|scenarios|docs)/[\w./-]+", code)
-            missing += [(page.name, one) for one in paths if one != BUILT and not (ROOT / one).exists()]
+            missing += [(page.name, path) for path in paths if path != BUILT and not (ROOT / path).exists()]
             name = code.split("(")[0]
             if re.fullmatch(r"tfmon(\.\w+)+", name) and name != ENTRY_POINT_GROUP and not is_there(name):
                 missing.append((page.name, name))

@@ -106,7 +106,7 @@ class Bench:
         facts = [*facts, ("cudnn_version", "9")] if cuda else []
         info = f"import collections\nbuild_info = collections.OrderedDict({[*facts, ('is_cuda_build', cuda)]})\n"
         (folder / "build_info.py").write_text(info)
-        lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {one}" for one in requires)]
+        lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {require}" for require in requires)]
         self.install(name, version, *lines)
 
     def describe(self, python: str | Path, *, environ: Mapping[str, str]) -> Interpreter:
@@ -133,7 +133,7 @@ class Bench:
 
 def find(id: str, facts: Facts) -> Finding:
     """Return the finding of a check in these facts."""
-    return next(one for one in CHECKS if one.id == id).judge(facts)
+    return next(check for check in CHECKS if check.id == id).judge(facts)
 
 
 def sample_of(gpu: Gpu, **readings: object) -> GpuSample:

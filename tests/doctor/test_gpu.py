@@ -207,7 +207,10 @@ class TestOneSource:
         facts = bench.facts()
         busy, idle = facts.visibility.physical_gpus
         assert (busy.name, idle.name, facts.visibility.driver) == ("NVIDIA Busy", "NVIDIA Idle", "550.54.15")
-        assert (next(one for one in facts.samples if one.key == busy.uuid).load.busy_pct, busy.power_limit_w) == (
+        assert (
+            next(sample for sample in facts.samples if sample.key == busy.uuid).load.busy_pct,
+            busy.power_limit_w,
+        ) == (
             87,
             700,
         )
@@ -229,7 +232,8 @@ class TestOneSource:
 
     def test_what_only_the_checks_know(self, server):
         lacking = tuple(
-            replace(one, error="no such file") if "cudnn" in one.name else one for one in server.libraries
+            replace(library, error="no such file") if "cudnn" in library.name else library
+            for library in server.libraries
         )
         broken = replace(server, libraries=lacking)
         assert broken.obstacle is None

@@ -15,7 +15,7 @@ from tfmon.probes.surroundings import Platform
 
 from .bench import BARE, find
 
-HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id != "import"]
+HEALTHY = [check.id for check in CHECKS if check.subject == "tensorflow" and check.id != "import"]
 
 
 def test_nothing_is_wrong_with_a_fresh_environment(bench):
@@ -194,4 +194,6 @@ FACTS = Facts(
 )
 def test_what_tensorflow_requires(line, required):
     facts = replace(FACTS, build=Build(requires=(line,)))
-    assert [package(one) for one in requirements(facts)] == ([] if required is None else [required])
+    assert [package(requirement) for requirement in requirements(facts)] == (
+        [] if required is None else [required]
+    )

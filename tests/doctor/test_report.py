@@ -26,7 +26,7 @@ def fine(bench) -> Facts:
 
 def test_with_nothing_wrong_it_is_ready_for_a_fair_race(fine):
     report = Diagnosis(fine)
-    statuses = {one.check.id: one.finding.status for one in report.results}
+    statuses = {result.check.id: result.finding.status for result in report.results}
     assert [id for id, status in statuses.items() if status in (WARNING, BROKEN)] == []
     assert (report.exit_code, report.no_gpu) == (0, None)
     assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is ready for a fair race."

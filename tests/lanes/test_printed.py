@@ -15,7 +15,7 @@ def told(*chunks: bytes) -> list[LanePrinted]:
         output.take(chunk)
         news.append(output.news(number * LATER))
     news.append(output.news(0, last=True))
-    return [one for one in news if one is not None]
+    return [new for new in news if new is not None]
 
 
 def lines(*chunks: bytes) -> list[str]:

@@ -62,7 +62,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         built = st.builds(kind, **{part.name: values_of(hints[part.name]) for part in fields(kind)})
         return built.map(possible) if kind is Window else built
     if origin in (Union, types.UnionType):
-        return st.one_of([values_of(one) for one in arguments])
+        return st.one_of([values_of(argument) for argument in arguments])
     if origin is tuple and arguments[1] is Ellipsis:
         return st.lists(values_of(arguments[0]), max_size=3).map(tuple)
     if origin is tuple:

@@ -39,13 +39,13 @@ def lanes(first: dict[str, str], second: dict[str, str], host: str = "") -> list
 )
 def test_what_both_use_is_told_once_and_by_name_if_it_does_harm(first, second, text):
     views = {"": View(IN_PLACE, FOLDER)}
-    assert [one.text for one in collisions(lanes(first, second), views)] == [text] * bool(text)
+    assert [collision.text for collision in collisions(lanes(first, second), views)] == [text] * bool(text)
 
 
 def test_other_machines_and_views_of_their_own_are_no_collision():
     both = {f"{FOLDER}/a": "w", "/tmp/a": "w"}
     views = {"": View(OVERLAY, FOLDER), "gpu2": View(OVERLAY, FOLDER)}
-    assert [one.name for one in collisions(lanes(both, both), views)] == ["/tmp/a"]
+    assert [collision.name for collision in collisions(lanes(both, both), views)] == ["/tmp/a"]
     assert collisions(lanes(both, both, host="gpu2"), views) == []
     assert collisions(lanes(both, both), {}) == [], "one lane, or a race of an older recording"
 

@@ -109,8 +109,8 @@ def test_a_lane_keeps_its_windows_over_a_restart_and_takes_all_kinds_of_samples(
     measured = advance(again, window(9 * SECOND + 1)).measurements
     assert [(one.at_ns, one.examples_per_s) for one in measured.old] == [(SECOND, pytest.approx(1_600))]
     assert [one.at_ns for one in measured.recent] == [9 * SECOND + 1]
-    assert [one.cpu_pct.value for one in measured.samples] == [150.0, None]
-    assert [one.gpu_busy_pct.value for one in measured.samples] == [None, 60.0]
+    assert [sample.cpu_pct.value for sample in measured.samples] == [150.0, None]
+    assert [sample.gpu_busy_pct.value for sample in measured.samples] == [None, 60.0]
 
 
 def stall(at_s: float, since_s: float) -> LaneStalled:

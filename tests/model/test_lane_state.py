@@ -84,7 +84,7 @@ class TestRestart:
         assert (fresh.steady, fresh.points) == (state.steady, state.points)
         assert fresh.changes.marks == state.changes.marks
         after = advance(fresh, window(round=3, step=10))
-        assert [(one.round, one.process) for one in after.slices] == [(2, 1), (3, 2)]
+        assert [(part.round, part.process) for part in after.slices] == [(2, 1), (3, 2)]
         assert (after.totals.steps, after.totals.measured_steps, after.steady.windows) == (30, 30, 2)
         again = advance(advance(after, renewed), window(round=4, step=10))
         assert (again.totals.steps, again.process.number) == (40, 3)
@@ -95,7 +95,7 @@ class TestRestart:
         load = SliceLoad(span_ns=SECOND, examples=9, cpu_ns=SECOND, delay_ns=60 * MS, others_ns=900 * MS, cores=2)
         state = lane("cpu", window(round=1), SliceEnded(at_ns=1, round=1, load=load))
         late = advance(state, SliceEnded(at_ns=2, round=2, load=replace(load, cpu_ns=1)))
-        assert [one.load for one in late.slices] == [load]
+        assert [part.load for part in late.slices] == [load]
         assert load.contended
         assert not replace(load, cpu_ns=1_900 * MS, others_ns=90 * MS, delay_ns=SECOND).contended, (
             "its own threads waited for each other"
@@ -111,7 +111,7 @@ class TestRestart:
 
 class TestWindows:
     def test_every_figure_of_steady_windows_adds_up(self):
-        names = [one.name for one in fields(WindowSums) if one.name not in ("windows", "histogram")]
+        names = [field.name for field in fields(WindowSums) if field.name not in ("windows", "histogram")]
         first, second = ({name: start + place for place, name in enumerate(names)} for start in (100, 200))
         state = lane(
             "cpu", window(**{"step": 10, **first}), window(**{"step": 20, "sampled_examples": 64, **second})

@@ -33,7 +33,7 @@ class TestDisturbances:
     def test_a_slice_with_nothing_steady_left_is_dropped(self):
         measured = after(window(1, 1), window(2, 2))
         measured.discard(0, 200 * MS, "swapping")
-        assert [one.round for one in measured.slices] == [2]
+        assert [part.round for part in measured.slices] == [2]
 
     @pytest.mark.parametrize("every", [1, 5])
     def test_a_disturbance_that_is_there_most_of_the_time_is_how_the_machine_is(self, every):
@@ -64,4 +64,6 @@ class TestDisturbances:
         kept = after(*(one for one, hit in zip(windows, hits, strict=True) if not hit))
         expected = replace(kept.steady, sampled_copy_ns=kept.steady.sampled_copy_ns or (0 if copies else None))
         assert measured.steady == expected
-        assert [replace(one, at_ns=0) for one in measured.slices] == [replace(one, at_ns=0) for one in kept.slices]
+        assert [replace(part, at_ns=0) for part in measured.slices] == [
+            replace(part, at_ns=0) for part in kept.slices
+        ]

@@ -98,7 +98,7 @@ class TestInASession:
         session = begin(*devices)
         for lane in session.snapshot().lanes:
             session.accept(phase(RACING, lane=lane.spec.name))
-        activity = GpuActivity(**{one.name: 50.0 for one in fields(GpuActivity)})
+        activity = GpuActivity(**{field.name: 50.0 for field in fields(GpuActivity)})
         session.accept(replace(SAMPLE, activity=activity))
         means = session.snapshot().lanes[1].gpu_use.racing_activity
         assert [mean.samples for mean in means.values()] == [samples] * (len(ACTIVITY) if samples else 0)

@@ -54,7 +54,7 @@ def test_counts_become_shares_of_the_cycles_of_the_process_that_is_asked_for(per
     assert cpu_counters.count(4321) == CpuCounters(1.5, 0.25)
     assert cpu_counters.count(4321) == CpuCounters(1.5, 0.25)
     attempts = asked.read_text().splitlines()
-    assert [" -p 4321 " in one for one in attempts] == [False, True, True], "the machine is asked once"
+    assert [" -p 4321 " in attempt for attempt in attempts] == [False, True, True], "the machine is asked once"
 
 
 @pytest.mark.process

@@ -144,7 +144,7 @@ class TestProc:
     def test_every_column_counts_where_it_belongs(self, put, tmp_path):
         put("meminfo", "MemTotal:       1000 kB\nMemFree:  100 kB\nMemAvailable:    400 kB\nBuffers: 3 kB\n")
         columns = (1, 2, 4, 1000, 2000, 8, 16, 32, 64, 128)
-        put("stat", "cpu  " + " ".join(str(TICK * one) for one in columns) + "\ncpu0 1 2 3\n")
+        put("stat", "cpu  " + " ".join(str(TICK * column) for column in columns) + "\ncpu0 1 2 3\n")
         assert read_load(tmp_path) == Load(1 + 2 + 4 + 8 + 16, 600 * 1024, 1000 * 1024, 32)
         put("stat", f"cpu {TICK} 0 0 9\n")
         assert read_load(tmp_path) == Load(1, 600 * 1024, 1000 * 1024, None), "an old kernel counts no stolen time"

@@ -151,7 +151,9 @@ class TestXla:
 
     def test_a_compilation_without_a_trace_counts_once_and_is_the_bottleneck(self):
         profile = profile_of(self.lane(compile_us=400))
-        assert [(one.function, one.count, us(one.cost_ns)) for one in profile.compiles] == [("step", 1, 430)]
+        assert [(compile_.function, compile_.count, us(compile_.cost_ns)) for compile_ in profile.compiles] == [
+            ("step", 1, 430)
+        ]
         assert profile.retraces == ()
         # The whole call without its operations, 900 - 140 µs, was for compiling.
         assert us(profile.call.compile_ns) == (900 - 140) / 4
@@ -172,7 +174,9 @@ class TestRetracing:
 
     def test_which_function_how_often_and_at_what_cost(self):
         profile = profile_of(self.lane(4, {0, 2}))
-        assert [(one.function, one.count, us(one.cost_ns)) for one in profile.retraces] == [("step", 2, 300)]
+        assert [(retrace.function, retrace.count, us(retrace.cost_ns)) for retrace in profile.retraces] == [
+            ("step", 2, 300)
+        ]
         assert profile.retraced_steps == 2
         assert us(profile.call.tracing_ns) == 700 * 2 / 4
         assert us(profile.call.dispatch_ns) == 700 * 2 / 4

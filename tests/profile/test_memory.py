@@ -24,7 +24,7 @@ def peak_of(space_: Space) -> MemoryPeak:
 
 def named(peak: MemoryPeak) -> dict[str, int]:
     """Return the operations with their MiB."""
-    return {one.name: one.allocated_bytes // MIB for one in peak.operations}
+    return {operation.name: operation.allocated_bytes // MIB for operation in peak.operations}
 
 
 class TestThePeak:

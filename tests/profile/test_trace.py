@@ -48,7 +48,7 @@ def exported(trace, tmp_path) -> list[dict]:
 def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
     trace = space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, step_num=3, how="xla")]}))
     *names, event = exported(trace, tmp_path)
-    assert [(one["name"], one["pid"], one["tid"], one["args"]["name"]) for one in names] == [
+    assert [(name["name"], name["pid"], name["tid"], name["args"]["name"]) for name in names] == [
         ("process_name", 1, 0, "/host:CPU"),
         ("thread_name", 1, 1, "main"),
         ("thread_name", 1, 2, "python"),

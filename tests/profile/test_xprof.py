@@ -72,8 +72,8 @@ def by_xprof(path: Path) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str
 
 def tables(analyzer: Any, operations: Any) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], Any]]:
     (steps,) = (one for one in map(rows, analyzer) if one and "stepTimeMs" in one[0])
-    numbered = {int(str(one["stepnum"]).split()[-1]): one for one in steps}
-    return numbered, {(one["type"], one["operation"]): one for one in rows(operations[0])}
+    numbered = {int(str(step["stepnum"]).split()[-1]): step for step in steps}
+    return numbered, {(row["type"], row["operation"]): row for row in rows(operations[0])}
 
 
 def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def test_a_trace_of_an_h100(tmp_path, name):
     graphs = sum(time_us for (kind, name), time_us in ours.items() if "fusion" in kind) / 1000 / profile.steps
     assert graphs > 0.3, "kernels of fusions, in CUDA graphs or not, have names of their own"
     assert not any("command_buffer" in name for _, name in ours)
-    busy_ms = sum(one["deviceComputeTimeMs"] for one in steps.values()) / len(steps)
+    busy_ms = sum(step["deviceComputeTimeMs"] for step in steps.values()) / len(steps)
     works_ns = device.kernels_ns + device.h2d_exposed_ns + device.d2h_exposed_ns
     assert works_ns / 1e6 == pytest.approx(busy_ms, rel=0.05)
     assert sum(part.step_ns for part in profile.parts) == pytest.approx(profile.step_ns)
@@ -192,7 +192,7 @@ def peak_in(profile: Profile) -> MemoryPeak:
 def agree(peak: MemoryPeak, by_xprof: tuple[int, dict[str, int]]) -> dict[str, int]:
     """Assert that the peak and all of XProf's operations agree; return the large operations."""
     peak_bytes, named = by_xprof
-    ours = {one.name: one.allocated_bytes for one in peak.operations}
+    ours = {operation.name: operation.allocated_bytes for operation in peak.operations}
     assert (peak.allocated_bytes, peak.unknown_bytes) == (peak_bytes, 0)
     assert all(ours.get(name, 0) >= size for name, size in named.items())
     large, theirs = ({name: size for name, size in side.items() if size > LARGE} for side in (ours, named))

@@ -123,6 +123,6 @@ class Nodes:
 
     def end(self) -> None:
         self.close_links()
-        left = [*self._left, *(one for address in self._nodes for one in self.processes(address))]
+        left = [*self._left, *(process for address in self._nodes for process in self.processes(address))]
         self._cluster.shutdown()
         self.signal(left, signal.SIGKILL)  # Ray's agents of a node that was killed stay for a minute

@@ -121,7 +121,7 @@ class RayGroup(RacingGroup):
 
     def plan(self, *lanes: str, **more):
         found = super().plan(*lanes, **more)
-        logged = [replace(one, environment={"LOG": os.devnull}) for one in found.lanes]
+        logged = [replace(lane, environment={"LOG": os.devnull}) for lane in found.lanes]
         return replace(found, lanes=tuple(logged))
 
 
@@ -136,7 +136,7 @@ def test_a_race_over_both_nodes_takes_turns_on_one_machine_and_runs_at_once_on_t
         group.begin(group.plan(*names, mode=TURNS))
         for name in names:
             group.wait_for_steps(name, 60)
-        rounds = [{one.round for one in lane.slices} for lane in group.session.snapshot().lanes]
+        rounds = [{part.round for part in lane.slices} for lane in group.session.snapshot().lanes]
         assert len(rounds[0] ^ rounds[1]) <= 2
         assert any(event.lane and event.beside for event in granted) is separate
         group.set_knob("ray:2/cpu", "prefetch", "auto")

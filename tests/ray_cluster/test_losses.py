@@ -39,11 +39,13 @@ def test_a_node_that_is_killed_fails_its_lanes_only_and_leaves_nothing(cluster):
     failures = [child.failure for child in children]
     assert {(failed.kind, failed.message) for failed in failures} == {(HOST_LOST, told.reason)}
     assert {failed.hint for failed in failures} == {"a new race finds another"}, "no key can help"
-    wait_for(lambda: all_gone(children, *(one.pid for one in processes)), GONE_S, "all of the node is gone")
+    wait_for(
+        lambda: all_gone(children, *(process.pid for process in processes)), GONE_S, "all of the node is gone"
+    )
     assert not here.lost and other.process.send(Stop())
     other.wait_for_phase("heard")
     cluster.forget(address)
-    wait_for(lambda: address not in [one.address for one in cluster.ray.nodes()], 30, "Ray knows of it")
+    wait_for(lambda: address not in [node.address for node in cluster.ray.nodes()], 30, "Ray knows of it")
     with pytest.raises(TfmonError, match="the node of this lane is no longer in the cluster"):
         there.ensure()
 
@@ -76,7 +78,7 @@ def test_what_carries_a_lane_dies_and_the_lane_with_it_and_r_connects_again_to_t
     elif dies == "agent":
         agent.kill()
     else:
-        (worker,) = [one for one in agent.parents() if one.name().startswith("ray::")]
+        (worker,) = [parent for parent in agent.parents() if parent.name().startswith("ray::")]
         worker.kill()
     link.wait_for_loss(TOLD_S + LATE_S)
     said = {child.failure.message for child in children}
@@ -105,7 +107,7 @@ def test_a_lane_never_goes_on_with_another_gpu(cluster):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_of_rays(cluster, how):
     address = cluster.add()
-    before = {one.pid for one in cluster.processes(address)}
+    before = {process.pid for process in cluster.processes(address)}
     command = [sys.executable, str(MONITOR), "kinds", f"ray:{address}"]
     environment = {**os.environ, "RAY_ADDRESS": cluster.address}
     with subprocess.Popen(
@@ -120,7 +122,7 @@ def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_
 
     def others() -> list[psutil.Process]:
         names = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")
-        new = [one for one in cluster.processes(address) if one.pid not in before]
+        new = [process for process in cluster.processes(address) if process.pid not in before]
         return [one for one in new if not gone(one.pid) and not one.name().startswith(names)]
 
     wait_for(lambda: not others(), GONE_S, "nothing of it is left on the node")

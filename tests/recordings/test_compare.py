@@ -51,7 +51,9 @@ def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(
     assert [(pair.first.name, pair.second.name) for pair in found.lanes] == [
         ("cpu batch_size=10", "cpu batch_size=20"), ("cpu batch_size=20", "cpu batch_size=10"),
     ]  # fmt: skip
-    assert ("A: batch_size", "10", "20") in [(one.what, one.first, one.second) for one in found.differences]
+    assert ("A: batch_size", "10", "20") in [
+        (difference.what, difference.first, difference.second) for difference in found.differences
+    ]
     found = compare(side(header, raced()), side(header, raced(lanes=batches)))
     assert [(pair.first.id, pair.second.id) for pair in found.lanes] == [("C", "A")]
     assert found.unpaired == ("G gpu:0: only in the first", "B cpu batch_size=20: only in the second")
@@ -79,7 +81,10 @@ def test_what_was_different_is_named(header):
     other.session.accept(told)
     changed = {"source": "other", "tfmon": "9.9", "environment": {"XLA_FLAGS": "--x"}}
     found = compare(side(header, raced(), environment={}), side(header, other, **changed))
-    named = {(one.about, one.what): (one.first, one.second) for one in found.differences}
+    named = {
+        (difference.about, difference.what): (difference.first, difference.second)
+        for difference in found.differences
+    }
     assert named["scenario", "source"] == ("none", "other")
     assert named["knobs", "C: batch_size"] == ("10", "64")
     assert named["versions", "tfmon"] == (header.tfmon, "9.9")
@@ -94,7 +99,7 @@ def test_what_was_different_is_named(header):
 def test_a_gpu_that_was_not_requested_makes_no_other_machine(header, why, named):
     without = replace(CPU_MACHINE, no_gpu="no NVIDIA driver")
     sides = [side(header, raced(machine=one)) for one in (without, replace(CPU_MACHINE, no_gpu=why))]
-    assert ("no_gpu" in [one.what for one in compare(*sides).differences]) is named
+    assert ("no_gpu" in [difference.what for difference in compare(*sides).differences]) is named
 
 
 def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):

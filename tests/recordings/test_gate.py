@@ -255,7 +255,9 @@ def test_a_json_result_is_compared_as_its_recording_is(header, tmp_path):
     assert found.lanes[0].change == truth.lanes[0].change
     assert found.lanes[0].change.low < 0.8 < found.lanes[0].change.high
     assert found.unpaired == truth.unpaired
-    assert [one.what for one in found.differences] == [one.what for one in truth.differences]
+    assert [difference.what for difference in found.differences] == [
+        difference.what for difference in truth.differences
+    ]
     assert compare(told, told).verdict == compare(recorded, recorded).verdict
     assert judge(compare(told, recorded_two), 0.05) == judge(truth, 0.05)
 

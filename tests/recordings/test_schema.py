@@ -36,8 +36,8 @@ def fields_of(*kinds: type) -> dict[str, dict[str, str]]:
         if kind.__name__ in known:
             continue
         hints = typing.get_type_hints(kind)
-        known[kind.__name__] = {one.name: str(one.type) for one in dataclasses.fields(kind)}
-        waiting += [inner for one in dataclasses.fields(kind) for inner in classes_in(hints[one.name])]
+        known[kind.__name__] = {field.name: str(field.type) for field in dataclasses.fields(kind)}
+        waiting += [inner for field in dataclasses.fields(kind) for inner in classes_in(hints[field.name])]
     return known
 
 

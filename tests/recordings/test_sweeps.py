@@ -34,7 +34,7 @@ def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     state = planned(until_ci=0.012)
     found, again = swept(tmp_path / "night.sweep", state).ranking, sweeps.read(tmp_path / "night.sweep")
     assert again.attempts == found.state.attempts and again.plan == state.plan
-    assert sum(len(one.pairs) for one in again.attempts) > 100
+    assert sum(len(attempt.pairs) for attempt in again.attempts) > 100
     killed = sweeps.create(tmp_path / "killed.sweep", state)
     for event in (VisitBegan(0, "cpu"), PairMeasured(0, Pair(0.1, True, 1), 1.0)):
         killed.write(event)

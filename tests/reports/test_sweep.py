@@ -23,20 +23,20 @@ def swept(path: Path, over: Over = TWO, **more) -> Path:
     """Write the file of a sweep whose fastest batch is 64, and in which larger batches take more memory."""
     state = planned(over, **more)
     file = sweeps.create(path, state)
-    for one in state.attempts:
-        if one.baseline or one.refused:
+    for attempt in state.attempts:
+        if attempt.baseline or attempt.refused:
             continue
-        batch, rng = int(one.settings.get("batch_size", 32)), random.Random(one.number)
-        ratio = RATIOS.get(batch, 1.0) * (1.2 if one.settings.get("mixed_precision") == "bfloat16" else 1)
-        file.write(VisitBegan(one.number, one.kind))
+        batch, rng = int(attempt.settings.get("batch_size", 32)), random.Random(attempt.number)
+        ratio = RATIOS.get(batch, 1.0) * (1.2 if attempt.settings.get("mixed_precision") == "bfloat16" else 1)
+        file.write(VisitBegan(attempt.number, attempt.kind))
         for place in range(16):
             log = math.log(ratio) + rng.gauss(0, 0.01)
-            file.write(PairMeasured(one.number, Pair(log, bool(place % 2), 1), 1.0))
+            file.write(PairMeasured(attempt.number, Pair(log, bool(place % 2), 1), 1.0))
         memory = (300 + batch) * 2.0**20
         file.write(
             VisitEnded(
-                one.number,
-                Figures(one.kind, 7_663 * ratio, 7_663.0, 1.2, memory, bottleneck="input", versions=VERSIONS),
+                attempt.number,
+                Figures(attempt.kind, 7_663 * ratio, 7_663.0, 1.2, memory, bottleneck="input", versions=VERSIONS),
             )
         )
     file.close()

@@ -143,7 +143,7 @@ class Net:
             self.optimizer = kinds.get(optimizer, lambda: keras.optimizers.SGD(0.01))()
         if hasattr(self.optimizer, "build"):
             self.optimizer.build(self.model.trainable_variables)
-        self.weights = [getattr(one, "_value", one) for one in self.model.trainable_variables]
+        self.weights = [getattr(variable, "_value", variable) for variable in self.model.trainable_variables]
 
     def loss(self, x, y):
         return tf.reduce_mean(tf.square(self.model(x) - y))

@@ -53,7 +53,7 @@ def test_what_retraces_is_named_with_the_argument_that_changed():
     assert made["count"] == 7 and line_of("retracing.py", "made(tf").strip() in made["text"]
     assert keras["place"].startswith(line_of("retracing.py", "model.predict"))
     assert "Keras traces predict again and again, 7 times" in keras["text"]
-    assert sum(one["share_pct"] for one in causes.values()) <= 100
+    assert sum(cause["share_pct"] for cause in causes.values()) <= 100
 
 
 def test_xla_that_compiles_without_a_trace_is_named_with_the_size():
@@ -67,7 +67,7 @@ def test_predict_between_the_steps_and_two_traces_are_no_retracing():
     lane = lane_of("predicting.py")
     assert lane["steps"] == 272 and "retracing" not in (lane["bottleneck"] or "")
     causes = {one["id"]: one for one in lane["causes"]}
-    assert not any(one.startswith("retrace_") for one in causes), "no step is traced again and again"
+    assert not any(cause.startswith("retrace_") for cause in causes), "no step is traced again and again"
     assert "`predict` is called outside the steps, 12 times" in causes["between_call"]["text"]
     assert causes["between_call"]["place"].startswith(line_of("predicting.py", "model.predict"))
 
@@ -111,7 +111,7 @@ def test_the_wait_of_an_epoch_excludes_the_waits_before_it():
         epochs.begins(lambda waited_ns=waited_ns: waited_ns)
         epochs.first_step(lambda waited_ns=waited_ns: waited_ns + 3_000_000)
         epochs.ends(10, lambda waited_ns=waited_ns: waited_ns + 12_000_000)
-    (batch,) = [one for one in recorded.news(all_of_them=True) if one.cause == BATCH]
+    (batch,) = [new for new in recorded.news(all_of_them=True) if new.cause == BATCH]
     assert batch.cost_ns == 3_000_000
 
 

@@ -35,6 +35,6 @@ def test_a_model_on_the_cpu_is_told_to_be_there_and_determinism_as_well(monkeypa
     causes = Causes()
     monkeypatch.setattr("tfmon.hooks.device_causes.is_deterministic", lambda: True)
     see(causes, model, "train.py:7 `model.fit(x)`")
-    told = {one.cause: one for one in causes.news()}
+    told = {new.cause: new for new in causes.news()}
     assert told.keys() == {"gpu_weights_on_cpu", "gpu_deterministic"}
     assert told["gpu_weights_on_cpu"].what == "2 of 2"

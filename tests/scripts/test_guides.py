@@ -19,7 +19,7 @@ traces long. TensorFlow waits for its autotuner at random when it frees an itera
 def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_that_is_not_theirs(watch, script):
     race = watch(script(ALL_OF), *map(str, sorted(PUBLIC.glob("*.py"))))
     assert trained(race) == counted(race)
-    assert {one.id for one in causes_of(race.lane)} <= TRUE
+    assert {cause.id for cause in causes_of(race.lane)} <= TRUE
 
 
 @pytest.mark.trainer

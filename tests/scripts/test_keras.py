@@ -195,7 +195,7 @@ def test_several_steps_in_one_call_are_a_knob_and_train_the_same(watch, script):
     assert race.lane.phase == DONE, race.lane.end.event.output_tail
     epochs, steps, calls, weights = race.lane.end.event.output_tail[-1].split()
     assert race.lane.totals.steps == int(steps) and int(calls) < int(epochs) * 30 - 200
-    assert not [one for one in race.lane.script.causes if one.cause == "retrace_keras"]
+    assert not [cause for cause in race.lane.script.causes if cause.cause == "retrace_keras"]
     assert run_python(path, epochs).stdout.split()[-1] == weights
 
 
@@ -250,11 +250,11 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
     within = len(PHASES) - 2
     assert lane.measurements.discarded_ns[lane_events.STOPPED] >= within * STOP_S * 1e9
     first, *windows = race.of(Window)
-    causes = {one.cause: one.cost_ns for one in lane.script.causes if one.cause != "epoch_first"}
+    causes = {cause.cause: cause.cost_ns for cause in lane.script.causes if cause.cause != "epoch_first"}
     durations = {
         **causes, **lane.measurements.discarded_ns, "fit": progress.between_ns, "test": progress.validation_ns,
-        "wait": sum(one.input_ns for one in windows),
-        "call": sum(one.call_ns for one in windows), "trace": first.traced_ns,
+        "wait": sum(window.input_ns for window in windows),
+        "call": sum(window.call_ns for window in windows), "trace": first.traced_ns,
     }  # fmt: skip
     durations.pop(lane_events.STOPPED)
     durations.pop("warm-up")

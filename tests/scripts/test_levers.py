@@ -126,8 +126,8 @@ def test_each_lane_has_its_own_interpreter(script, tmp_path):
     raced = race("python", path)
     assert raced.returncode == 0, raced.stderr
     lanes = json.loads(raced.stdout)["lanes"]
-    assert [one["command"].split()[0] for one in lanes] == pythons
-    ran = [Path(f"{path}.{one['id']}").read_text() for one in lanes]
+    assert [lane["command"].split()[0] for lane in lanes] == pythons
+    ran = [Path(f"{path}.{lane['id']}").read_text() for lane in lanes]
     assert ran == [str(tmp_path / "one"), str(tmp_path / "two")]
     refused = race("/bin/echo")
     assert refused.returncode and "is for a command that begins with a Python" in refused.stderr

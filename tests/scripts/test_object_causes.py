@@ -23,5 +23,5 @@ def test_the_kind_that_grows_is_told_only_while_it_grows(monkeypatch, keeps):
         kept = [*(kept if keeps else ()), *(Held() for _ in range(10_000))]
         watch._next_ns = 0
         watch.look(100 * look)
-    told = [(one.cause, one.subject) for one in seen.news()]
+    told = [(new.cause, new.subject) for new in seen.news()]
     assert told == ([("memory_objects", "Held")] if keeps else [])

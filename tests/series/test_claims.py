@@ -37,9 +37,9 @@ def measured(station: Lanes, policy: ClaimPolicy):
 def test_each_claim_gets_its_outcome_from_one_race_that_ends_once_it_is_decided():
     station = Lanes(2.0, 0.9, 1.2, pause_s=0.002)
     state = measured(station, ClaimPolicy([CLAIM] * 3, 0.5))
-    assert [one.outcome for one in state.attempts] == ["supported", "contradicted", "too close to call"]
-    assert [one.visits for one in state.attempts] == [1, 1, 1]
-    assert all(one.gain.kind == SPENDING for one in state.attempts), "a race may end before its length"
+    assert [attempt.outcome for attempt in state.attempts] == ["supported", "contradicted", "too close to call"]
+    assert [attempt.visits for attempt in state.attempts] == [1, 1, 1]
+    assert all(attempt.gain.kind == SPENDING for attempt in state.attempts), "a race may end before its length"
     assert state.attempts[0].measured_s < 0.5 <= state.attempts[2].measured_s
     assert (state.over, state.ended) == (True, "")
 

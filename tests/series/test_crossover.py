@@ -25,7 +25,11 @@ def state(group):
 
 
 def refused(group) -> dict[object, str]:
-    return {one.settings[state(group).knob]: one.refused for one in state(group).attempts if one.refused}
+    return {
+        attempt.settings[state(group).knob]: attempt.refused
+        for attempt in state(group).attempts
+        if attempt.refused
+    }
 
 
 def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, bench):

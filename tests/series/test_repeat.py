@@ -94,7 +94,7 @@ def begin(group, monkeypatch):
 
 def processes_of(group, name: str) -> list[int]:
     """Return which processes ran the slices of a lane, in their order."""
-    return list(dict.fromkeys(one.process for one in group.lane(name).slices))
+    return list(dict.fromkeys(part.process for part in group.lane(name).slices))
 
 
 @pytest.mark.process
@@ -106,7 +106,7 @@ def test_new_processes_take_over_all_lanes_and_the_measurement_goes_on(begin):
     wait_for(lambda: all(gone(pids[0]) for pids in group.pids_of.values()), what="the old ones are gone")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
-    first = [one for one in group.lane("cpu").slices if one.process == 1]
+    first = [part for part in group.lane("cpu").slices if part.process == 1]
     assert len(first) >= LEAST_ROUNDS
     assert not group.all_over
 

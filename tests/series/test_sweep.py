@@ -38,7 +38,7 @@ def test_one_that_is_told_of_the_steps_alone_knows_the_same():
     for line in lines:
         viewer.accept(read(parse(line), Event))
     known = viewer.snapshot().sweep
-    assert known == found.state and known.over and any(one.pairs for one in known.attempts)
+    assert known == found.state and known.over and any(attempt.pairs for attempt in known.attempts)
 
 
 def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():
@@ -116,7 +116,7 @@ def test_places_of_one_machine_take_turns_and_those_of_others_work_meanwhile():
     together = []
 
     def watched(own):
-        together.append(sum(bool(one.training) for one in stations[:2]))
+        together.append(sum(bool(station.training) for station in stations[:2]))
         return speed_of(own)
 
     stations = [
@@ -215,7 +215,7 @@ def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
     for event in events:
         state = after(state, event)
     assert state.attempts == sweep.ranking.state.attempts
-    before = [one.pairs for one in state.attempts]
+    before = [attempt.pairs for attempt in state.attempts]
     station = SimulatedStation()
     found = swept(state, station)
     assert all(one.pairs[: len(was)] == was for one, was in zip(found.state.attempts, before, strict=True))

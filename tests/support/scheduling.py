@@ -99,7 +99,7 @@ def play(race: FakeRace, scheduler: Scheduler, script: str) -> None:
         actions, _, expected = line.partition("->")
         answer: object = None
         for name, *arguments in (action.split() for action in actions.split(",") if action.strip()):
-            values = [float(one) if one[0].isdigit() else one.strip("-") for one in arguments]
+            values = [float(argument) if argument[0].isdigit() else argument.strip("-") for argument in arguments]
             answer = getattr(scheduler, name)(*values)
         requests, *facts = (part.strip() for part in expected.split(";"))
         assert requests in ("*", taken := race.taken()), f"{line}: {taken}"

@@ -68,7 +68,7 @@ class Sshd:
 
     def sessions(self) -> list[psutil.Process]:
         """Return the processes of sshd that serve a connection."""
-        return [one for one in self.process.children(recursive=True) if "sshd" in name_of(one)]
+        return [child for child in self.process.children(recursive=True) if "sshd" in name_of(child)]
 
 
 @contextlib.contextmanager

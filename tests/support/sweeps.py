@@ -125,7 +125,7 @@ class SimulatedStation(RaceStation):
                 self._die(death)
                 break
             lanes = (BASE, CHANGED) if number % 2 else (CHANGED, BASE)
-            for name in [one for one in lanes if one != hung]:
+            for name in [lane for lane in lanes if lane != hung]:
                 for _ in range(self.windows):
                     at_ns += WINDOW_NS
                     due_s += self.pause_s

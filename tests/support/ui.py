@@ -475,7 +475,7 @@ def crossover_demo(at: KnobValue | None = None) -> Demo:
             demo.apply(name, "batch_size", value)
         demo.race(9.6, (6_000 + value, 150 * value), wobble=0.08)
         first, second = (
-            log_speeds(one for one in lane.slices if one.load) for lane in demo.session.snapshot().lanes
+            log_speeds(part for part in lane.slices if part.load) for lane in demo.session.snapshot().lanes
         )
         for place in sorted(first.keys() & second.keys()):
             log, leads = first[place].log - second[place].log, first[place].at_ns < second[place].at_ns

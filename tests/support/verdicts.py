@@ -22,8 +22,8 @@ def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState
     )
     steady = WindowSums(
         windows=len(slices),
-        examples=sum(one.examples for one in slices),
-        span_ns=sum(one.span_ns for one in slices),
+        examples=sum(part.examples for part in slices),
+        span_ns=sum(part.span_ns for part in slices),
     )
     return LaneState(
         spec=LaneSpec(name, name=name), phase=phase, measurements=Measurements(slices=slices, steady=steady)
@@ -65,7 +65,7 @@ def snapshot_of(seconds: list[float]) -> Snapshot:
             span_ns = round((took if place else 5.0) * SECOND)
             at_ns = round((10 * number + 5 * place) * SECOND)
             slices.append(SliceSpeed(number, at_ns, 32, span_ns))
-        steady = WindowSums(len(slices), len(slices), 32 * len(slices), sum(one.span_ns for one in slices))
+        steady = WindowSums(len(slices), len(slices), 32 * len(slices), sum(part.span_ns for part in slices))
         measured = Measurements(slices=tuple(slices), steady=steady)
         lanes.append(LaneState(LaneSpec(name, name=name), phase=RACING, measurements=measured))
     return replace(snapshot(*lanes), at_ns=round(10 * len(seconds) + 5) * SECOND)

@@ -132,7 +132,7 @@ class TestVerdicts:
         step = tf.function(training(tf, dense(tf)), reduce_retracing=False)
         profile = read_profile(take(capture, step, batches, steps=4))
         assert profile.bottleneck.kind == "retracing"
-        assert (profile.retraced_steps, [(one.function, one.count) for one in profile.retraces]) == (
+        assert (profile.retraced_steps, [(retrace.function, retrace.count) for retrace in profile.retraces]) == (
             4,
             [("step", 4)],
         )
@@ -147,7 +147,7 @@ class TestVerdicts:
         step = tf.function(training(tf, dense(tf)), jit_compile=True, input_signature=signature)
         profile = read_profile(take(capture, step, batches, steps=5))
         assert profile.mode == "xla"
-        assert [(one.function, one.count) for one in profile.compiles] == [("step", 1)]
+        assert [(compile_.function, compile_.count) for compile_ in profile.compiles] == [("step", 1)]
         assert (profile.retraces, profile.retraced_steps, profile.bottleneck.kind) == ((), 1, "retracing")
         # All of such a call but its operations counts as compiling, TensorFlow's own part of it too.
         assert 5 * profile.call.compile_ns > profile.compiles[0].cost_ns > 1e6

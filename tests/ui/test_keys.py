@@ -45,7 +45,7 @@ def screens() -> list[type[Screen]]:
         importlib.import_module(module.name)
 
     def below(kind: type) -> set[type]:
-        return {kind}.union(*(below(one) for one in kind.__subclasses__()))
+        return {kind}.union(*(below(subclass) for subclass in kind.__subclasses__()))
 
     return sorted(
         (one for one in below(Screen) if one.__module__.startswith("tfmon.")), key=lambda one: one.__name__
@@ -56,9 +56,9 @@ def test_every_binding_of_ours_has_an_id_but_those_that_edit_text():
     assert {"RaceScreen", "KnobPage", "LogPage", "ReplayScreen"} <= {screen.__name__ for screen in screens()}
     for screen in screens():
         bindings = [one for one in screen.__dict__.get("BINDINGS", ()) if isinstance(one, Binding)]
-        fixed = {one.key for one in bindings if one.id is None and one.action != "refuse"}
+        fixed = {binding.key for binding in bindings if binding.id is None and binding.action != "refuse"}
         assert fixed <= {"backspace", "ctrl+u"}, screen
-        assert {one.id for one in bindings if one.id is not None} <= {key.id for key in KEYS}, screen
+        assert {binding.id for binding in bindings if binding.id is not None} <= {key.id for key in KEYS}, screen
 
 
 def test_ids_are_unique_and_built_in_keys_of_the_race_do_not_clash():

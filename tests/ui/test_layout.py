@@ -101,7 +101,7 @@ async def test_every_page_survives_every_size(monkeypatch):
 
     def is_full(width: int, height: int) -> bool:
         lines = [one for one in app.screen.query(Lines) if not isinstance(one, Pane)]
-        return {cells(row) for one in lines for row in one.rows} <= {width, width - SCROLLBAR_CELLS}
+        return {cells(row) for line in lines for row in line.rows} <= {width, width - SCROLLBAR_CELLS}
 
     async with app.run_test(size=(120, 36)) as pilot:
         for key in (None, *PAGES):

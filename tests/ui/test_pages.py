@@ -157,7 +157,7 @@ async def test_what_changes_in_a_table_leaves_the_chosen_entry_and_the_place_as_
         page = pilot.app.screen
         before, top = page.entry.id, page.body.scroll_offset.y
         assert top > 0
-        runs.runs = [replace(one, scenario="new") for one in runs.runs]
+        runs.runs = [replace(run, scenario="new") for run in runs.runs]
         page.on_screen_resume()
         await until(pilot, lambda: shown(pilot).count("new") > 5)
         assert (page.entry.id, page.body.scroll_offset.y) == (before, top)

@@ -35,7 +35,9 @@ def six() -> Demo:
         (batch, *more) for batch in (10, 256) for more in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
     ]
     names = ("batch_size", "prefetch", "mixed_precision")
-    demo = Demo([LaneSpec("cpu", dict(zip(names, one, strict=True))) for one in settings], mode="turns").go()
+    demo = Demo(
+        [LaneSpec("cpu", dict(zip(names, setting, strict=True))) for setting in settings], mode="turns"
+    ).go()
     return demo
 
 

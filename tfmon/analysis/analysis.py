@@ -79,16 +79,16 @@ class Analysis:
 
     def lane(self, name: str) -> LaneAnalysis:
         """Return the lane's analysis; raises KeyError."""
-        for one in self.lanes:
-            if one.lane.spec.name == name:
-                return one
+        for lane in self.lanes:
+            if lane.lane.spec.name == name:
+                return lane
         raise KeyError(name)
 
     @property
     def is_series(self) -> bool:
         """Whether the race existed only for a series."""
         if self.curve is not None:
-            began = [one.experiment is not None for one in self.snapshot.periods]
+            began = [period.experiment is not None for period in self.snapshot.periods]
             return not any(began) or began[-1]
         return self.tuning is not None and len(self.snapshot.lanes) == 1
 
@@ -109,7 +109,7 @@ class Analysis:
             return False
         nothing_left = state.plan.everything and not (state.present or state.ended)
         return tuning_trials.measured(state) or (
-            nothing_left and any(one.lane.totals.measured_steps for one in self.lanes)
+            nothing_left and any(lane.lane.totals.measured_steps for lane in self.lanes)
         )
 
     @property

@@ -66,7 +66,7 @@ class Bottleneck:
     @property
     def cause(self) -> str:
         """The first cause in a few words."""
-        return next((one.brief for one in self.causes[:1]), "")
+        return next((cause.brief for cause in self.causes[:1]), "")
 
     @property
     def help(self) -> str:
@@ -79,9 +79,9 @@ class Bottleneck:
     @property
     def supposed(self) -> Cause | None:
         """The likeliest remedy, unless observed causes suffice."""
-        if any(one.count for one in self.causes) and explains(self.causes, self.size_pct):
+        if any(cause.count for cause in self.causes) and explains(self.causes, self.size_pct):
             return None
-        return next((one for one in self.causes if not one.count), None)
+        return next((cause for cause in self.causes if not cause.count), None)
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
@@ -133,7 +133,11 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     """Return the largest avoidable loss besides traces, or ""."""
     causes = causes_of(lane) if bottleneck is None else bottleneck.causes
-    losses = [(one.share_pct, one.brief) for one in causes if one.share_pct and not one.id.startswith("retrace_")]
+    losses = [
+        (cause.share_pct, cause.brief)
+        for cause in causes
+        if cause.share_pct and not cause.id.startswith("retrace_")
+    ]
     whole, account = whole_of(lane), account_of(lane)
     shares = lane.discarded_shares
     if whole.ns and account is not None:
@@ -150,14 +154,14 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
         kind = max(parts, key=lambda kind: parts[kind])
         text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of {whole.name}"
         losses += [(parts[kind], text)] if parts[kind] >= LARGE_PART_PCT else []
-    return max((one for one in losses if one[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
+    return max((loss for loss in losses if loss[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
 
 
 def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
     kinds: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute"]
     kinds += ["step"] if evidence.compute is None else []
     yield from (
-        one for one in sorted(kinds, key=evidence.share, reverse=True) if evidence.share(one) >= FURTHER_PCT
+        kind for kind in sorted(kinds, key=evidence.share, reverse=True) if evidence.share(kind) >= FURTHER_PCT
     )
 
 

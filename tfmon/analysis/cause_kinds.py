@@ -84,9 +84,9 @@ class CauseKind:
 
     def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
         """Return the remedy and its code."""
-        remedies = [one for one in self.remedies if one.fits(traits)]
-        mends = [self.mends, *(one.mends for one in remedies)]
-        return "; ".join(filter(None, mends)), (*(line for one in remedies for line in one.code), *self.code)
+        remedies = [remedy for remedy in self.remedies if remedy.fits(traits)]
+        mends = [self.mends, *(remedy.mends for remedy in remedies)]
+        return "; ".join(filter(None, mends)), (*(line for remedy in remedies for line in remedy.code), *self.code)
 
 
 _Input = functools.partial(CauseKind, least_share=0.1, of_input=True)

@@ -71,7 +71,7 @@ class Cause:
     @property
     def remedy(self) -> str:
         """Such as "prefetch auto (make batches while the step runs)"."""
-        if self.knob is None or (self.by_hand and not any(one.name == self.knob for one in LEVERS)):
+        if self.knob is None or (self.by_hand and not any(lever.name == self.knob for lever in LEVERS)):
             return self.advice
         return f"{setting_text(self.knob, self.value)} ({self.advice})"
 
@@ -85,7 +85,9 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
     """Return observed causes, then supposed ones."""
     whole = whole_of(lane)
     seen = [
-        one for one in _without_symptoms(lane.script.causes) if one.cause in KINDS and _matters(one, lane, whole)
+        symptom
+        for symptom in _without_symptoms(lane.script.causes)
+        if symptom.cause in KINDS and _matters(symptom, lane, whole)
     ]
     observed = [_observed(one, lane, whole, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
     told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
@@ -108,17 +110,19 @@ def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] 
 
 
 def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
-    of_input = min(1.0, sum(one.figures.get("of_input", 0.0) for one in causes if one.cost_ns))
-    for one in causes:
-        if one.cause in INPUT_SYMPTOMS and of_input >= EXPLAINED:
+    of_input = min(1.0, sum(cause.figures.get("of_input", 0.0) for cause in causes if cause.cost_ns))
+    for cause in causes:
+        if cause.cause in INPUT_SYMPTOMS and of_input >= EXPLAINED:
             continue
-        waits = one.cause in INPUT_SYMPTOMS
-        yield replace(one, cost_ns=round(one.cost_ns * (1.0 - of_input * waits)))
+        waits = cause.cause in INPUT_SYMPTOMS
+        yield replace(cause, cost_ns=round(cause.cost_ns * (1.0 - of_input * waits)))
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
     """Return whether observed causes take half of this share."""
-    return sum(one.share_pct or 0.0 for one in causes if one.count and one.id != "iterator_freed") >= pct / 2
+    return (
+        sum(cause.share_pct or 0.0 for cause in causes if cause.count and cause.id != "iterator_freed") >= pct / 2
+    )
 
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
@@ -249,7 +253,7 @@ def _larger_batch(knob: Knob, lane: LaneState) -> tuple[KnobValue, ...]:
 
 
 def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
-    return next((one for one in knobs if one.name == name), None)
+    return next((knob for knob in knobs if knob.name == name), None)
 
 
 def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:

@@ -150,7 +150,7 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
     titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
     apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
-    points = [_point(state, one, snapshot.race.between, apart=apart) for one in state.attempts]
+    points = [_point(state, attempt, snapshot.race.between, apart=apart) for attempt in state.attempts]
     places = tuple(_too_slow(points))
     crossings = _crossings(places, *titles)
     answer = _answer(state, places, crossings, titles)
@@ -298,9 +298,9 @@ def _answer(
     if crossings:
         what = state.knob.replace("_", " ")
         answer = "; then ".join(
-            f"{one.ahead} overtakes {one.behind} at a {what} of about {_rounded(one.about)} "
-            f"(between {_rounded(one.low)} and {_rounded(one.high)})"
-            for one in crossings
+            f"{crossing.ahead} overtakes {crossing.behind} at a {what} of about {_rounded(crossing.about)} "
+            f"(between {_rounded(crossing.low)} and {_rounded(crossing.high)})"
+            for crossing in crossings
         )
     elif not sure:
         answer = f"too close to call {span}: neither lane is clearly faster"

@@ -103,23 +103,24 @@ def judge(
         watched: `slower` or `more memory`.
         kind: `ALWAYS_VALID` for a race that is judged repeatedly.
     """
-    for one in races:
-        before, after = one.first.scenario, one.second.scenario
+    for race in races:
+        before, after = race.first.scenario, race.second.scenario
         if before != after:
             raise UsageError(
                 f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
             )
-        if not one.lanes:
-            raise UsageError("the baseline and the run have no lane in common", "; ".join(one.unpaired))
+        if not race.lanes:
+            raise UsageError("the baseline and the run have no lane in common", "; ".join(race.unpaired))
     lanes = [
-        [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
+        [(race, pair) for race in races for pair in race.lanes if pair.id == wanted.id]
+        for wanted in races[0].lanes
     ]
     if watched == SLOWER:
         looks = Looks(kind, choices=len(lanes))
         return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
     parts = [(pairs, name) for pairs in lanes for name in _memories(pairs)]
     looks = Looks(choices=max(1, len(parts)))
-    return Gate(watched, limit, tuple(_judge_memory(*one, len(races), limit, looks) for one in parts))
+    return Gate(watched, limit, tuple(_judge_memory(*part, len(races), limit, looks) for part in parts))
 
 
 def _memories(pairs: Sequence[Pair]) -> list[str]:

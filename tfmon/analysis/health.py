@@ -98,8 +98,10 @@ def waits_of(lane: LaneState) -> Waits | None:
 
 
 def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
-    windows = [one for one in lane.measurements.steady_points if one.at_ns > lane.points[-1].at_ns - LATELY_NS]
-    long = [one for one in windows if one.span_ns - one.steps * others_ns > wait_ns / 2]
+    windows = [
+        point for point in lane.measurements.steady_points if point.at_ns > lane.points[-1].at_ns - LATELY_NS
+    ]
+    long = [window for window in windows if window.span_ns - window.steps * others_ns > wait_ns / 2]
     gaps_ns = [after.at_ns - before.at_ns for before, after in itertools.pairwise(long)]
     if len(long) < LEAST_WAITS or long[-1].in_slice or max(gaps_ns) > EVEN * min(gaps_ns):
         return None
@@ -108,7 +110,7 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
 
 def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
     """Return the number of repeated traces of a lane and their share of the whole."""
-    seen = [one for one in lane.script.causes if one.cause.startswith("retrace_") and one.of_ns]
+    seen = [cause for cause in lane.script.causes if cause.cause.startswith("retrace_") and cause.of_ns]
     if seen:
         return sum(one.count for one in seen), min(1.0, sum(map(whole.share, seen)))
     steady = lane.steady
@@ -118,7 +120,7 @@ def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
     """Return the concerns of a lane, the worst first, then facts."""
     result = {one.id: one for one in _find(snapshot, lane)}
-    return tuple(result[one] for one in get_args(ConcernId) if one in result)
+    return tuple(result[arg] for arg in get_args(ConcernId) if arg in result)
 
 
 def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
@@ -138,7 +140,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     if lane.tree.deaths:
         first = lane.tree.deaths[0]
         more = f"; {len(lane.tree.deaths) - 1} more were" if len(lane.tree.deaths) > 1 else ""
-        names = {one.value: one.name for one in signal.Signals}
+        names = {Signal.value: Signal.name for Signal in signal.Signals}
         by = names.get(first.signal, f"signal {first.signal}")
         text = f"a child process, PID {first.pid}, was killed by {by} at {at(first.at_ns)}{more}"
         yield Concern("child_killed", text, since_s(first.at_ns))
@@ -172,7 +174,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
 def _first_batches(lane: LaneState, waits: Waits | None) -> CauseSeen | None:
     if waits is None or waits.share < LEAST_SHARE:
         return None
-    seen = (one for one in lane.script.causes if one.cause == "epoch_batch" and one.of_ns)
+    seen = (cause for cause in lane.script.causes if cause.cause == "epoch_batch" and cause.of_ns)
     return next(
         (one for one in seen if 2 * one.count >= waits.steps and one.cost_ns >= LEAST_SHARE * one.of_ns), None
     )
@@ -200,9 +202,9 @@ def _place(lane: LaneState) -> str:
         if result is None:
             break
         frames.append((result[1], result[2], result[3]))
-    own = next((one for one in frames if not _LIBRARY.search(one[0])), None)
+    own = next((frame for frame in frames if not _LIBRARY.search(frame[0])), None)
     modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
-    waits = next((_WAITS_FOR[one] for one in modules if one in _WAITS_FOR), "")
+    waits = next((_WAITS_FOR[module] for module in modules if module in _WAITS_FOR), "")
     place_text = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
     return place_text + (f", and waits for {waits}" if place_text and waits else "")
 
@@ -232,7 +234,7 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
         return
     epoch, best = min(points, key=lambda one: one[1])
     risen = min(loss for _, loss in points[-LAST_EPOCHS:]) - best
-    scatter = loss_scatter(tuple(one for one in points if one[0] >= epoch))
+    scatter = loss_scatter(tuple(point for point in points if point[0] >= epoch))
     if risen > max(RISEN * abs(best), SCATTERS * scatter):
         before = f"{units.loss(best)} after epoch {epoch}, its best"
         helps = "keras.callbacks.EarlyStopping(restore_best_weights=True) keeps the best weights"
@@ -278,7 +280,7 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     forecast, points = _can_forecast(points), points[len(points) // 4 :]
     edges = [len(points) * place // GROUPS for place in range(GROUPS + 1)]
     groups = [points[edges[place] : edges[place + 1]] for place in range(GROUPS)]
-    middles = [(fmean(at for at, _ in one) / 1e9, fmean(value for _, value in one)) for one in groups]
+    middles = [(fmean(at for at, _ in group) / 1e9, fmean(value for _, value in group)) for group in groups]
     pairs = itertools.pairwise(middles)
     slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
     reach = student(0.05, len(slopes) - 1) * deviation(slopes) / math.sqrt(len(slopes))
@@ -322,10 +324,10 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
 
 
 def _what_grew(lane: LaneState) -> str:
-    traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
+    traces = sum(cause.count for cause in lane.script.causes if cause.cause.startswith("retrace_"))
     if traces >= MANY_TRACES:
         return f"; {units.count(traces)} graphs were traced again, and each stays in memory"
-    objects = next((one for one in lane.script.causes if one.cause == "memory_objects"), None)
+    objects = next((cause for cause in lane.script.causes if cause.cause == "memory_objects"), None)
     if objects is not None:
         return f"; Python keeps more and more objects: {objects.subject}, {objects.what}"
     if not lane.script.command:
@@ -341,7 +343,9 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         brief: Whether to include only the worst fault.
     """
     result = [
-        one for one in concerns(snapshot, lane) if FIRST_BATCHES not in one.text or FIRST_BATCHES not in loss
+        concern
+        for concern in concerns(snapshot, lane)
+        if FIRST_BATCHES not in concern.text or FIRST_BATCHES not in loss
     ]
     if lane.trouble is not None:
         before = [one.text for one in result if one.id != "stands_still" and one.is_fault and not brief]

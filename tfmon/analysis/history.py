@@ -86,7 +86,7 @@ def measure(
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
     """Return the mean logarithm of examples/s since the last change."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
-    return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
+    return trimmed_in_time([math.log(part.examples_per_s) for part in slices if part.examples > 0], few=True)
 
 
 def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | None]:

@@ -28,8 +28,8 @@ class MemoryRow:
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
     """Return a peak by layers, largest first."""
     layers: dict[str, list[Allocated]] = {}
-    for one in peak.operations:
-        layers.setdefault(layer(one.name), []).append(one)
+    for operation in peak.operations:
+        layers.setdefault(layer(operation.name), []).append(operation)
     whole = peak.allocated_bytes or 1
     rows = []
     for name, own in layers.items():
@@ -74,7 +74,9 @@ def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
 def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None, ...]]:
     """Return each side's first peak by parts."""
     peaks = [latest_peaks(side.profiles) for side in sides]
-    parts = [{} if isinstance(one, Missing) else {row.name: row for row in memory_rows(one[0])} for one in peaks]
+    parts = [
+        {} if isinstance(peak, Missing) else {row.name: row for row in memory_rows(peak[0])} for peak in peaks
+    ]
     beside = [
         tuple(side.get(name) for side in parts) for name in dict.fromkeys(name for side in parts for name in side)
     ]

@@ -63,7 +63,7 @@ def windows_with_others(lane: LaneState, index: int) -> int:
     """Return how many recent windows others disturbed."""
     taken = [one for one in lane.gpu_use.taken.get(index, ()) if one.counts]
     until_ns = [one.until_ns for one in taken]
-    after = (bisect_right(until_ns, one.since_ns) for one in lane.points)
+    after = (bisect_right(until_ns, point.since_ns) for point in lane.points)
     return sum(
         place < len(taken) and taken[place].since_ns < one.at_ns
         for place, one in zip(after, lane.points, strict=True)
@@ -71,8 +71,8 @@ def windows_with_others(lane: LaneState, index: int) -> int:
 
 
 def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers:
-    counted = [one for one in readings if one.counts]
-    span_ns = sum(_span_ns(one) for one in readings)
+    counted = [reading for reading in readings if reading.counts]
+    span_ns = sum(_span_ns(reading) for reading in readings)
     hit_ns = sum(_span_ns(one) for one in counted)
     weighted = sum(_span_ns(one) * one.pct for one in counted)
     most = max(counted, key=lambda one: one.pct, default=None)

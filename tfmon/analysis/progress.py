@@ -19,7 +19,7 @@ def outlook(analysis: Analysis) -> str:
         parts.append(f"{what} in about {units.about(analysis.verdict.left_s)}")
     elif analysis.verdict.kind in (FASTER, SAME):
         parts.append("there is an answer")
-    return "".join(f"   {one}" for one in parts)
+    return "".join(f"   {part}" for part in parts)
 
 
 def speeds(snapshot: Snapshot) -> str:

@@ -108,7 +108,11 @@ def kind_of_operation(name: str) -> str:
     *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
     if not scopes:
         return UNSCOPED
-    kinds = (("gradient_tape", "backward"), ("compile_loss", "loss"), *((one, "optimizer") for one in OPTIMIZERS))
+    kinds = (
+        ("gradient_tape", "backward"),
+        ("compile_loss", "loss"),
+        *((optimizer, "optimizer") for optimizer in OPTIMIZERS),
+    )
     kind = next((kind for scope, kind in kinds if scope in scopes), "")
     return kind or ("augmentation layers" if any(map(AUGMENTS.match, scopes)) else "forward")
 

@@ -122,7 +122,7 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
     """Return the chart, if there is room."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
-    scale = _scale([one for line in lines for one in line.points if one is not None])
+    scale = _scale([point for line in lines for point in line.points if point is not None])
     if columns < 2 * len(values) or rows < 3 or scale is None:
         return None
     grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
@@ -144,7 +144,7 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
 def _scale(estimates: Sequence[Estimate]) -> tuple[float, float] | None:
     if not estimates:
         return None
-    low, high = min(one.low for one in estimates), max(one.high for one in estimates)
+    low, high = min(estimate.low for estimate in estimates), max(estimate.high for estimate in estimates)
     middle = math.log(low) / 2 + math.log(high) / 2
     half = max(math.log(high) - middle, math.log(1.2))
     return middle - half, middle + half

@@ -270,7 +270,10 @@ def crossover_table(analysis: Analysis) -> SeriesTable | None:
         for lane, title, points in zip(lanes, curve.titles, speeds, strict=True)
     )
     about = f"examples/s over {knob}, with 95 % intervals"
-    values, marks = tuple(place.value for place in curve.places), tuple(one.about for one in curve.crossings)
+    values, marks = (
+        tuple(place.value for place in curve.places),
+        tuple(crossing.about for crossing in curve.crossings),
+    )
     drawn = SeriesCurve(curve.knob, "Crossover", about, "examples/s", values, lines, marks)
     heads = (SeriesColumn(knob, 6), *(SeriesColumn(f"{id} ex/s", 7) for id in ids), SeriesColumn("ahead"))
     return SeriesTable(
@@ -340,7 +343,7 @@ def doing_text(snapshot: Snapshot) -> str:
     if state.policy == TUNING:
         settings = state.latest.settings.items() if state.latest else ()
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
-        id = next((one.spec.id for one in snapshot.lanes if one.spec.name == state.lane), state.lane)
+        id = next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == state.lane), state.lane)
         return f"{id} is {f'trying {change}' if change else 'being tuned'}"
     if state is None or state.policy != CROSSOVER:
         return ""

@@ -75,7 +75,7 @@ def _levels_of(lane: LaneState) -> tuple[Level, ...]:
     if not watch.levels:
         return ()
     levels = (*watch.levels, Level(watch.since_ns, watch.step, watch.blocks))
-    return tuple(one for one in levels if one.blocks)
+    return tuple(level for level in levels if level.blocks)
 
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
@@ -98,7 +98,7 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
 
 
 def _pace_ns(blocks: Sequence[StepBlock]) -> float:
-    return sum(one.span_ns for one in blocks) / sum(one.steps for one in blocks)
+    return sum(block.span_ns for block in blocks) / sum(block.steps for block in blocks)
 
 
 def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
@@ -112,14 +112,16 @@ def _change(lane: LaneState, before: Level, after: Level, began: Level) -> Speed
 
 
 def _difference(before: Sequence[StepBlock], after: Sequence[StepBlock], which: int) -> tuple[float, float]:
-    first, second = (trimmed_in_time([one.logs[which] for one in blocks], few=True) for blocks in (before, after))
+    first, second = (
+        trimmed_in_time([block.logs[which] for block in blocks], few=True) for blocks in (before, after)
+    )
     if first is None or second is None:
         return math.log(_pace_ns(after) / _pace_ns(before)), math.inf
     return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
 
 
 def _mean(blocks: Sequence[StepBlock], name: str) -> float | None:
-    values = [one.readings[name] for one in blocks if name in one.readings]
+    values = [block.readings[name] for block in blocks if name in block.readings]
     return fmean(values) if values else None
 
 
@@ -132,7 +134,10 @@ def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlo
     more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
-    inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
+    inputs = [
+        sum(block.input_ns for block in blocks) / sum(block.steps for block in blocks)
+        for blocks in (before, after)
+    ]
     if "input" not in lane.script.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
         return "input"
     cpu = [_per_step_ns(blocks, "cpu_pct") for blocks in (before, after)]

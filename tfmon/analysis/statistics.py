@@ -128,9 +128,9 @@ def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
     """Return the speeds of non-empty slices by round."""
     log = math.log
     return {
-        one.round: LogSpeed(log(one.examples / one.span_ns * 1e9), one.at_ns, one.process)
-        for one in slices
-        if one.examples > 0
+        part.round: LogSpeed(log(part.examples / part.span_ns * 1e9), part.at_ns, part.process)
+        for part in slices
+        if part.examples > 0
     }
 
 

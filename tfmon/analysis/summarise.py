@@ -75,7 +75,7 @@ def summarise(analysis: Analysis, header: Header | None = None, id: str = "") ->
         interrupted=race.interrupted or None,
         is_series=analysis.is_series,
         fresh=race.fresh,
-        rounds=len({one.round for lane in snapshot.lanes for one in lane.slices}),
+        rounds=len({part.round for lane in snapshot.lanes for part in lane.slices}),
         contended=race.mode == CONCURRENT and snapshot.machines < len(snapshot.lanes),
         differs=race.differs,
         environment=dict(header.environment) if header else None,
@@ -356,7 +356,7 @@ def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _mean_share(percents: Sequence[Reading]) -> Reading:
-    values = [value for one in percents if (value := known(one)) is not None]
+    values = [value for percent in percents if (value := known(percent)) is not None]
     return sum(values) / len(values) / 100 if values else NOT_SAMPLED
 
 

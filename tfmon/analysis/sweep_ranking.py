@@ -124,7 +124,7 @@ class Ranking:
     def baseline(self) -> dict[str, KnobValue]:
         """Its values of the swept knobs."""
         plan, figures = self.state.plan, [row.attempt.figures for row in self.rows]
-        measured = next((one.baseline for one in figures if one is not None and one.baseline), {})
+        measured = next((figure.baseline for figure in figures if figure is not None and figure.baseline), {})
         known = {**measured, **plan.baseline}
         return {knob: known[knob] for knob in plan.over if knob in known}
 
@@ -192,7 +192,13 @@ def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
 
 
 def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
-    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
+    return max(
+        1,
+        sum(
+            combination.kind == kind and not combination.baseline and not combination.refused
+            for combination in combinations
+        ),
+    )
 
 
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
@@ -202,7 +208,7 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
     if before is None:
         changed = set(range(len(attempts)))
         choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
-        rows = [judge(one, plan, choices[one.kind], 0.0) for one in attempts]
+        rows = [judge(attempt, plan, choices[attempt.kind], 0.0) for attempt in attempts]
     else:
         pairs = zip(before.rows, attempts, strict=True)
         changed = {one.number for row, one in pairs if row.attempt is not one and not one.baseline}
@@ -260,12 +266,16 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the open combination with the fewest visits."""
     combinations = (row.attempt for row in rows if row.outcome == OPEN)
-    due = [(one.visits, one.number) for one in combinations if one.kind == kind and one.number not in busy]
+    due = [
+        (combination.visits, combination.number)
+        for combination in combinations
+        if combination.kind == kind and combination.number not in busy
+    ]
     return min(due)[1] if due else None
 
 
 def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
-    visited = [one for one in state.attempts if one.pairs]
+    visited = [attempt for attempt in state.attempts if attempt.pairs]
     visited = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
     if not state.visits_s or not measured_s:

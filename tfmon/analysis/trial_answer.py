@@ -221,8 +221,10 @@ def judge_trial(
         change=change,
         view="; ".join(view.text for view in analysis.snapshot.race.views.values()),
         steps_factor=_steps_factor(analysis),
-        first_step_s=_pair(*(_seconds(one, (START, BEFORE)) for one in accounts)),
-        run_s=_pair(*(one.wall_s - one.groups.get(SUSPENDED, 0.0) if one else None for one in accounts)),
+        first_step_s=_pair(*(_seconds(account, (START, BEFORE)) for account in accounts)),
+        run_s=_pair(
+            *(account.wall_s - account.groups.get(SUSPENDED, 0.0) if account else None for account in accounts)
+        ),
         peak_bytes=_peaks(first, second),
         steps=(first.totals.steps, second.totals.steps),
         examples=(first.totals.examples, second.totals.examples),

@@ -65,7 +65,7 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     ]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT,
-        (one for one in reversed(state.changes) if one.of_lane.lane == lane.spec.name),
+        (change for change in reversed(state.changes) if change.of_lane.lane == lane.spec.name),
     )
     tried = [*settled, *since]
     causes = []
@@ -86,9 +86,11 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesSta
     if lane.over:
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     result = advised(snapshot, lane, everything=everything)
-    if result is not None and not any(one.can_try for one in result.causes):
+    if result is not None and not any(cause.can_try for cause in result.causes):
         before = find_bottleneck(snapshot, lane)
-        tried = " that was not tried" if before is not None and any(one.can_try for one in before.causes) else ""
+        tried = (
+            " that was not tried" if before is not None and any(cause.can_try for cause in before.causes) else ""
+        )
         if result.causes and not tried:
             raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
         raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
@@ -105,7 +107,7 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
         raise ExperimentError("a change is not in effect yet: undo it then")
     made: list[tuple[KnobChange, ...]] = []
     for changes in itertools.chain(*map(_changes_in, snapshot.periods)):
-        back = {replace(one, before=one.after, after=one.before) for one in changes}
+        back = {replace(change, before=change.after, after=change.before) for change in changes}
         if made and back == set(made[-1]):
             made.pop()
         else:
@@ -113,10 +115,14 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
     if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
     state = snapshot.tuned
-    if state is not None and any(one.outcome == KEPT and _changes_of(one) == made[-1] for one in state.attempts):
+    if state is not None and any(
+        attempt.outcome == KEPT and _changes_of(attempt) == made[-1] for attempt in state.attempts
+    ):
         undone = (
-            replace(one, outcome=UNDONE) if one.outcome == KEPT and _changes_of(one) == made[-1] else one
-            for one in state.attempts
+            replace(attempt, outcome=UNDONE)
+            if attempt.outcome == KEPT and _changes_of(attempt) == made[-1]
+            else attempt
+            for attempt in state.attempts
         )
         return made[-1], replace(state, attempts=tuple(undone))
     return made[-1], None
@@ -141,7 +147,7 @@ def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     state = period.experiment
     attempts = state.present if state is not None and state.policy == TUNING else ()
-    tuned = [_changes_of(one) for one in attempts if one.outcome in (KEPT, UNDONE)]
+    tuned = [_changes_of(attempt) for attempt in attempts if attempt.outcome in (KEPT, UNDONE)]
     return [period.changes, *tuned] if period.changes else tuned
 
 

@@ -126,10 +126,10 @@ def find_verdict(
     if result.ratio is None:
         return replace(result, note="; ".join(filter(None, (*others, result.note)))) if others else result
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
-    names = [*map(short_name, also), *(one.what for one in machines)]
+    names = [*map(short_name, also), *(machine.what for machine in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
     silent = (hangs(lane, snapshot.at_ns) for lane in hung(snapshot))
-    notes = (*silent, *(one.text for one in machines), *others, result.note)
+    notes = (*silent, *(machine.text for machine in machines), *others, result.note)
     return replace(
         result,
         text=result.text + said,
@@ -219,7 +219,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
     if result is not None:
         return result
     lanes = [lane for lane, _ in compared]
-    rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+    rounds = len(set.intersection(*({part.round for part in lane.slices} for lane in lanes)))
     over = _settled(lanes)
     yet = "" if over else " yet"
     least = least_rounds(snapshot.race, over=over)

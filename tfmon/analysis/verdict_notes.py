@@ -34,7 +34,7 @@ _CONSTANT = {
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
     """Return the stalled lanes."""
-    return [one for one in snapshot.lanes if one.heartbeat.stalled_since_ns is not None and not one.over]
+    return [lane for lane in snapshot.lanes if lane.heartbeat.stalled_since_ns is not None and not lane.over]
 
 
 def hangs(lane: LaneState, now_ns: int) -> str:
@@ -76,7 +76,7 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
             notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
     outliers = statistics.outliers(first.logs, last.logs)
-    done = [sum(one.examples for one in throughput.slices) for lane, throughput in lanes if lane.script.command]
+    done = [sum(part.examples for part in throughput.slices) for lane, throughput in lanes if lane.script.command]
     drifts = any(one.drift is not None and not lane.script.places for lane, one in lanes)
     changed = outliers[-LATELY:] == [True] * LATELY or drifts
     if done and max(done) > ALIKE * min(done) and changed:

@@ -34,7 +34,7 @@ class Ending:
         """The concern of `fail_on`, past or present."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
-        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
+        result = ((lane, concern) for lane in lanes for concern in concerns(snapshot, lane))
         texts = (f"{lane.title}: {one.text}" for lane, one in result if one.id in self._fail_on)
         return next(texts, self._unhealthy)
 

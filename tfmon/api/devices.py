@@ -95,7 +95,7 @@ def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
 
 
 def _instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
-    fitting = [one for one in listing.instances if one.uuid.lower().startswith(spec.device.lower())]
+    fitting = [instance for instance in listing.instances if instance.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -116,10 +116,10 @@ def short_name(instance: Gpu, listing: GpuSearch) -> str:
 
 def listed(listing: GpuSearch, part_of: str = "") -> str:
     """Return the allowed names."""
-    instances = [one for one in listing.instances if part_of in ("", one.part_of)]
+    instances = [instance for instance in listing.instances if part_of in ("", instance.part_of)]
     if not instances:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
-    names = ", ".join(f"--lane {short_name(one, listing)} ({one.name})" for one in instances)
+    names = ", ".join(f"--lane {short_name(instance, listing)} ({instance.name})" for instance in instances)
     return f"name an instance: {names}"
 
 
@@ -189,10 +189,10 @@ class Idle:
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
     places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
-    free = {one.key for one in samples if one.key in places and is_free(one)}
+    free = {sample.key for sample in samples if sample.key in places and is_free(sample)}
     if len(free) >= count:
         return []
-    known = {one.key: state(one, named=True) for one in samples}
+    known = {sample.key: state(sample, named=True) for sample in samples}
     of = f"{host}/" if host else ""
     busy = [f"{of}{place}: {known.get(key, 'not read')}" for key, place in places.items() if key not in free]
     if count == len(gpus):

@@ -89,6 +89,6 @@ def _ipython_call(node: ast.AST) -> list[str]:
     """Return a call of IPython as typed."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
-    given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+    given = [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
     mark = {"run_line_magic": "%", "run_cell_magic": "%%"}.get(ast.unparse(node.func).rpartition(".")[2])
     return [f"{mark}{given[0]}", *given[1:]] if mark and given else [f"!{' '.join(given)}"]

@@ -56,7 +56,7 @@ class ProcessLook:
     def gpu_pct(self) -> Reading:
         """Of its most used GPU."""
         shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
-        numbers = [one for one in shares if not isinstance(one, Missing)]
+        numbers = [share for share in shares if not isinstance(share, Missing)]
         return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
 
 
@@ -119,7 +119,9 @@ class RunningProcess:
                 written = max(0, io.write_bytes - before[2].write_bytes) / span_s
         samples = [one for one in self._gpus.sample() if isinstance(one, GpuSample)] if self._gpus else []
         own = tuple(
-            one for one in samples if set(trees[0].pids) & {*one.processes.used_by_pid, *one.processes.shares}
+            sample
+            for sample in samples
+            if set(trees[0].pids) & {*sample.processes.used_by_pid, *sample.processes.shares}
         )
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)
@@ -128,7 +130,7 @@ class RunningProcess:
 
     def _main_s(self) -> float | None:
         threads = self._allowed(self._process.threads) or ()
-        return next((one.user_time + one.system_time for one in threads if one.id == self.pid), None)
+        return next((thread.user_time + thread.system_time for thread in threads if thread.id == self.pid), None)
 
     @staticmethod
     def _allowed(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what psutil returns
@@ -203,11 +205,11 @@ def stack_of(pid: int) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=STACK_TIMEOUT_S, check=True)
         threads = json.loads(done.stdout)
-        frames = next(one["frames"] for one in threads if one.get("thread_name") == "MainThread")
+        frames = next(thread["frames"] for thread in threads if thread.get("thread_name") == "MainThread")
         own = [
-            one
-            for one in frames
-            if "site-packages" not in one["filename"] and "/lib/python" not in one["filename"]
+            frame
+            for frame in frames
+            if "site-packages" not in frame["filename"] and "/lib/python" not in frame["filename"]
         ]
         return " ← ".join(clean(f"{one['short_filename']}:{one['line']} {one['name']}", 80) for one in own[:3])
     except (OSError, ValueError, KeyError, TypeError, StopIteration, subprocess.SubprocessError):

@@ -64,5 +64,5 @@ class Baseline:
             lanes = judge([compare(self._race, now)], self._limit, kind=ALWAYS_VALID).lanes
         except UsageError:  # another scenario was chosen on the screen
             lanes = ()
-        self._slower = [("regression", one.lane, one.lane, one.reason) for one in lanes if one.kind == SLOWER]
+        self._slower = [("regression", lane.lane, lane.lane, lane.reason) for lane in lanes if lane.kind == SLOWER]
         return self._slower

@@ -362,7 +362,7 @@ class Program(AnyRun):
 
         def find(name: str) -> Host:
             return find_host(
-                name, self._options.ray_cluster, gpus_needed(one for one in specs if one.host == name)
+                name, self._options.ray_cluster, gpus_needed(spec for spec in specs if spec.host == name)
             )
 
         if self._hosts is None:

@@ -58,12 +58,12 @@ class Hosts:
             except BaseException:
                 self.close()  # or the threads would wait for their hosts
                 raise
-        lines = [*dict.fromkeys(one.line for one in problems)]
+        lines = [*dict.fromkeys(problem.line for problem in problems)]
         if len(lines) == 1:
             raise problems[0]
         if lines:
             together = TfmonError("\ntfmon: ".join(lines))
-            together.exit_code = max(one.exit_code for one in problems)
+            together.exit_code = max(problem.exit_code for problem in problems)
             raise together
 
     def search(self, host: str) -> GpuSearch:
@@ -155,11 +155,11 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
 
 def _others_load(machine: HostState) -> OthersLoad:
     def mean(readings: list[Reading]) -> float | None:
-        values = [value for one in readings if (value := known(one)) is not None]
+        values = [value for reading in readings if (value := known(reading)) is not None]
         return sum(values) / len(values) / 100 if values else None
 
     samples = machine.history
-    stolen = mean([one.steal_pct for one in samples])
+    stolen = mean([sample.steal_pct for sample in samples])
     cores = machine.machine.cores or 1
     source = f"mean of {len(samples)} samples of this race, one a second"
-    return OthersLoad(mean([one.others_cpu_pct for one in samples]), stolen and stolen / cores, source)
+    return OthersLoad(mean([sample.others_cpu_pct for sample in samples]), stolen and stolen / cores, source)

@@ -70,7 +70,9 @@ def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
 
 def _key(machines: Sequence[Machine]) -> str:
     return " and ".join(
-        dict.fromkeys(f"{one.hostname}, {one.cpu_name}, {one.usable_cores:g} cores" for one in machines)
+        dict.fromkeys(
+            f"{machine.hostname}, {machine.cpu_name}, {machine.usable_cores:g} cores" for machine in machines
+        )
     )
 
 
@@ -78,9 +80,9 @@ def _read_entry(value: object) -> BetweenProcesses | None:
     if not isinstance(value, Mapping):
         return None
     numbers = [value.get(name) for name in ("squares", "degrees", "races")]
-    if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
         return None
-    squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
+    squares, degrees, races = (float(number) for number in numbers if isinstance(number, int | float))
     return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
 
 

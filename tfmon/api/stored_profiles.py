@@ -85,16 +85,16 @@ def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
             first = True
             for place, (title, path) in enumerate(traces):
-                steps = (one["ts"] for one in _events(path) if "step_num" in one.get("args", ()))
+                steps = (event["ts"] for event in _events(path) if "step_num" in event.get("args", ()))
                 began_us = min(steps, default=0.0)
-                for one in _events(path):
-                    one["pid"] += place * _MORE
-                    if one["name"] == "process_name":
-                        one["args"]["name"] = f"{title}: {one['args']['name']}"
-                    if "ts" in one:
-                        one["ts"] -= began_us
+                for event in _events(path):
+                    event["pid"] += place * _MORE
+                    if event["name"] == "process_name":
+                        event["args"]["name"] = f"{title}: {event['args']['name']}"
+                    if "ts" in event:
+                        event["ts"] -= began_us
                     file.write("" if first else ",\n")
-                    json.dump(one, file, separators=(",", ":"), allow_nan=False)
+                    json.dump(event, file, separators=(",", ":"), allow_nan=False)
                     first = False
             file.write("\n]}\n")
     except (OSError, ValueError) as error:

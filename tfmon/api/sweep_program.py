@@ -57,7 +57,7 @@ class SweepProgram(AnyRun):
                     _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
                 )
                 self._stations = open_stations(self._info, options.on, options.race, state.plan.over)
-                new = [one.kind for one in self._stations if one.kind not in state.plan.kinds]
+                new = [station.kind for station in self._stations if station.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")

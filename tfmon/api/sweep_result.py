@@ -91,7 +91,11 @@ class SweepResult(_Printed):
 
     def best(self, device: str | None = None) -> CombinationResult:
         """Return the best combination, on a kind of device if there are several; raises TfmonError for none."""
-        known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
+        known = [
+            combination
+            for combination in self.combinations
+            if combination.ratio is not None and device in (None, combination.device)
+        ]
         kinds = sorted({one.device for one in known})
         if not known:
             raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
@@ -105,14 +109,14 @@ class SweepResult(_Printed):
         Raises: TfmonError where pandas is not installed.
         """
         rows = []
-        for one in self.combinations:
-            ends = one.ratio_ci95 or (None, None)
+        for combination in self.combinations:
+            ends = combination.ratio_ci95 or (None, None)
             figures = {
                 name: value
-                for name, value in one.data.items()
+                for name, value in combination.data.items()
                 if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
             }
-            rows.append({**one.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
+            rows.append({**combination.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
         return pandas().DataFrame(rows)
 
     def __repr__(self) -> str:

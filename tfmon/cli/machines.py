@@ -167,7 +167,9 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
         rows[option.setting] = {"value": resolved.value, "source": resolved.source}
     if as_json:
         report = {"path": str(path), "exists": result.exists, "settings": rows}
-        hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in result.hosts.values()}
+        hosts = {
+            host.name: {"run": list(host.run) or None, "python": host.python} for host in result.hosts.values()
+        }
         click.echo(json.dumps({**report, "keys": {**result.keys}, "hosts": hosts, "mistakes": mistakes}, indent=2))
     else:
         click.echo(_settings_text(result, rows))

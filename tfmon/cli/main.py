@@ -134,7 +134,9 @@ def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     if incomplete.startswith((".", "/", "~")):
         return [CompletionItem(incomplete, type="file")]
     return [
-        CompletionItem(one.name, help=one.title) for one in list_scenarios() if one.name.startswith(incomplete)
+        CompletionItem(scenario.name, help=scenario.title)
+        for scenario in list_scenarios()
+        if scenario.name.startswith(incomplete)
     ]
 
 

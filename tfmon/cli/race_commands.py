@@ -158,7 +158,8 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
     from tfmon.reports.findings import claims_to_json, claims_to_text
 
     infos = [find_scenario(name) for name in scenarios] or [
-        replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
+        replace(info, claims=tuple(claim for claim in info.claims if claim.seconds is None))
+        for info in list_scenarios()
     ]
     results, interrupted = verify_claims(infos, flags.interpreter_of(python), seconds)
     flags.print_result((claims_to_json if as_json else claims_to_text)(results, interrupted), "")

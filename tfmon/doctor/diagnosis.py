@@ -41,12 +41,12 @@ class Diagnosis:
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject, of these statuses if any."""
-        results = [one for one in self.results if one.check.subject == subject]
-        return [one for one in results if one.finding.status in statuses] if statuses else results
+        results = [result for result in self.results if result.check.subject == subject]
+        return [result for result in results if result.finding.status in statuses] if statuses else results
 
     def count(self, status: str) -> int:
         """Count the checks with a status."""
-        return sum(one.finding.status == status for one in self.results)
+        return sum(result.finding.status == status for result in self.results)
 
     @property
     def no_gpu(self) -> Obstacle | None:

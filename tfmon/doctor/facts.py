@@ -65,4 +65,4 @@ class Facts:
 
     def version_of(self, name: str) -> str:
         """Return the version of a package, or ""."""
-        return next((one.version for one in self.distributions if one.name == name), "")
+        return next((distribution.version for distribution in self.distributions if distribution.name == name), "")

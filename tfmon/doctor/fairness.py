@@ -152,9 +152,9 @@ def gpu_free(facts: Facts) -> Finding:
 def gpu_power(facts: Facts) -> Finding:
     """Judge the power limit."""
     limits = [
-        (one.index, one.power_limit_w, one.power_default_w)
-        for one in visible_devices_of(facts)
-        if one.power_limit_w and one.power_default_w
+        (device.index, device.power_limit_w, device.power_default_w)
+        for device in visible_devices_of(facts)
+        if device.power_limit_w and device.power_default_w
     ]
     if not limits:
         return not_applicable(_unknown(facts))
@@ -168,7 +168,7 @@ def gpu_power(facts: Facts) -> Finding:
 @check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
 def gpu_clocks(facts: Facts) -> Finding:
     """Judge the present clocks and the link."""
-    seen = [one for one in _samples(facts) if not isinstance(one.clocks.reasons, Missing)]
+    seen = [sample for sample in _samples(facts) if not isinstance(sample.clocks.reasons, Missing)]
     if not seen:
         return not_applicable(_unknown(facts))
     for one in seen:
@@ -200,7 +200,7 @@ def views(facts: Facts) -> Finding:
 
 
 def _samples(facts: Facts) -> list[GpuSample]:
-    samples = {one.key: one for one in facts.samples}
+    samples = {sample.key: sample for sample in facts.samples}
     return [samples[gpu.uuid] for gpu in visible_devices_of(facts) if gpu.uuid in samples]
 
 

@@ -258,4 +258,4 @@ def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
 
 
 def _required(facts: Facts, name: str) -> str:
-    return next((package(one) for one in requirements(facts) if one.name == name), name)
+    return next((package(requirement) for requirement in requirements(facts) if requirement.name == name), name)

@@ -33,8 +33,8 @@ def driver(facts: Facts) -> Finding:
     if obstacle is not None and facts.visibility.amd_gpus and not facts.has_nvidia:
         return not_applicable("the machine has an AMD GPU")
     if obstacle is None:
-        names = ", ".join(one.name for one in facts.visibility.physical_gpus)
-        evidence = [f"GPU {one.index} {one.uuid} {one.name}" for one in facts.visibility.physical_gpus]
+        names = ", ".join(gpu.name for gpu in facts.visibility.physical_gpus)
+        evidence = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}" for gpu in facts.visibility.physical_gpus]
         return ok(f"{facts.visibility.driver or 'there'}: {names}", *evidence)
     failure = facts.visibility.failure
     fix = obstacle.hint
@@ -123,29 +123,31 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
 )
 def compute_capability(facts: Facts) -> Finding:
     """Judge the wheel's code for each GPU."""
-    devices = [one for one in visible_devices_of(facts) if one.capability is not None]
+    devices = [device for device in visible_devices_of(facts) if device.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "compute capability unknown")
     built = f"built for {' '.join(known)}"
-    evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
-    for one in devices:
-        assert one.capability is not None
-        major, minor = one.capability
+    evidence = [f"GPU {device.index} {device.name}: {_written(device)}" for device in devices]
+    for device in devices:
+        assert device.capability is not None
+        major, minor = device.capability
         if any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute"))):
             continue
-        result = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
-        if not any(target <= one.capability for target in _targets(known, ("compute",))):
+        result = f"{device.name} has compute capability {_written(device)}; this TensorFlow is {built}"
+        if not any(target <= device.capability for target in _targets(known, ("compute",))):
             fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
             return broken(result, "a wheel with code for it", fix, *evidence)
-        if one.capability is not None and one.capability >= FAILS_FROM:
+        if device.capability is not None and device.capability >= FAILS_FROM:
             sign = "operations fail with CUDA_ERROR_INVALID_PTX or CUDA_ERROR_INVALID_HANDLE"
             return broken(
                 result, "machine code for it in the wheel, not only PTX", remedies.NEW_GPU, sign, *evidence
             )
         fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
         return warning(result, "machine code for it in the wheel, not only PTX", fix, *evidence)
-    return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)
+    return ok(
+        ", ".join(dict.fromkeys(f"{device.name} {_written(device)}" for device in devices)), built, *evidence
+    )
 
 
 @check("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
@@ -154,17 +156,17 @@ def compute_mode(facts: Facts) -> Finding:
     devices = visible_devices_of(facts)
     if not devices:
         return not_applicable(_NO_GPU)
-    for one in devices:
-        if one.instances == ():
-            whole = f"for a whole GPU sudo nvidia-smi -i {one.index} -mig 0"
-            fix = f"sudo nvidia-smi mig -i {one.index} -cgi 0 -C, or {whole}"
+    for device in devices:
+        if device.instances == ():
+            whole = f"for a whole GPU sudo nvidia-smi -i {device.index} -mig 0"
+            fix = f"sudo nvidia-smi mig -i {device.index} -cgi 0 -C, or {whole}"
             return warning(
-                f"GPU {one.index} {one.name} is split up (MIG), but has no instance", "an instance", fix
+                f"GPU {device.index} {device.name} is split up (MIG), but has no instance", "an instance", fix
             )
-        if one.exclusive:
-            fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"
-            return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
-    split = [one for one in devices if one.instances]
+        if device.exclusive:
+            fix = f"sudo nvidia-smi -i {device.index} -c DEFAULT"
+            return warning(f"GPU {device.index} permits one process at most", "compute mode DEFAULT", fix)
+    split = [device for device in devices if device.instances]
     if split:
         instances = [instance for one in split for instance in one.instances or ()]
         named = ", ".join(f"--lane {one.uuid[:SHORT_INSTANCE]} ({one.name})" for one in instances)
@@ -185,7 +187,7 @@ def _written(device: Gpu) -> str:
 
 def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
     matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", one) for one in known)
-    return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
+    return [(int(match[2]), int(match[3])) for match in matches if match is not None and match[1] in kinds]
 
 
 _CUDA = "and-cuda"
@@ -220,11 +222,11 @@ def cuda_libraries(facts: Facts) -> Finding:
     wanted = wanted_libraries(facts.build)
     if not wanted:
         return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
-    opened = [one for one in facts.libraries if one.name in wanted]
+    opened = [library for library in facts.libraries if library.name in wanted]
     lacking = [one for one in opened if one.error]
     evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in opened]
     if not opened:
-        errors = [one.error for one in facts.libraries if one.error]
+        errors = [library.error for library in facts.libraries if library.error]
         return warning("they could not be opened", "that each one opens", "run it again with -v", *errors)
     if not lacking:
         wheel = all(one.wheel for one in opened)
@@ -260,7 +262,10 @@ def cudnn(facts: Facts) -> Finding:
     library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
     if library is None:
         return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
-    required = next((one for one in requirements(facts, _CUDA) if one.name.startswith("nvidia-cudnn")), None)
+    required = next(
+        (requirement for requirement in requirements(facts, _CUDA) if requirement.name.startswith("nvidia-cudnn")),
+        None,
+    )
     bounds = [] if required is None else [one.version for one in required.specifier if one.operator == ">="]
     have, least = release(library.version), release((bounds or [facts.build.cudnn_version])[0])
     if least and (have[:1] != least[:1] or have[:2] < least[:2]):
@@ -299,7 +304,9 @@ def library_path(facts: Facts) -> Finding:
     if not value or facts.libraries is None:
         return ok("not set" if not value else "no CUDA libraries were looked for", value)
     folders = [str(Path(one)) for one in value.split(":") if one]
-    taken = [one for one in facts.libraries if not one.wheel and str(Path(one.path).parent) in folders]
+    taken = [
+        library for library in facts.libraries if not library.wheel and str(Path(library.path).parent) in folders
+    ]
     packaged = [one.name for one in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{one.name}"))]
     if packaged:
         result = f"it puts {', '.join(packaged)} before those installed with TensorFlow"

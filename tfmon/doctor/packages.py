@@ -132,7 +132,7 @@ def tensorflow_installed(facts: Facts) -> Finding:
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.wheel is None:
-        left = [one.folder for one in facts.distributions if one.name in BUILDS]
+        left = [distribution.folder for distribution in facts.distributions if distribution.name in BUILDS]
         result = "installed by its metadata, but its files are gone" if left else "not installed"
         fix = remedies.install(facts, remedies.tensorflow_package(facts))
         return broken(result, "a TensorFlow in this environment", fix, *left, f"looked in {facts.python.prefix}")
@@ -145,10 +145,18 @@ def tensorflow_installed(facts: Facts) -> Finding:
 )
 def several_tensorflows(facts: Facts) -> Finding:
     """Judge whether two distributions overwrite each other."""
-    result = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
+    result = {
+        distribution.name: distribution
+        for distribution in reversed(facts.distributions)
+        if distribution.name in BUILDS
+    }
     if len(result) > 1:
         result = {name: one for name, one in result.items() if name not in _PULLED_IN} or result
-    twice = [one for one in facts.distributions if one.name in BUILDS and one != result.get(one.name, one)]
+    twice = [
+        distribution
+        for distribution in facts.distributions
+        if distribution.name in BUILDS and distribution != result.get(distribution.name, distribution)
+    ]
     names = ", ".join(f"{one.name} {one.version}" for one in result.values())
     if not result:
         return not_applicable(_NONE)

@@ -91,7 +91,9 @@ def xla_files(facts: Facts) -> str:
     if _from_conda(facts):
         command = f"{_conda(facts, 'install')} -c conda-forge cuda-nvcc"
         return f"{_in_image(facts, command)}, then {point.replace('FOLDER', facts.python.prefix)}"
-    compiler = next((one for one in requirements(facts, "and-cuda") if "-cuda-nvcc" in one.name), None)
+    compiler = next(
+        (requirement for requirement in requirements(facts, "and-cuda") if "-cuda-nvcc" in requirement.name), None
+    )
     return install(facts, package(compiler)) if compiler is not None else f"install the CUDA toolkit, or {point}"
 
 

@@ -64,7 +64,7 @@ class Bundle:
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
         path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
-        ranks = (one.shape.rank for one in function.inputs) if mark else ()
+        ranks = (input_.shape.rank for input_ in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.meter.alike_until()
         self.eager = not mark and not hasattr(function, "train_on_batch")

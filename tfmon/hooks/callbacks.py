@@ -92,5 +92,5 @@ def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]
 def sees_batches(callback: Any) -> bool:
     """Return whether it works in each batch."""
     methods = (getattr(callback, name, None) for name in BATCH_METHODS)
-    own = any(is_of_script(one) for one in methods if one)
+    own = any(is_of_script(method) for method in methods if method)
     return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))

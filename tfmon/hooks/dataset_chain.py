@@ -107,9 +107,9 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
         node = model.nodes[key]
         inputs = list(node.inputs)
         if node.name.rstrip("V234") in _NESTED:  # others open for each element
-            inputs = [*inputs[:1], *(one for one in inputs[1:] if model.nodes[one].name == "Generator")]
-        below = tuple(stage for one in inputs for stage in read(one))
-        threads = next((one for one in node.parameters if one.name == "parallelism"), None)
+            inputs = [*inputs[:1], *(input_ for input_ in inputs[1:] if model.nodes[input_].name == "Generator")]
+        below = tuple(stage for input_ in inputs for stage in read(input_))
+        threads = next((parameter for parameter in node.parameters if parameter.name == "parallelism"), None)
         busy_ns = node.processing_time / max(1.0, threads.value if threads is not None else 1.0)
         parallel = threads is not None and (threads.tunable or threads.value > 1)
         sizes = node.bytes_produced, node.bytes_consumed

@@ -31,5 +31,5 @@ def _shuffled_below(dataset: Any, kind: str = "") -> Iterator[tuple[Any, str]]:
         return
     if name == "_ShuffleDataset" and kind and getattr(dataset, "_reshuffle_each_iteration", True) is not False:
         yield dataset, kind
-    for one in dataset._inputs():
-        yield from _shuffled_below(one, _KINDS.get(name, kind))
+    for input_ in dataset._inputs():
+        yield from _shuffled_below(input_, _KINDS.get(name, kind))

@@ -84,7 +84,7 @@ def _mapped(found: list[Any], rows: int) -> Iterator[GraphPart]:
             continue
         alike = [one for one in loops if one is loop or loop.name in one.name]  # with its gradient
         bodies = (one.graph._functions.get(one.get_attr("body").name) for one in alike)
-        inside = sum(len(operations(one.graph, MOST_OPERATIONS) or ()) for one in bodies if one is not None)
+        inside = sum(len(operations(body.graph, MOST_OPERATIONS) or ()) for body in bodies if body is not None)
         yield GraphPart("step_map_fn", place, rows * inside, what=f"{inside} operations for each example")
 
 
@@ -93,7 +93,7 @@ def _first_in(stack: list[Any], file: str) -> int:
 
 
 def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:
-    layers = {one.name: one for one in made_layers() if AUGMENTS.strip("/") in type(one).__module__}
+    layers = {layer.name: layer for layer in made_layers() if AUGMENTS.strip("/") in type(layer).__module__}
     by_layer: Counter[str] = Counter()
     total = 0.0
     for one in found if layers else ():
@@ -118,7 +118,7 @@ def _work_ns(operation: Any, rows: int) -> float:
     kind = operation.type
     if kind in _IDLE:
         return 0.0
-    values = sum(_size(one.shape, rows) for one in operation.outputs)
+    values = sum(_size(output.shape, rows) for output in operation.outputs)
     if kind == "MatMul":
         inner = operation.inputs[0].shape[0 if operation.get_attr("transpose_a") else 1]
         return MOST_NS + _NS_OF_FLOPS * values * (inner or rows)

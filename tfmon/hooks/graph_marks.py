@@ -27,12 +27,12 @@ class Variables(dict[int, Callable[[], Any]]):
     """Weak references to variables, which cannot be hashed."""
 
     def __init__(self, sources: Any = ()) -> None:
-        flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
+        flat = isinstance(sources, list | tuple) and all(hasattr(source, "assign_sub") for source in sources)
         self._ids = [*map(id, sources)] if flat and sources else None
-        self._given = [weakref.ref(one, self._one_is_gone) for one in sources] if flat else []
-        for one in leaves_of(sources):
-            inner = getattr(one, "_value", None)
-            variable = inner if hasattr(inner, "assign_sub") else one
+        self._given = [weakref.ref(source, self._one_is_gone) for source in sources] if flat else []
+        for leaf in leaves_of(sources):
+            inner = getattr(leaf, "_value", None)
+            variable = inner if hasattr(inner, "assign_sub") else leaf
             if hasattr(variable, "assign_sub"):
                 self[id(variable)] = weakref.ref(variable)
 
@@ -125,10 +125,12 @@ def mark_of(function: Any) -> Any:
 
 def _is_batched(graph: Any) -> bool | None:
     """Return whether the batch dimension comes from an argument."""
-    given = {one.shape[0] for one in graph.inputs[: len(graph.inputs) - len(graph.captures)] if one.shape.rank}
+    given = {
+        input_.shape[0] for input_ in graph.inputs[: len(graph.inputs) - len(graph.captures)] if input_.shape.rank
+    }
     layer, loops = _first_layer(graph)
     if layer is None:
-        weights = {size for one in graph.trainable_variables for size in one.shape}
+        weights = {size for variable in graph.trainable_variables for size in variable.shape}
         return None if loops or given & weights else True
     rows = layer.shape[0]
     return True if rows in given else False if rows == 1 else None
@@ -174,7 +176,7 @@ def mark_training(
 ) -> None:
     """Mark the surrounding graphs as training."""
     for mark in marks_around(graph):
-        mark.optimizers.update(one for one in optimizers if one is not None)
+        mark.optimizers.update(optimizer for optimizer in optimizers if optimizer is not None)
         mark.by_hand = mark.by_hand or by_hand
         mark.varies |= varies
         # Loops, branches and tf.data may run it any number of times.

@@ -83,7 +83,7 @@ def causes_of(
         *_of_maps(dataset, by_dataset, total_ns, explained, batched),
     ]
     if prefetch == "off" and not _has_own_workers(dataset):
-        before = [one for one in _users(dataset) if type(one).__name__ == "_PrefetchDataset"]
+        before = [user for user in _users(dataset) if type(user).__name__ == "_PrefetchDataset"]
         last = before[0] if before else next(_users(dataset), None)
         what = "prefetch stands before other work" if before else "the pipeline does not end with prefetch"
         result.append(
@@ -100,7 +100,7 @@ def traits_of(dataset: Any) -> Iterator[str]:
     caches = [one for one in every if type(one).__name__ == "CacheDataset"]
     cached = {id(one) for cache in caches for one in chain_of(cache)}
     maps = [one for one in every if type(one).__name__ in MAPS and not is_generator(one)]
-    random = [one for one in maps if any(map(has_state, operations(one._map_func.function.graph) or ()))]
+    random = [map_ for map_ in maps if any(map(has_state, operations(map_._map_func.function.graph) or ()))]
     work = {id(one) for one in every if type(one).__name__ in (*MAPS, *_WORK) and id(one) not in cached}
     found = {
         BATCH: any(kind in BATCHES for kind in kinds),

@@ -57,7 +57,7 @@ def waste_of(
     """Return the wasted work. `batched`: ids of maps that should follow `batch`."""
     windows = list(_windows(dataset, stages))
     result: list[Waste] = []
-    explained = {key for one in windows for key in one.explained}
+    explained = {key for window in windows for key in window.explained}
     found = (*_dropped(dataset, stages), *_discarded(dataset, stages), *_repeated(dataset, stages, batched))
     for one in found:
         share = one.seen.figures["of_input"] = one.seen.figures["of_input"] / total_ns
@@ -81,7 +81,7 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
         dropped = _dropped_share(each, stage)
         if not maps or dropped < LEAST_DROPPED:
             continue
-        work = sum(stages[id(one)].busy_ns for one in maps)
+        work = sum(stages[id(map_)].busy_ns for map_ in maps)
         figures = {"of_input": work * dropped, "wasted": dropped}
         if kind != "_FilterDataset" or _reads_unchanged(each, maps[0]):
             figures |= {MOVABLE: 1.0, "gain": 1.0}

@@ -31,7 +31,7 @@ def may_compute() -> bool:
     four processes, with and without tfmon.
     """
     timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
-    return not logs_operations() and not any(signal.getitimer(one)[0] for one in timers if one is not None)
+    return not logs_operations() and not any(signal.getitimer(timer)[0] for timer in timers if timer is not None)
 
 
 def users_frame() -> FrameType:

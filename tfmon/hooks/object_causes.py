@@ -39,7 +39,7 @@ class ObjectGrowth:
         grows = all(before < after for before, after in itertools.pairwise(self._blocks))
         if len(self._blocks) <= LOOKS or not grows or self._blocks[-1] - self._blocks[0] < LEAST_BLOCKS:
             return
-        counts = Counter(type(one).__name__ for one in gc.get_objects())
+        counts = Counter(type(object_).__name__ for object_ in gc.get_objects())
         self._next_ns += COUNT_SHARE * (monotonic_ns() - now_ns)
         if not self._first:
             self._first, self._first_step = counts, step

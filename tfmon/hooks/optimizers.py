@@ -25,7 +25,7 @@ class Updater:
         self.name = name
         optimizers = list(optimizers)
         self.by_hand = not optimizers
-        self.varies = any(hasattr(one, "inner_optimizer") for one in optimizers)
+        self.varies = any(hasattr(optimizer, "inner_optimizer") for optimizer in optimizers)
         """Whether a call may update any number of times."""
         self._counters = [one for one in map(_counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)

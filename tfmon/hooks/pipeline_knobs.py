@@ -242,7 +242,7 @@ class Pipeline:
             while (current := ref()) is not None and not logs_operations():
                 stages = stages_of(current)
                 del current
-                if any(one.kind in STAGES_OF_MAPS for one in stages):
+                if any(stage.kind in STAGES_OF_MAPS for stage in stages):
                     early[key] = stages
                 if stages and stages[0].elements:
                     return

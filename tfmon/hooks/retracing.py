@@ -153,7 +153,9 @@ def _name_of(code: CodeType) -> str:
 
 def _compare_shapes(function: Any, code: CodeType | None) -> None:
     """XLA compiles a graph for each shape."""
-    if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
+    if code is None or not any(
+        shape_of(input_) is None or None in (shape_of(input_) or ()) for input_ in function.inputs
+    ):
         return
     known: list[Any] = []
     kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), place_of(code)
@@ -163,7 +165,7 @@ def _compare_shapes(function: Any, code: CodeType | None) -> None:
             began_ns = lane_clock.now_ns()
             result = kind._call_flat(kept(), tensor_inputs, captured_inputs)
             with hooks:
-                shapes = [one._shape_tuple() for one in tensor_inputs]
+                shapes = [input_._shape_tuple() for input_ in tensor_inputs]
                 if shapes not in known and sys.modules["tensorflow"].executing_eagerly():
                     if known:
                         was, now = next(pair for pair in zip(known[-1], shapes, strict=True) if pair[0] != pair[1])

@@ -41,7 +41,7 @@ def made_layers() -> list[Any]:
 
 def layer_of(variable: Any) -> Any:
     """Return a variable's layer."""
-    variables = ((one, getattr(one, "_trainable_variables", ())) for one in _layers)
+    variables = ((layer, getattr(layer, "_trainable_variables", ())) for layer in _layers)
     return next((one for one, its in variables if any(w is variable or _inner(w) is variable for w in its)), None)
 
 

@@ -84,9 +84,9 @@ class EagerHooks:
         key = frozenset(map(id, optimizers))
         updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
         if updater is None:
-            names = " and ".join(sorted(type(one).__name__ for one in optimizers))
+            names = " and ".join(sorted(type(optimizer).__name__ for optimizer in optimizers))
             updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
-            self._counters.update(Variables([counting(one)[1] for one in optimizers]))
+            self._counters.update(Variables([counting(optimizer)[1] for optimizer in optimizers]))
             if optimizers:
                 known[key] = updater
             else:
@@ -303,7 +303,7 @@ class EagerHooks:
 def _given(gradients: Any, variables: Any = None) -> tuple[list[Any], Any]:
     gradients = list(gradients)
     if gradients and isinstance(gradients[0], tuple):
-        return [one[0] for one in gradients], [one[1] for one in gradients]
+        return [gradient[0] for gradient in gradients], [gradient[1] for gradient in gradients]
     return gradients, variables
 
 

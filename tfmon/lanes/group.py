@@ -170,7 +170,7 @@ class LaneGroup:
 
     def _suspendable(self) -> list[LocalProcess | Place]:
         # Copied at once: a signal's handler may interrupt a change.
-        local = [one for one in list(self._processes.values()) if isinstance(one, LocalProcess)]
+        local = [process for process in list(self._processes.values()) if isinstance(process, LocalProcess)]
         return [*local, *self._places.values()]
 
     def _process(self, lane: str) -> LaneProcess | None:

@@ -193,7 +193,9 @@ def _reader(kind: Any, strict: bool) -> _Reader:
 
 
 def _dataclass_reader(kind: type, strict: bool) -> _Reader:
-    needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+    needed = {
+        field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING
+    }
     implausible = getattr(kind, "implausible", None)
     readers: dict[str, _Reader] = {}
 
@@ -223,16 +225,20 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
-    readers = {one: _reader(one, strict) for one in arguments}
-    named = {one.__name__: readers[one] for one in arguments if isinstance(one, type) and is_dataclass(one)}
+    readers = {argument: _reader(argument, strict) for argument in arguments}
+    named = {
+        argument.__name__: readers[argument]
+        for argument in arguments
+        if isinstance(argument, type) and is_dataclass(argument)
+    }
     scalars: dict[type, _Reader] = {}
-    for one in arguments:
-        base = get_args(one)[0] if get_origin(one) is Annotated else one
+    for argument in arguments:
+        base = get_args(argument)[0] if get_origin(argument) is Annotated else argument
         for kind in _JSON_TYPES.get(base, ()):
             if kind is base or kind not in scalars:
-                scalars[kind] = readers[one]
-    others = [readers[one] for one in arguments if get_origin(one) in (tuple, dict, Literal)]
-    if len(named) == 1 and not any(get_origin(one) is dict for one in arguments):
+                scalars[kind] = readers[argument]
+    others = [readers[argument] for argument in arguments if get_origin(argument) in (tuple, dict, Literal)]
+    if len(named) == 1 and not any(get_origin(argument) is dict for argument in arguments):
         others.extend(named.values())  # from `to_json`, without `type`
 
     def read_union(value: object) -> object:

@@ -105,4 +105,9 @@ def with_names(
 
 def names_in(samples: Iterable[GpuSample]) -> set[ProcessName]:
     """Return the processes on GPUs, except tfmon's."""
-    return {replace(name, ours=False) for one in samples for name in one.processes.names.values() if not name.ours}
+    return {
+        replace(name, ours=False)
+        for sample in samples
+        for name in sample.processes.names.values()
+        if not name.ours
+    }

@@ -111,7 +111,7 @@ class GpuClocks:
     def lowered_by(self, *levels: str) -> list[str]:
         """Return the reasons of these levels."""
         reasons = () if isinstance(self.reasons, Missing) else self.reasons
-        return [one.text for one in reasons if one.level in levels]
+        return [reason.text for reason in reasons if reason.level in levels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class GpuSample:
             at_ns=here(self.at_ns),
             processes=replace(on_it, since_ns=since_ns, until_ns=until_ns),
             slow=tuple(replace(one, at_ns=here(one.at_ns)) for one in self.slow),
-            faults=tuple(replace(one, at_ns=here(one.at_ns)) for one in self.faults),
+            faults=tuple(replace(fault, at_ns=here(fault.at_ns)) for fault in self.faults),
         )
 
 

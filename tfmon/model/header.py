@@ -42,7 +42,9 @@ class Header:
     @property
     def lane_names(self) -> dict[str, str]:
         """Names on the time line."""
-        return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
+        return {
+            lane.name: lane.id if lane.id and (lane.apart or lane.number) else lane.name for lane in self.lanes
+        }
 
     def wall_s(self, at_ns: int) -> float:
         """Return an event's seconds since the epoch."""

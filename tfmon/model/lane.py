@@ -195,7 +195,7 @@ class Lane(LaneState):
         self.gpu_use.taken = {**self.gpu_use.taken, index: readings}
         if not taken.counts:
             return
-        marks = [one.at_ns for one in self.changes.marks if one.text.startswith(OTHERS_MARK)]
+        marks = [mark.at_ns for mark in self.changes.marks if mark.text.startswith(OTHERS_MARK)]
         if not marks or taken.since_ns - max(marks) > OTHERS_MARK_EVERY_NS:
             self.mark_charts(taken.since_ns, f"{OTHERS_MARK}{taken.pct:.0f} %")
 
@@ -405,7 +405,7 @@ class Lane(LaneState):
         self.process.stack = event
 
     def _on_cause_seen(self, event: CauseSeen) -> None:
-        causes = [one for one in self.script.causes if one.key != event.key]
+        causes = [cause for cause in self.script.causes if cause.key != event.key]
         self.script.causes = (*causes, event)[-MOST_CAUSES:]
 
     def _on_paths_used(self, event: PathsUsed) -> None:

@@ -142,9 +142,9 @@ def explain_collision(lane: LaneState, lanes: Sequence[LaneState], views: Mappin
     if FULL in trouble.message and view.store:
         lane.trouble = replace(trouble, hint=ROOM.format(PurePath(view.store).parent))
         return
-    for one in collisions(lanes, views):
-        name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
+    for collision in collisions(lanes, views):
+        name = IN_USE if collision.name.startswith(PORT) else PurePath(collision.name).name
         contained = re.search(rf"(?i)(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
-        if lane.title in one.lanes and contained and one.text not in trouble.message:
-            lane.trouble = replace(trouble, message=f"{one.text}; {trouble.message}", hint=one.helps)
+        if lane.title in collision.lanes and contained and collision.text not in trouble.message:
+            lane.trouble = replace(trouble, message=f"{collision.text}; {trouble.message}", hint=collision.helps)
             return

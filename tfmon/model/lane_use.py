@@ -113,7 +113,7 @@ class TreeUse(StatePart):
 
     def add(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> None:
         """Add a sample."""
-        seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
+        seen, killed = {death.pid for death in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
         self.deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))[:MOST_DEATHS]
         if not isinstance(sample.private_bytes, Missing):

@@ -174,17 +174,17 @@ class SeriesState:
     @property
     def changes(self) -> tuple[Attempt, ...]:
         """The single changes of a race's tunings."""
-        return tuple(one for one in self.attempts if not one.of_lane.whole)
+        return tuple(attempt for attempt in self.attempts if not attempt.of_lane.whole)
 
     @property
     def present(self) -> tuple[Attempt, ...]:
         """The single changes of this tuning."""
-        return tuple(one for one in self.attempts[self.first :] if not one.of_lane.whole)
+        return tuple(attempt for attempt in self.attempts[self.first :] if not attempt.of_lane.whole)
 
     @property
     def whole(self) -> Attempt | None:
         """All kept changes together."""
-        return next((one for one in self.attempts[self.first :] if one.of_lane.whole), None)
+        return next((attempt for attempt in self.attempts[self.first :] if attempt.of_lane.whole), None)
 
     @property
     def latest(self) -> Attempt | None:

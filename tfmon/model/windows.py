@@ -212,7 +212,7 @@ class LaneSample:
 
 def _mean(means: Iterable[Mean]) -> Mean:
     parts = tuple(means)
-    return Mean(sum(one.total for one in parts), sum(one.samples for one in parts))
+    return Mean(sum(part.total for part in parts), sum(part.samples for part in parts))
 
 
 class _Item(Protocol):
@@ -404,11 +404,11 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
     The lanes' shares of the cores change from second to second, so only the same seconds are compared. Lanes with
     long steps report rarely, so a stretch has at least two windows.
     """
-    longest_ns = max((window.span_ns for one in lanes for window in one.steady_points), default=0)
+    longest_ns = max((window.span_ns for lane in lanes for window in lane.steady_points), default=0)
     length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
-    sums = [one.stretches(length_ns) for one in lanes]
+    sums = [lane.stretches(length_ns) for lane in lanes]
     common = sorted(set.intersection(*map(set, sums))) if sums else []
-    return length_ns, [tuple(one[number] for number in common) for one in sums]
+    return length_ns, [tuple(sum_[number] for number in common) for sum_ in sums]
 
 
 def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) -> dict[str, int]:
@@ -433,10 +433,10 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[Sl
 
 def _without_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
     left = []
-    for one in slices:
-        if one.round != window.round:
-            left.append(one)
-        elif one.span_ns > window.span_ns:
-            examples, span_ns = one.examples - window.examples, one.span_ns - window.span_ns
-            left.append(replace(one, examples=examples, span_ns=span_ns))
+    for part in slices:
+        if part.round != window.round:
+            left.append(part)
+        elif part.span_ns > window.span_ns:
+            examples, span_ns = part.examples - window.examples, part.span_ns - window.span_ns
+            left.append(replace(part, examples=examples, span_ns=span_ns))
     return tuple(left)

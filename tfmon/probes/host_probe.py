@@ -154,7 +154,7 @@ SCAN_SHARE = 300
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
     """Return a sample without readings."""
     no_readings = ("lane", "host", "at_ns")
-    readings: Readings = {one.name: reason for one in fields(HostSample) if one.name not in no_readings}
+    readings: Readings = {field.name: reason for field in fields(HostSample) if field.name not in no_readings}
     return HostSample(at_ns=at_ns, **readings)
 
 

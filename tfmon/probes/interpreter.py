@@ -195,7 +195,14 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
     """Return the build and requirements of a TensorFlow."""
     info = _build_info(Path(home))
-    folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
+    folder = next(
+        (
+            distribution.folder
+            for distribution in distributions
+            if distribution.name == name and distribution.name in BUILDS
+        ),
+        "",
+    )
     fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
     return Build(
         cuda_version=str(info.get("cuda_version") or ""),
@@ -241,8 +248,19 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     if home is None:
         return None
     folders = [Path(folder) for folder in path if folder]
-    metal = next((one.version for one in distributions(folders) if one.name == "tensorflow-metal"), "")
-    builds = {one.name: one.version for one in distributions([home]) if one.name in BUILDS}
+    metal = next(
+        (
+            distribution.version
+            for distribution in distributions(folders)
+            if distribution.name == "tensorflow-metal"
+        ),
+        "",
+    )
+    builds = {
+        distribution.name: distribution.version
+        for distribution in distributions([home])
+        if distribution.name in BUILDS
+    }
     # `tensorflow` may only depend on the real one.
     name = max(builds, key=len, default="tensorflow")
     info = _build_info(home)

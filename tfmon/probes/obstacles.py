@@ -95,7 +95,7 @@ def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
             f'hidden by CUDA_VISIBLE_DEVICES="{visibility.visible}"',
             f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
         )
-    if all(one.instances == () for one in visible_gpus(visibility)):
+    if all(gpu.instances == () for gpu in visible_gpus(visibility)):
         first = visible_gpus(visibility)[0]
         return Obstacle(
             f"{first.name} is split up (MIG), but has no instance",
@@ -136,7 +136,7 @@ def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) 
 
 def doubt(visibility: GpuVisibility) -> str:
     """Return why GPUs may be mistaken for each other."""
-    mixed = len({one.name for one in visibility.physical_gpus}) > 1
+    mixed = len({gpu.name for gpu in visibility.physical_gpus}) > 1
     first = (visibility.visible or "").partition(",")[0].strip()
     if mixed and is_number(first) and visibility.order != "PCI_BUS_ID":
         return (

@@ -144,7 +144,7 @@ class LinuxProcesses:
             threads = os.listdir(tasks)[:MOST_THREADS]
         except OSError:
             return None
-        times = [line.split() for one in threads if (line := read_file(f"{tasks}/{one}/schedstat"))]
+        times = [line.split() for thread in threads if (line := read_file(f"{tasks}/{thread}/schedstat"))]
         return sum(int(fields[1]) for fields in times) / 1e9 if times else None
 
 
@@ -163,7 +163,11 @@ def uses_of(pid: int, *, ports: bool = True) -> dict[str, str]:
     try:
         process = need_psutil().Process(pid)
         files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}
-        listens = [one for one in process.net_connections("tcp") if one.status == "LISTEN"] if ports else []
+        listens = (
+            [connection for connection in process.net_connections("tcp") if connection.status == "LISTEN"]
+            if ports
+            else []
+        )
     except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is missing
         return {}
     return files | {f"port {one.laddr.port}": "b" for one in listens}

@@ -120,7 +120,11 @@ def read_host(root: Path, others: OthersLoad) -> HostFacts:
     total, available = _memory(root)
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     supplies = list((root / "sys/class/power_supply").glob("*"))
-    mains = [read_text(one / "online").strip() for one in supplies if read_text(one / "type").strip() == "Mains"]
+    mains = [
+        read_text(supply / "online").strip()
+        for supply in supplies
+        if read_text(supply / "type").strip() == "Mains"
+    ]
     return HostFacts(
         cores=machine.cores,
         usable_cores=machine.usable_cores,

@@ -77,16 +77,16 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     Raises: TraceError if no step is marked.
     """
     gpus = gpu_trace.read(space)
-    loop = loop_thread.find(space, marker, max((one.until_ps for one in gpus), default=0))
+    loop = loop_thread.find(space, marker, max((gpu.until_ps for gpu in gpus), default=0))
     steps = len(loop.steps)
     lines = loop_thread.host_lines(space)
     cpu = executed(lines, loop)
     host_only = on_gpu and not gpus
-    devices = tuple(sorted((gpu_trace.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
-    runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
+    devices = tuple(sorted((gpu_trace.busy(gpu, loop) for gpu in gpus), key=lambda device: -device.kernels_ns))
+    runs = [run for gpu in gpus for run in gpu.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
     starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
-    working = [run for one in gpus for run in (*one.runs, *one.copying)] if gpus else [] if on_gpu else runs
+    working = [run for gpu in gpus for run in (*gpu.runs, *gpu.copying)] if gpus else [] if on_gpu else runs
     profile = Profile(
         steps=steps,
         step_ns=loop.per_step(loop.window),
@@ -147,7 +147,7 @@ def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
     if loop.eager:
         return WAITS_UNSEEN, loop.per_step(rest)
-    working = unite(span for one in gpus for times in (one.kernels, one.h2d, one.d2h) for span in times)
+    working = unite(span for gpu in gpus for times in (gpu.kernels, gpu.h2d, gpu.d2h) for span in times)
     return loop.per_step(both(rest, working)), loop.per_step(without(rest, working))
 
 

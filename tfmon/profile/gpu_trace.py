@@ -144,7 +144,7 @@ def _read(plane: Plane) -> GpuTrace:
 
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
     """Return the time between launches and their work, if known."""
-    starts = {launch: start for one in gpus for launch, start in one.starts.items()}
+    starts = {launch: start for gpu in gpus for launch, start in gpu.starts.items()}
     launches = (
         (event.end_ps, starts[launch])
         for plane in space.planes

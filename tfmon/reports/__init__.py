@@ -113,7 +113,11 @@ class Section:
     @property
     def shown(self) -> list[Block]:
         """The non-empty blocks."""
-        return [one for one in self.blocks if one is not None and not (isinstance(one, Lines) and not one.texts)]
+        return [
+            block
+            for block in self.blocks
+            if block is not None and not (isinstance(block, Lines) and not block.texts)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

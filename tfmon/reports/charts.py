@@ -96,7 +96,7 @@ def over_time(
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
     value = number("v", title, zero=zero, axis=_digits(series))
     layers: list[Spec] = []
-    shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
+    shaded = [{"s": shade.key, "t": round(shade.since_s, 3), "u": round(shade.until_s, 3)} for shade in shades]
     if shaded:
         mark = {"type": "rect", "fill": "var(--shade)", "aria": False}
         layers.append(layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))

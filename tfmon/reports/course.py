@@ -59,23 +59,23 @@ def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) 
 
 
 def _speed(windows: Sequence[LaneWindow]) -> float | None:
-    span_ns = sum(one.span_ns for one in windows)
-    if span_ns <= 0 or any(one.examples_per_s is None for one in windows):
+    span_ns = sum(window.span_ns for window in windows)
+    if span_ns <= 0 or any(window.examples_per_s is None for window in windows):
         return None
-    return sum(one.examples for one in windows) / span_ns * 1e9
+    return sum(window.examples for window in windows) / span_ns * 1e9
 
 
 def _discarded(windows: Sequence[LaneWindow]) -> str:
-    gone = dict.fromkeys(one.reason for one in windows if one.reason)
+    gone = dict.fromkeys(window.reason for window in windows if window.reason)
     return NOT_COUNTED + ", ".join(gone) if gone else ""
 
 
 def _latest(windows: Sequence[LaneWindow]) -> float | None:
-    return next((one.loss for one in reversed(windows) if one.loss is not None), None)
+    return next((window.loss for window in reversed(windows) if window.loss is not None), None)
 
 
 def _mean(samples: Sequence[Sample]) -> float | None:
-    return sum(one.value for one in samples) / len(samples) if samples else None
+    return sum(sample.value for sample in samples) / len(samples) if samples else None
 
 
 _LOSS = _Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
@@ -111,7 +111,7 @@ class _Drawer:
 
     def sampled(self, what: str) -> Chart | None:
         quantity, of = _READINGS[what], self._course.samples.get(what, {})
-        largest = max((one.value for samples in of.values() for one in samples), default=0.0)
+        largest = max((sample.value for samples in of.values() for sample in samples), default=0.0)
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
             quantity = replace(quantity, unit="GiB", scale=2.0**30)
         lanes = [name for name in self._names if name in of]
@@ -194,14 +194,14 @@ class _Drawer:
         seconds = self._course.seconds
         for lane, windows in self._course.windows.items():
             since_ns = until_ns = 0
-            for one in windows:
-                if one.marks in ((), (SLICE_START,)):
+            for window in windows:
+                if window.marks in ((), (SLICE_START,)):
                     continue
-                if until_ns and one.since_ns - until_ns > 1e6:
+                if until_ns and window.since_ns - until_ns > 1e6:
                     yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
                     until_ns = 0
-                since_ns = since_ns if until_ns else one.since_ns
-                until_ns = one.at_ns
+                since_ns = since_ns if until_ns else window.since_ns
+                until_ns = window.at_ns
             if until_ns:
                 yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
 
@@ -227,10 +227,10 @@ class _Drawer:
         if not moments:
             return None
         rows = [["time", "what", "lane", "longest pause"]]
-        for one in moments[:MOST_MOMENTS]:
-            paused = units.milliseconds(one.gap_ns / 1e6) if one.gap_ns else ""
-            at = units.signed_clock(self._course.seconds(one.at_ns))
-            rows.append([at, one.text, self._names.get(one.lane, ""), paused])
+        for moment in moments[:MOST_MOMENTS]:
+            paused = units.milliseconds(moment.gap_ns / 1e6) if moment.gap_ns else ""
+            at = units.signed_clock(self._course.seconds(moment.at_ns))
+            rows.append([at, moment.text, self._names.get(moment.lane, ""), paused])
         more = len(moments) - MOST_MOMENTS
         about = f"the recording has {more} more" if more > 0 else ""
         summary = f"What happened: {units.several(len(moments), 'event')}"

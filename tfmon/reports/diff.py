@@ -31,7 +31,7 @@ def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any
         ],
         "unpaired": list(comparison.unpaired),
         "verdict": _change_json(comparison.verdict),
-        "differences": [asdict(one) for one in comparison.differences],
+        "differences": [asdict(difference) for difference in comparison.differences],
         "notes": list(comparison.notes),
         **({"gates": [_gate_json(gate) for gate in gates]} if gates else {}),
     }
@@ -45,14 +45,14 @@ def _gate_json(gate: Gate) -> dict[str, Any]:
         "limit": gate.limit,
         "lanes": [
             {
-                "lane": one.lane,
-                "kind": one.kind,
-                "reason": one.reason,
-                "ratio": one.ratio,
-                "ratio_ci95": None if one.low is None else [one.low, one.high],
-                "needed": one.needed,
+                "lane": lane.lane,
+                "kind": lane.kind,
+                "reason": lane.reason,
+                "ratio": lane.ratio,
+                "ratio_ci95": None if lane.low is None else [lane.low, lane.high],
+                "needed": lane.needed,
             }
-            for one in gate.lanes
+            for lane in gate.lanes
         ],
     }
 
@@ -102,7 +102,7 @@ def _ratios(comparison: Comparison) -> Table:
     for pair in comparison.lanes:
         name = " / ".join(dict.fromkeys((pair.first.full_name, pair.second.full_name)))
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
-        cells = ["n/a" if one is None else units.rate(one) for one in speeds]
+        cells = ["n/a" if speed is None else units.rate(speed) for speed in speeds]
         rows.append([name, *cells, *_change_cells(pair.change)])
         rows += _memory_rows(pair)
     if comparison.verdict is not None:
@@ -125,9 +125,16 @@ def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
 def _differences(comparison: Comparison) -> Table | None:
     rows = [["different", "", "first", "second"]]
     about = ""
-    for one in comparison.differences:
-        rows.append([one.about if one.about != about else "", one.what, one.first, one.second])
-        about = one.about
+    for difference in comparison.differences:
+        rows.append(
+            [
+                difference.about if difference.about != about else "",
+                difference.what,
+                difference.first,
+                difference.second,
+            ]
+        )
+        about = difference.about
     return Table(rows, left=range(4)) if comparison.differences else None
 
 

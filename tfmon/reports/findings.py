@@ -62,11 +62,11 @@ def findings(report: Diagnosis | None) -> Sequence[Block]:
     """Return the obstacles to a race."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
-    obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
+    obstacles = [result for result in report.results if result.finding.status in (WARNING, BROKEN)]
     if not obstacles:
         return [Note("The doctor finds nothing that slows a race down.")]
     heading = Note("What the doctor finds as this report is written:")
-    return [heading, Items([_item(one, verbose=False) for one in obstacles])]
+    return [heading, Items([_item(obstacle, verbose=False) for obstacle in obstacles])]
 
 
 def _item(one: Result, verbose: bool) -> Item:
@@ -116,14 +116,14 @@ _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
     """Return a table of the hosts, and notes."""
-    usable = [one for one in surveys if not one.error]
+    usable = [survey for survey in surveys if not survey.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
-    for one in surveys:
-        if one.error:
+    for survey in surveys:
+        if survey.error:
             lost += [
-                f"{one.host.name} cannot be used: {one_line(one.error)}",
-                *([f"  {one_line(one.hint)}"] if one.hint else []),
+                f"{survey.host.name} cannot be used: {one_line(survey.error)}",
+                *([f"  {one_line(survey.hint)}"] if survey.hint else []),
             ]
     notes = list(_notes(usable, here))
     return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
@@ -171,7 +171,7 @@ def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
 
 def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
     """Return the hosts as JSON."""
-    return {**head(), "hosts": [_host_json(one, here) for one in surveys]}
+    return {**head(), "hosts": [_host_json(survey, here) for survey in surveys]}
 
 
 def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dic
 def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
     """Return the claims by scenario."""
     sections = [
-        Section(scenario, (Items([_claim_item(one) for one in claims]),))
+        Section(scenario, (Items([_claim_item(claim) for claim in claims]),))
         for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
     ]
     counts = Counter(result.outcome for result in results)

@@ -176,10 +176,10 @@ def _operations(profile: Profile) -> Iterator[Block]:
 
 
 def _repeats(what: str, repeats: Iterable[Repeat]) -> Iterator[str]:
-    for one in repeats:
-        cost = units.reading(one.cost_ns, lambda value: f"{_time(value)} each")
-        times = "once" if one.count == 1 else f"{one.count} times"
-        yield f"{_cut(one.function, _NAME)} was {what} {times}, {cost}"
+    for repeat in repeats:
+        cost = units.reading(repeat.cost_ns, lambda value: f"{_time(value)} each")
+        times = "once" if repeat.count == 1 else f"{repeat.count} times"
+        yield f"{_cut(repeat.function, _NAME)} was {what} {times}, {cost}"
 
 
 def _time(value_ns: float) -> str:

@@ -72,13 +72,13 @@ class Course:
         """The start signal, or the first window."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
-        starts = [one[0].since_ns for one in self.windows.values() if one]
+        starts = [window[0].since_ns for window in self.windows.values() if window]
         return min(starts, default=self.header.started_ns)
 
     @property
     def until_ns(self) -> int:
         """The end of the last window."""
-        return max((one[-1].at_ns for one in self.windows.values() if one), default=self.since_ns)
+        return max((window[-1].at_ns for window in self.windows.values() if window), default=self.since_ns)
 
     def seconds(self, at_ns: float) -> float:
         """Return the seconds since the start signal."""
@@ -102,7 +102,7 @@ def gather(path: Path) -> Course:
     since_ns = course.since_ns - LEAD_NS
     for of in course.samples.values():
         for subject, samples in of.items():
-            of[subject] = [one for one in samples if one.at_ns >= since_ns]
+            of[subject] = [sample for sample in samples if sample.at_ns >= since_ns]
     return course
 
 
@@ -132,13 +132,15 @@ class _Keeper:
         self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
 
     def _sampled(self, event: Event, without: str = "") -> None:
-        for one in samples_of(event):
-            what = _QUANTITIES.get(one.name)
+        for sample in samples_of(event):
+            what = _QUANTITIES.get(sample.name)
             if what and what != without:
                 # A GPU must not be taken for the lane of that name.
-                subject = one.subject if isinstance(event, TreeSample) else one.subject.replace("gpu:", "GPU ")
+                subject = (
+                    sample.subject if isinstance(event, TreeSample) else sample.subject.replace("gpu:", "GPU ")
+                )
                 of = self.samples.setdefault(what, {}).setdefault(subject, [])
-                of.append(Sample(one.at_ns, float(one.value)))
+                of.append(Sample(sample.at_ns, float(sample.value)))
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:

@@ -214,7 +214,7 @@ def _knobs(plan: SeriesPlan) -> Table:
 def _machines(ranking: Ranking) -> Table:
     plan = ranking.state.plan
     figures = (row.attempt.figures for row in ranking.rows)
-    versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
+    versions = {figure.place: versions_text(figure.versions) for figure in figures if figure is not None}
     rows = [["", ""]]
     for place in dict.fromkeys(plan.places):
         rows.append([place, plan.machines.get(place) or "unknown"])

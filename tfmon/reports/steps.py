@@ -36,10 +36,10 @@ def sections(analysis: Analysis) -> Sequence[Section]:
 
 def share_lines(analysis: Analysis) -> Iterator[str]:
     """Yield the parts of a step for each lane."""
-    for one in analysis.lanes:
-        if one.bottleneck is not None:
-            parts = [f"{part} {share:.1f} %" for part, share in _parts(one.bottleneck.shares).items() if share]
-            yield f"{analysis.snapshot.called(one.lane)}: time of a step: {', '.join(parts)}"
+    for lane in analysis.lanes:
+        if lane.bottleneck is not None:
+            parts = [f"{part} {share:.1f} %" for part, share in _parts(lane.bottleneck.shares).items() if share]
+            yield f"{analysis.snapshot.called(lane.lane)}: time of a step: {', '.join(parts)}"
 
 
 def _key(lane: LaneState) -> str:
@@ -82,7 +82,7 @@ def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]
     for place in range(-1, (high - low) // width + 2):
         share = 100 * counts.get(place, 0) / total
         bins = (low + (place + side) * width for side in (0, 1))
-        edges = [2.0 ** (one / histogram.BINS_PER_OCTAVE) / 1e6 for one in bins]
+        edges = [2.0 ** (bin_ / histogram.BINS_PER_OCTAVE) / 1e6 for bin_ in bins]
         note = f"{units.milliseconds(edges[0])} to {units.milliseconds(edges[1])}"
         yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
 
@@ -95,7 +95,7 @@ def _where_time_goes(analysis: Analysis) -> Chart | None:
     split = [(lane, analysis.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
     for lane, name, parts in split:
         bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
-    shown = [part for part in PARTS if any(one[2] == part for one in bars)]
+    shown = [part for part in PARTS if any(bar[2] == part for bar in bars)]
     rows = [["lane", *shown]]
     for _, name, parts in split:
         rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in shown)])

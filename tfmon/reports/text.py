@@ -27,7 +27,7 @@ def write(
     report: Report, *, brief: bool = False, last: bool = False, width: int = sys.maxsize, paint: Paint = unpainted
 ) -> str:
     """Return a report as text; `brief` without headings and long sections, with `last` the answer last."""
-    shown = [one for one in report.sections if not (brief and one.long)]
+    shown = [section for section in report.sections if not (brief and section.long)]
     items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
     writer = _TextWriter(
         brief,

@@ -45,7 +45,7 @@ class ClaimPolicy(Policy):
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return the first claim without an outcome."""
-        due = [one for one in state.attempts if not (one.outcome or one.refused)]
+        due = [attempt for attempt in state.attempts if not (attempt.outcome or attempt.refused)]
         if due and not due[0].visits:
             own_s = self._claims[due[0].number].seconds
             start_s = self._start_s(state)
@@ -69,7 +69,7 @@ class ClaimPolicy(Policy):
 
     def settled(self, state: SeriesState) -> bool:
         """Return whether every claim has an outcome."""
-        return all(one.outcome or one.refused for one in state.attempts)
+        return all(attempt.outcome or attempt.refused for attempt in state.attempts)
 
     def ratio(self, attempt: Attempt) -> Estimate | None:
         """Return the ratio so far. The race may end before its length."""
@@ -79,7 +79,7 @@ class ClaimPolicy(Policy):
 
     def left_s(self, state: SeriesState) -> float:
         """Return the remaining time."""
-        due = sum(not (one.outcome or one.refused) for one in state.attempts)
+        due = sum(not (attempt.outcome or attempt.refused) for attempt in state.attempts)
         visits_s = state.visits_s
         return due * (sum(visits_s) / len(visits_s) if visits_s else START_S + (self.length_s or LONGEST_S))
 
@@ -94,7 +94,7 @@ class ClaimPolicy(Policy):
         """Return the mean time of a visit besides its race."""
         if not state.visits_s:
             return START_S
-        measured_s = [one.measured_s for one in state.attempts if one.measured_s]
+        measured_s = [attempt.measured_s for attempt in state.attempts if attempt.measured_s]
         return max(0.0, sum(state.visits_s) / len(state.visits_s) - sum(measured_s) / max(1, len(measured_s)))
 
 

@@ -112,7 +112,7 @@ class CrossoverVisit(RaceVisit):
     def pair(self, number: int) -> Pair | None:
         """Return the pair of a round with two whole slices."""
         lanes = [self._station.lane(name) for name in self._lanes]
-        whole = (any(one.round == number and one.load is not None for one in lane.slices) for lane in lanes)
+        whole = (any(part.round == number and part.load is not None for part in lane.slices) for lane in lanes)
         pair = super().pair(number) if all(whole) else None
         return pair and replace(pair, visit=lanes[1].process.number)
 

@@ -396,7 +396,9 @@ class RaceVisit(Visit):
         snapshot = self._station.session.snapshot()
         base, changed = (snapshot.lane(name) for name in self._lanes)
         self._check_settings(changed)
-        first, second = (log_speeds(one for one in lane.slices if one.round == number) for lane in (changed, base))
+        first, second = (
+            log_speeds(part for part in lane.slices if part.round == number) for lane in (changed, base)
+        )
         if number not in first or number not in second:
             return None
         leads = first[number].at_ns < second[number].at_ns

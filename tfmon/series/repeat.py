@@ -57,7 +57,7 @@ def due(snapshot: Snapshot) -> bool:
         left_s = race.seconds - (snapshot.at_ns - race.started_ns) / 1e9
         if left_s < LEAST_LEFT_S:
             return False
-    present = [[one for one in lane.slices if one.process == lane.process.number] for lane in lanes]
+    present = [[part for part in lane.slices if part.process == lane.process.number] for lane in lanes]
     if min(map(len, present)) < LEAST_ROUNDS:
         return False
     if (present[0][-1].at_ns - present[0][0].at_ns) / 1e9 < LEAST_S:

@@ -53,13 +53,13 @@ class ExperimentControl:
             self._check_idle()
             snapshot = self._session.snapshot()
             changes, state = find_change(snapshot)
-            if any(snapshot.lane(one.lane).over for one in changes):
+            if any(snapshot.lane(change.lane).over for change in changes):
                 raise ExperimentError("the lane has ended, and its result stays as it is")
-            for one in changes:
-                self._controls.set_knob(one.lane, one.knob, one.before)
+            for change in changes:
+                self._controls.set_knob(change.lane, change.knob, change.before)
             if state is not None:
                 self._session.advance_series(state)
-        return "; ".join(f"{snapshot.lane(one.lane).spec.id} {one.text}" for one in changes)
+        return "; ".join(f"{snapshot.lane(change.lane).spec.id} {change.text}" for change in changes)
 
     def run(self, state: SeriesState) -> None:
         """Run a planned series; raises ExperimentError while another runs."""

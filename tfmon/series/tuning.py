@@ -59,7 +59,7 @@ class TuningPolicy(Policy):
             snapshot = self._snapshot()
             lane = snapshot.lane(state.lane)
             bottleneck = advised(snapshot, lane, everything=everything)
-            causes = [one for one in bottleneck.causes if one.can_try] if bottleneck is not None else []
+            causes = [cause for cause in bottleneck.causes if cause.can_try] if bottleneck is not None else []
             if causes and bottleneck is not None:
                 choices = len(tried) + len(causes) if everything else 1
                 number = len(state.attempts)
@@ -213,7 +213,7 @@ class TuningVisit(Visit):
     def _slices(self, since_ns: int) -> list[SliceSpeed]:
         """Empty in another race."""
         with contextlib.suppress(StoppedError):
-            return [one for one in self._lane().slices if one.at_ns > since_ns]
+            return [part for part in self._lane().slices if part.at_ns > since_ns]
         return []
 
     def _wait_for_an_epoch(self) -> None:

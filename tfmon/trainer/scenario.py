@@ -163,7 +163,9 @@ def load(path: Path) -> type[Scenario]:
     Raises ScenarioError without exactly one scenario, and any error of the file.
     """
     sys.path.insert(0, str(path.parent))
-    root = next((one for one in path.parents if any((one / name).exists() for name in OF_A_ROOT)), path.parent)
+    root = next(
+        (parent for parent in path.parents if any((parent / name).exists() for name in OF_A_ROOT)), path.parent
+    )
     installed = (
         place for place, entry in enumerate(sys.path) if entry.endswith(("site-packages", "dist-packages"))
     )

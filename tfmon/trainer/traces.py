@@ -95,7 +95,7 @@ def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
             size in (was, None) for was, size in zip(shapes[0] or (), shapes[1] or (), strict=True)
         ):
             return "", "", False  # no other trace follows
-        (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
+        (first, *rest), (now_first, *now_rest) = (shape or [None] for shape in shapes)
         smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
         return SHAPE, f"`{path}`: {written(shapes[0])} → {written(shapes[1])}", smaller
     if None not in types and types[0] != types[1]:

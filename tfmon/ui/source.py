@@ -191,7 +191,7 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
         causes = analysis.lane(lane.spec.name).causes
-        return lane.over, not any(one.can_try for one in causes), lane.spec.kind == "cpu"
+        return lane.over, not any(cause.can_try for cause in causes), lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
 

@@ -32,7 +32,7 @@ class SpreadGroup(RacingGroup):
 
     def plan(self, *lanes: str, **more) -> RacePlan:
         found = super().plan(*lanes, **more)
-        logged = [replace(one, environment={"LOG": self.log_of(one)}) for one in found.lanes]
+        logged = [replace(lane, environment={"LOG": self.log_of(lane)}) for lane in found.lanes]
         return replace(found, lanes=tuple(logged))
 
     def log_of(self, lane) -> str:
@@ -102,7 +102,7 @@ def test_lanes_of_two_machines_train_at_the_same_time_round_by_round(apart):
     for name in ("gpu2/cpu", "gpu3/cpu"):
         apart.wait_for_steps(name, 100)
     assert any(event.lane and event.beside for event in granted)
-    rounds = [{one.round for one in lane.slices} for lane in apart.session.snapshot().lanes]
+    rounds = [{part.round for part in lane.slices} for lane in apart.session.snapshot().lanes]
     assert len(rounds[0] ^ rounds[1]) <= 2
 
 

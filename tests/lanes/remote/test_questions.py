@@ -77,7 +77,7 @@ class TestDoctor:
     @pytest.mark.process
     def test_the_real_facts_travel_and_are_judged_here(self, tmp_path):
         report = questions.read_doctor_answer(ask("doctor", imports=False, folder=str(tmp_path)))
-        assert [one.check.id for one in report.results] == [check.id for check in CHECKS]
+        assert [result.check.id for result in report.results] == [check.id for check in CHECKS]
         assert (report.facts.python.executable, report.facts.imported) == (sys.executable, None)
         assert report.answer
 

@@ -34,11 +34,11 @@ def test_the_machine_and_its_lanes_are_sampled_until_the_end():
     finally:
         readings.close()
     samples = [decode(line, "gpu2") for line in lines]
-    hosts = [one for one in samples if isinstance(one, HostSample)]
-    trees = [one for one in samples if isinstance(one, TreeSample)]
-    assert hosts and all(one.host == "gpu2" and one.memory_used_bytes > 0 for one in hosts)
-    assert trees and {one.lane for one in trees} == {"gpu2/cpu"}, "a lane without a process has none"
-    assert all(one.private_bytes > 0 and os.getpid() in one.pids for one in trees)
+    hosts = [sample for sample in samples if isinstance(sample, HostSample)]
+    trees = [sample for sample in samples if isinstance(sample, TreeSample)]
+    assert hosts and all(host.host == "gpu2" and host.memory_used_bytes > 0 for host in hosts)
+    assert trees and {tree.lane for tree in trees} == {"gpu2/cpu"}, "a lane without a process has none"
+    assert all(tree.private_bytes > 0 and os.getpid() in tree.pids for tree in trees)
     wait_for(lambda: "tfmon-host" not in [one.name for one in threading.enumerate()], what="no thread is left")
 
 

@@ -38,7 +38,7 @@ def test_what_dies_takes_every_lane_with_it(connect, sshd, dies, monkeypatch):
     be_patient(monkeypatch)
     link = connect()
     children, agent = start_all_kinds(link), link.agent
-    for pid in [link._wire.popen.pid] if dies == "client" else [one.pid for one in sshd.sessions()]:
+    for pid in [link._wire.popen.pid] if dies == "client" else [session.pid for session in sshd.sessions()]:
         with contextlib.suppress(ProcessLookupError):  # one session process may end with the other
             os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")

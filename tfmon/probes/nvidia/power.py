@@ -193,7 +193,7 @@ class FaultLog:
             return
         kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
         answers = [nvml.call("nvmlDeviceRegisterEvents", handle, kind, events) for _, handle in gpus]
-        if all(isinstance(one, NvmlFailure) for one in answers):
+        if all(isinstance(answer, NvmlFailure) for answer in answers):
             nvml.call("nvmlEventSetFree", events)
             return
         self._nvml, self._events = nvml, events

@@ -222,8 +222,8 @@ def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict
 
 
 def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: Scale | None, kind: str) -> Scale:
-    lanes = [[value for value in one if value is not None and math.isfinite(value)] for one in of_lanes]
-    known = [value for one in lanes for value in one]
+    lanes = [[value for value in lane if value is not None and math.isfinite(value)] for lane in of_lanes]
+    known = [value for lane in lanes for value in lane]
     before = before or Scale()
     low = -_nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
     peak = max(map(_typical_peak, lanes), default=0.0)

@@ -111,7 +111,7 @@ def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
         yield "agent", f"{cpu} and {memory} there"
     key = snapshot.machine_key(lane)
     others = [one for one in snapshot.lanes if snapshot.machine_key(one) == key and one.spec.host != host]
-    alike = sorted({one.spec.place for one in others})
+    alike = sorted({other.spec.place for other in others})
     if alike:
         yield "one machine", f"with {', '.join(alike)}: these lanes take turns"
 

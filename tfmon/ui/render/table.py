@@ -113,7 +113,7 @@ def heads_of(columns: Sequence[Column]) -> list[str]:
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
     """Return the width of each column."""
-    rows, heads = [one.row for one in entries], heads_of(columns)
+    rows, heads = [entry.row for entry in entries], heads_of(columns)
     needed = [
         min(
             column.most + (0 if at else MARK_CELLS),

@@ -49,7 +49,7 @@ def awaited(analysis: Analysis) -> str:
 
 
 def _rounds(lanes: Sequence[LaneState]) -> set[int]:
-    return set.intersection(*({one.round for one in lane.slices} for lane in lanes))
+    return set.intersection(*({part.round for part in lane.slices} for lane in lanes))
 
 
 def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
@@ -59,7 +59,7 @@ def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float
             return None
         took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
         pace_s = sum(max(snapshot.race.slice_s, one) for one in took_s)
-    ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
+    ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == max(complete, default=0)]
     begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
     spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
     return max(0, least_rounds(snapshot.race) - len(complete)) * pace_s - spent_s
@@ -145,7 +145,7 @@ def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> l
 
 
 def _discarded(analysis: Analysis) -> str:
-    by_lane = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
+    by_lane = {lane.lane.spec.id: lane.discarded_text for lane in analysis.lanes if lane.windows}
     if len(set(by_lane.values())) < 2:
         return next(iter(by_lane.values()), "")
     parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in by_lane.items()]

@@ -195,7 +195,7 @@ class NewCrossoverPage(ListPage):
         return [lane for lane in self.monitor.snapshot.lanes if not lane.over][:2]
 
     def _examples(self, knob: Knob) -> int | None:
-        sizes = (one.process.data_examples for one in self.monitor.snapshot.lanes if one.process.data_examples)
+        sizes = (lane.process.data_examples for lane in self.monitor.snapshot.lanes if lane.process.data_examples)
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:

@@ -148,7 +148,7 @@ class TunePage(SeriesPage):
             return []
         rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {bottleneck.text}", width - 2, 2)]
         if bottleneck.causes and not self.running:
-            remedies = "may help: " + ", ".join(one.remedy for one in bottleneck.causes)
+            remedies = "may help: " + ", ".join(cause.remedy for cause in bottleneck.causes)
             rows += [((f" {line}", TEXT),) for line in wrap(remedies, width - 2, 4)]
         return [*rows, BLANK]
 

@@ -128,15 +128,15 @@ def _trouble(row: GpuRow) -> str | None:
 
 def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
     """Return the number of GPUs and of free ones."""
-    free = sum(is_free(one.sample) and not one.lanes for one in rows)
+    free = sum(is_free(row.sample) and not row.lanes for row in rows)
     return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
 
 def _process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     entries: list[Entry] = []
-    for one in rows:
-        own = own_pids(snapshot.hosts, snapshot.lanes, one.sample.host)
-        processes = [_entry(one, pid, own=pid in own) for pid in one.sample.processes.pids()]
+    for row in rows:
+        own = own_pids(snapshot.hosts, snapshot.lanes, row.sample.host)
+        processes = [_entry(row, pid, own=pid in own) for pid in row.sample.processes.pids()]
         entries += sorted(
             processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )

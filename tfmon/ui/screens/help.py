@@ -54,8 +54,12 @@ class HelpPage(ScrollPage):
 
 
 def _keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
-    own = [(BY_ID[one.id], one) for one in bindings_of(type(page)) if one.id in BY_ID and one.id not in common]
+    common = {binding.id for binding in Page.BINDINGS if isinstance(binding, Binding)}
+    own = [
+        (BY_ID[binding.id], binding)
+        for binding in bindings_of(type(page))
+        if binding.id in BY_ID and binding.id not in common
+    ]
     return tuple(replace(known, keys=one.key, action=one.action) for known, one in own)
 
 

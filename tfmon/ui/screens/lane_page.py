@@ -272,7 +272,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     if isinstance(clocks.reasons, Missing):
         yield "limited by", units.absent(clocks.reasons)
     else:
-        yield "limited by", "; ".join(one.text for one in clocks.reasons) or "nothing"
+        yield "limited by", "; ".join(reason.text for reason in clocks.reasons) or "nothing"
     sent, received = _said(traffic.pcie_sent_bytes_per_s, _rate), _said(traffic.pcie_received_bytes_per_s, _rate)
     yield "PCIe", f"{received} to the GPU, {sent} from it" + (f" ({traffic.source})" if traffic.source else "")
     generation, width = _said(link.pcie_generation, units.cores), _said(link.pcie_width, units.cores)

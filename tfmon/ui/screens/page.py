@@ -234,7 +234,7 @@ class Page(MonitorScreen):
 
     def hints(self) -> list[Hint]:
         idle = CHANGING if self.monitor.refusal else ()
-        shown = (one for one in bindings_of(type(self)) if one.show and one.id not in idle)
+        shown = (binding for binding in bindings_of(type(self)) if binding.show and binding.id not in idle)
         keys = self.monitor.view.keys
         return [Hint(label(keys.get(one.id or "", one.key)), one.description, one.action) for one in shown]
 
