@@ -123,11 +123,17 @@ def test_the_mean_of_an_epoch_that_is_reset_is_no_difference():
     assert difference.size == 0
 
 
-def test_too_few_losses_are_said_to_be_too_few():
-    few = LossCurve().plus(1, 2.0).plus(2, 1.0)
-    trial, _ = judged(A, trained("bb", 200, few))
-    assert (trial.answer, trial.same_training) == (KEEP, None)
-    assert trial.text.endswith("too few losses to compare")
+@pytest.mark.parametrize(
+    ("before", "after", "answer", "why"),
+    [
+        (losses(1), LossCurve().plus(1, 2.0).plus(2, 1.0), NOT_YET, "too few losses to compare"),
+        (LossCurve(), LossCurve(), KEEP, "reports no loss, so only steps and examples are compared"),
+    ],
+)
+def test_a_change_whose_losses_cannot_be_compared_is_kept_only_if_there_are_none(before, after, answer, why):
+    trial, unclear = judged(trained("a", 100, before), trained("bb", 200, after))
+    assert (trial.answer, trial.same_training, unclear) == (answer, None, False), trial.text
+    assert why in trial.text
 
 
 @pytest.mark.parametrize("which", [0, 1])

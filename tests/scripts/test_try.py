@@ -50,7 +50,7 @@ class Log(keras.callbacks.Callback):
         sorted(range(20_000), key=lambda number: -number)
 model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-model.fit(x, y, batch_size=32, epochs=6, verbose=0, callbacks=[Log()])
+model.fit(x, y, batch_size=32, epochs=24, verbose=0, callbacks=[Log()])
 """
 
 
@@ -197,7 +197,7 @@ def test_a_kill_leaves_nothing_behind(folder, tmp_path, moment):  # noqa: F811
     ("before", "after", "answer", "why"),
     [
         ("[Log()]", "[]", "keep", "it trains the same"),
-        ("epochs=6", "epochs=5", "refuse", "it trains something else: .*(epochs|steps)"),
+        ("epochs=24", "epochs=20", "refuse", "it trains something else: .*(epochs|steps)"),
         ("batch_size=32", "batch_size=64", "refuse", "64 instead of 32 examples per step"),
         ('compile("sgd"', "compile(keras.optimizers.SGD(0.0001)", "refuse", "losses at the same step differ"),
         ("Dense(1)])", "Dense(2)])\nmodel.nothing", "refuse", "it fails: .*AttributeError"),

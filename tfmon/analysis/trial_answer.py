@@ -35,8 +35,8 @@ BUSY_SD = 0.25
 """The same if other programs use all cores, in proportion to their use."""
 TOLERANCE = 0.01
 """Numbers of steps and examples that differ by less are the same: the last batch of an epoch is smaller."""
-BLOCKS, LEAST_OF_BLOCK = 4, 3
-"""Losses are compared in this number of stretches of the training, with at least this number of losses each."""
+BLOCKS = 4
+"""Losses are compared in this number of stretches of the training."""
 TOO_FAR = 3.0
 """Losses differ from this many times the difference that scatter and seeds explain."""
 SMALL, LARGE = 0.01, 0.1
@@ -66,7 +66,7 @@ class Training:
     text: str
     """The difference, or what was compared."""
     differs: bool = False
-    """Whether the losses differ by more than their scatter."""
+    """Whether there are losses that do not agree, or cannot be compared."""
     unclear: bool = False
     """Whether a second run of the script as it is would tell."""
 
@@ -86,7 +86,8 @@ class Trial:
     steps_factor: Estimate | None = None
     """Speed of the steps with the change, divided by the speed without it."""
     run_factor: Estimate | None = None
-    """The same of the whole run. `None` if a run did not end by itself."""
+    """The same of the whole run, which ran once; its limits assume how much such runs vary (`ONCE_SD`).
+    `None` if a run did not end by itself."""
     first_step_s: tuple[float | None, float | None] = (None, None)
     """Time from the start of the command to the first step."""
     run_s: tuple[float | None, float | None] = (None, None)
@@ -115,13 +116,13 @@ def loss_difference(first: LaneState, second: LaneState) -> LossDifference | Non
         [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
         for lane in (first, second)
     )
-    if min(len(one), len(other)) < BLOCKS * LEAST_OF_BLOCK:
+    if min(len(one), len(other)) < BLOCKS:
         return None
     few, many = sorted((one, other), key=len)
     steps = [step for step, _ in many]
     distances = [_distance(loss, many, steps, step) for step, loss in few if steps[0] <= step <= steps[-1]]
     length = len(distances) // BLOCKS
-    if length < LEAST_OF_BLOCK:
+    if not length:
         return None
     means = [statistics.fmean(distances[block * length : (block + 1) * length]) for block in range(BLOCKS)]
     scatter = math.hypot(*(loss_scatter(tuple(points)) for points in (one, other)))
@@ -158,7 +159,10 @@ def compare_training(
         return Training(False, "its loss is no longer a number")
     difference = loss_difference(first, second)
     if difference is None:
-        return Training(None, "too few losses to compare")
+        reported = any(lane.totals.losses.points for lane in (first, second))
+        if not reported:
+            return Training(None, "the script reports no loss, so only steps and examples are compared")
+        return Training(None, "too few losses to compare", differs=True)
     explained = max(difference.error, seeds.size if seeds is not None else 0.0)
     by = "two runs of the script as it is differ by" if seeds is not None else "their scatter explains"
     figures = f"losses at the same step differ by {units.loss(difference.size)}, {by} {units.loss(explained)}"
@@ -328,7 +332,10 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
     steps, run = trial.steps_factor, trial.run_factor
     kinds = _kind(steps, margin), _kind(run, margin)
     text = " and ".join(
-        filter(None, (_factor_text("its steps are", steps), _factor_text("its whole run is", run)))
+        filter(
+            None,
+            (_factor_text("its steps are", steps, "95 % CI"), _factor_text("its whole run is", run, "estimated")),
+        )
     )
     same = f"it trains the same ({trial.training})" if trial.same_training else trial.training
     match kinds:
@@ -356,8 +363,8 @@ def _kind(factor: Estimate | None, margin: float) -> str:
     return "faster" if factor.low > 1 else "slower" if factor.high < 1 else "unclear"
 
 
-def _factor_text(what: str, factor: Estimate | None) -> str:
+def _factor_text(what: str, factor: Estimate | None, interval_name: str) -> str:
     if factor is None:
         return ""
     value, interval = units.ratio_in(factor.value, factor.low, factor.high)
-    return f"{what} {value} as fast (95 % CI {interval})"
+    return f"{what} {value} as fast ({interval_name} {interval})"

@@ -60,7 +60,7 @@ PYTHONS = ("python3", "python")
 FIRST_WORD = Path(__file__).with_name("host_start.py")
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = (
-    *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
+    *("__init__", "analysis/__init__", "analysis/bottleneck_rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "hooks", "system", "trainer"),
 )
 """The code that runs on a host."""

@@ -113,7 +113,8 @@ class Palette(Guarded, CommandPalette):
             widget.refresh()
 
     def on_mount(self) -> None:
-        """Remember the widgets: Textual removes them before the palette."""
+        """Remember the widgets: Textual removes them before the palette. Its cursor is still, as the screen is."""
+        self.query_one(Input).cursor_blink = False
         self.widgets = [*self.walk_children(Widget, with_self=True)]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -52,7 +52,7 @@ class ScrollPage(Page):
         super().__init__(monitor)
         self._filter_keys = {*monitor.view.keys.get("filter", BY_ID["filter"].keys).split(",")}
         self.filter = FilterInput(placeholder="words to look for", compact=True)
-        self.filter.display = False
+        self.filter.display = self.filter.cursor_blink = False
         self.lines = Lines()
         self.body: ScrollView = self.lines
 
