@@ -1,7 +1,7 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
 This module imports nothing: training children load the package in any interpreter with TensorFlow. Names that it
-offers to Python is loaded when it is first used.
+offers to Python are loaded when they are first used.
 """
 
 __all__ = [
