@@ -1,12 +1,10 @@
 """The rules that identify a bottleneck, for a lane's windows and for profiles.
 
 The trainer's process imports this file, so it imports nothing of the model. The first rule that applies wins: an
-earlier
-one explains a later one away. A part that is larger or hardly smaller is reported with it, as `mixed`.
+earlier one explains a later one away. A part that is larger or hardly smaller is reported with it, as `mixed`.
 
 Source: `benchmarks/attribution.py` checks order and thresholds on lanes with known bottlenecks. The threshold for
-input
-is TensorFlow's for "highly input-bound".
+input is TensorFlow's for "highly input-bound".
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The crossover: the value of a knob at which one lane overtakes the other.
 
 Two lanes race at powers of two of a knob. Values next to a change of the lead get more pairs. In between, the log
-of the
-ratio is linear in the log of the knob.
+of the ratio is linear in the log of the knob.
 """
 
 from __future__ import annotations

@@ -212,8 +212,7 @@ def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: in
     """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation.
 
     A thread loses at most the share `BESIDE` to one other program, and all threads together at most the use of the
-    others on
-    all cores. While a core is stolen, it stands still.
+    others on all cores. While a core is stolen, it stands still.
     """
     others = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
     stolen = _increase([lane.stolen_pct for lane in less], [lane.stolen_pct for lane in more])

@@ -1,8 +1,7 @@
 """The activity of a busy GPU: the limit that it is near, if any.
 
 The shares are of the time in which kernels ran. Source: a peak is a limit from 60 % on, as in Nsight Compute; the
-manual
-of DCGM calls less than half of the multiprocessors an ineffective use.
+manual of DCGM calls less than half of the multiprocessors an ineffective use.
 """
 
 from __future__ import annotations

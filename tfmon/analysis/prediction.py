@@ -37,8 +37,7 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     """Return how the intervals of a race are looked at.
 
     An interval for the end is valid only there, so otherwise, and for a few pairs of a busy machine, an always
-    valid one
-    replaces it.
+    valid one replaces it.
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED

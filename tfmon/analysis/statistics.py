@@ -1,10 +1,8 @@
 """Throughput of lanes and their ratios from slices, with a 95 % interval that holds on a noisy machine.
 
 Slices of one round give one ratio, a pair, which slow changes hardly touch. The effect of coming first in a round
-is
-removed. Two equal processes differ in speed as long as they live, by how their memory is laid out, so every
-interval
-includes between-process variance.
+is removed. Two equal processes differ in speed as long as they live, by how their memory is laid out, so every
+interval includes between-process variance.
 """
 
 from __future__ import annotations
@@ -219,8 +217,7 @@ def between_processes(
     """Return the between-process variance.
 
     The squared distances of the processes from their mean, less the scatter of the pairs, are added to the squares
-    of the
-    prior and of the supposed deviation.
+    of the prior and of the supposed deviation.
     """
     groups: dict[int, list[float]] = {}
     for value, process in zip(logs, processes, strict=True):

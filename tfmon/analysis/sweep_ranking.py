@@ -1,10 +1,8 @@
 """The result of each combination of a sweep, and the next measurement.
 
 Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes.
-All
-candidates get one visit before any gets another. The best of all combinations is chosen at any time, so every
-interval
-is always valid, and wider for that choice.
+All candidates get one visit before any gets another. The best of all combinations is chosen at any time, so every
+interval is always valid, and wider for that choice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Tuning of a running lane: the next trial, its gain, and whether to keep it.
 
 The lane trains under the old and the new settings in turn. The interval of the gain spends its error over the
-largest
-number of pairs, and a part of it on each possible change.
+largest number of pairs, and a part of it on each possible change.
 """
 
 from __future__ import annotations

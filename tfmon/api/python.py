@@ -67,9 +67,9 @@ class SweepArguments(SweepOptions):
 def race(arguments: RaceArguments) -> RaceResult:
     """Race a scenario without a screen, as `tfmon race --headless` does, and return the result.
 
-    The call returns when the race is over; a race without an end lasts 30 s. No signal handler is set,
-    so that it may run in any thread, and beside a running event loop: `await asyncio.to_thread(tfmon.race, …)`.
-    At an exception, such as KeyboardInterrupt, the lanes are ended before it goes on.
+    The call returns when the race is over; a race without an end lasts 30 s. No signal handler is set, so that it
+    may run in any thread, and beside a running event loop: `await asyncio.to_thread(tfmon.race, …)`. At an
+    exception, such as KeyboardInterrupt, the lanes are ended before it goes on.
 
     Raises:
         UsageError: what was requested is not possible.

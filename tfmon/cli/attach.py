@@ -39,8 +39,8 @@ def attach(screen: ScreenOptions, run: str, end: bool) -> None:
     over is copied here.
 
     A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
-    --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
-    is shown as it ended.
+    --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over is shown as
+    it ended.
 
     \b
     For example:

@@ -63,8 +63,7 @@ def profile(
     which waiting, explain that a step of one lane takes longer.
 
     Two arguments are profiles that were kept: folders with traces, as of --keep, TensorBoard or jax.profiler, or
-    recordings of races in which P was pressed; `last:B` is lane B of one. Of one folder the latest trace is
-    shown.
+    recordings of races in which P was pressed; `last:B` is lane B of one. Of one folder the latest trace is shown.
 
     \b
     For example:

@@ -57,8 +57,8 @@ def watch(
 ) -> None:
     """Watch your own training script, or a notebook, unchanged, in one lane.
 
-    A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
-    `python -m pydoc tfmon.report`. It goes on when its terminal is closed: `tfmon attach` shows it again.
+    A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see `python
+    -m pydoc tfmon.report`. It goes on when its terminal is closed: `tfmon attach` shows it again.
 
     \b
     For example:

@@ -98,8 +98,8 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
 
     With HOST, one that ssh or the settings file knows, list those there.
 
-    The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for
-    the race before it; a race that still runs is not the last.
+    The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for the race
+    before it; a race that still runs is not the last.
 
     \b
     For example:
@@ -275,8 +275,8 @@ def diff(
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
     Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
-    `last~1` for the race before it. For a gate (--slower-than,
-    --more-memory-than) both may be folders of as many files, raced alternately.
+    `last~1` for the race before it. For a gate (--slower-than, --more-memory-than) both may be folders of as many
+    files, raced alternately.
 
     \b
     For example:

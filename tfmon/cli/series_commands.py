@@ -74,9 +74,9 @@ def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
     Or your own training script, unchanged: tfmon tune -- python train.py --epochs 30
 
     The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
-    with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
-    helps any more. Ctrl+C ends it and prints what is known by then. Where the terminal is closed, the tuning of a
-    script goes on: `tfmon attach` shows it.
+    with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing helps
+    any more. Ctrl+C ends it and prints what is known by then. Where the terminal is closed, the tuning of a script
+    goes on: `tfmon attach` shows it.
 
     \b
     For example:

@@ -39,9 +39,9 @@ def try_(
 ) -> None:
     """Race your script with PATCH, a unified diff, against the script as it is: keep the change, or not?
 
-    Both lanes see your folder, and one of them with the change. Your files stay as they are. The change is kept
-    if it is faster and trains the same: the same numbers of steps and examples, and losses that differ no more
-    than seeds explain. Without a screen, a try lasts 5 minutes at most, or --seconds.
+    Both lanes see your folder, and one of them with the change. Your files stay as they are. The change is kept if
+    it is faster and trains the same: the same numbers of steps and examples, and losses that differ no more than
+    seeds explain. Without a screen, a try lasts 5 minutes at most, or --seconds.
 
     Exit codes: 0 keep, 4 refuse, 5 not known yet, 1 the script fails without the change.
 

@@ -1,8 +1,7 @@
 """Collects steps that are alike, and reports them together.
 
 A step is alike if it pulls at most one batch, from the first iterator, and has one update like the one before. A
-Python
-call between steps takes 2 µs.
+Python call between steps takes 2 µs.
 """
 
 from __future__ import annotations

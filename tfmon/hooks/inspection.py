@@ -27,8 +27,7 @@ def may_compute() -> bool:
     """Return whether tfmon may measure this CPU with operations of TensorFlow.
 
     Not while a timer of the script sends signals: TensorFlow 2.21 on a virtual machine then corrupted its memory
-    in one of
-    four processes, with and without tfmon.
+    in one of four processes, with and without tfmon.
     """
     timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
     return not logs_operations() and not any(signal.getitimer(timer)[0] for timer in timers if timer is not None)

@@ -361,8 +361,7 @@ def _iterator_of_fit(model: Any) -> Any:
     """Return the batch iterator of the calling `fit`, if the steps per call can be changed.
 
     `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables: freeing
-    the last
-    epoch's iterator late takes 50 ms.
+    the last epoch's iterator late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly

@@ -1,8 +1,7 @@
 """Hooks that fail without effect on the script and leave no frame in a traceback.
 
 A hook calls the original outside of its guarded parts. Errors of the script pass through `unseen`. All other code
-of
-tfmon in a script's thread must be in `with hooks:` or `hooks.guard`.
+of tfmon in a script's thread must be in `with hooks:` or `hooks.guard`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Knobs on a script's own input pipeline: prefetch, threads and batch size.
 
 A change takes effect at the next iteration over the dataset. The order of the elements stays. Nothing is replaced
-before
-a change.
+before a change.
 """
 
 from __future__ import annotations

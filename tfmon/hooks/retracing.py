@@ -1,8 +1,7 @@
 """Finds functions that TensorFlow traces again, and the changed argument.
 
 `tracing_compilation._create_concrete_function(type, context, graph, options)` runs once per trace. The function's
-own
-cache contains the earlier types.
+own cache contains the earlier types.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Samples the main thread's stack, mainly outside of steps, for the account.
 
 It runs before tfmon is loaded, so it imports only loaded modules. The time before a sample belongs to its line: a
-waiting
-thread gets the interpreter's lock right after the call that kept it.
+waiting thread gets the interpreter's lock right after the call that kept it.
 """
 
 import os

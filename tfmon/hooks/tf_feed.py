@@ -1,8 +1,7 @@
 """Counts examples and input waits of functions that take batches inside of their graphs.
 
 While such a graph is traced, time stamps are added around `get_next`. Waits and sizes are added to variables,
-which
-are read once a window.
+which are read once a window.
 
 A captured variable costs 25 µs per call, one made inside of the graph nothing. `tf.shape(batch)[0]` wakes another
 thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the additions, without waking a thread.

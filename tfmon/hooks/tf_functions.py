@@ -1,8 +1,7 @@
 """Hooks on calls of a tf.function, which report updates and losses.
 
 A graph is marked if an optimizer was applied in its trace. Marks are stored on graphs, not functions: another
-trace may
-train nothing. A nested function passes its mark on.
+trace may train nothing. A nested function passes its mark on.
 """
 
 from __future__ import annotations

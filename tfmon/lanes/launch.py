@@ -229,8 +229,8 @@ class ProcessLauncher:
 def yield_to_lanes() -> None:
     """Give the calling thread and its future threads a lower priority than the lanes have.
 
-    Linux only: on other systems the lanes would inherit it.
-    Source: setpriority(2), "C library/kernel differences".
+    Linux only: on other systems the lanes would inherit it. Source: setpriority(2), "C library/kernel
+    differences".
     """
     if sys.platform != "linux":
         return

@@ -60,8 +60,7 @@ def lane_environment(
     """Return the variables that show TensorFlow only the lane's devices.
 
     `gpu_uuids` selects NVIDIA GPUs; `None` without a driver. AMD GPUs use `numbers`, as ROCm counts. With memory
-    growth,
-    programs can share the GPU.
+    growth, programs can share the GPU.
     """
     if spec.kind == "cpu":
         return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}

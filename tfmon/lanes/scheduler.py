@@ -60,12 +60,10 @@ class Scheduler:
     All lanes get the start signal when the last is ready. When interleaved, a lane that does not train is
     suspended:
     its input pipeline would take the CPU and fill its own buffers. While a lane gets ready, no slice is granted.
-    Lanes
-    of different machines train at the same time. A slice ends with a step.
+    Lanes of different machines train at the same time. A slice ends with a step.
 
     An unresponsive lane is suspended, too. It sometimes gets a slice; if it wakes up, it ends the slice in which
-    it
-    hung. A lane that hangs before it is ready is not suspended, and the others begin without it.
+    it hung. A lane that hangs before it is ready is not suspended, and the others begin without it.
 
     Thread: one at a time; the caller holds a lock.
     """

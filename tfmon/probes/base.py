@@ -165,8 +165,7 @@ class Ticker:
     """Runs a probe in a daemon thread, at fixed times.
 
     Missed ticks are skipped. The thread survives any error of the probe and of the sink. Thread: any; only `close`
-    waits
-    briefly.
+    waits briefly.
     """
 
     def __init__(

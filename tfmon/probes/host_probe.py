@@ -40,8 +40,7 @@ def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s
     """Return the CPU time of a tree between two samples, including reaped children.
 
     The CPU time of a child that ended moves to its parent, less the part that was already counted. A process
-    counts
-    fully if it started later than `newborn_s`, and an older one from now on.
+    counts fully if it started later than `newborn_s`, and an older one from now on.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():

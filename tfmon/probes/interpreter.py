@@ -170,8 +170,8 @@ def describe_interpreter(
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
     """Return the paths in a folder that hide TensorFlow.
 
-    `alone`: nothing else on the path has that name; then a folder without `__init__.py` counts, too.
-    Source: https://docs.python.org/3/reference/import.html#the-path-based-finder.
+    `alone`: nothing else on the path has that name; then a folder without `__init__.py` counts, too. Source:
+    https://docs.python.org/3/reference/import.html#the-path-based-finder.
     """
     here = Path(folder)
     package = here / "tensorflow"

@@ -150,8 +150,7 @@ def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
     """Return the indices in `uuids` of the visible GPUs, in a program's order.
 
     Numbers or UUIDs (or unique beginnings) are read up to the first entry without a GPU or of the other kind; if a
-    GPU
-    is listed twice, nothing is visible. Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    GPU is listed twice, nothing is visible. Source: CUDA C++ Programming Guide, "CUDA environment variables".
     """
     if value is None:
         return list(range(len(uuids)))

@@ -60,8 +60,7 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations of these threads.
 
     The loop called the step's functions, directly or indirectly. An operation of an unknown function belongs to
-    the step
-    if the step has an operation of that name and type.
+    the step if the step has an operation of that name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]

@@ -1,8 +1,7 @@
 """The time of a step in parts that add up to it.
 
 Simultaneous operations share it equally. All-reduce counts while nothing computes, copies while no kernel runs,
-and the
-rest goes to the loop's thread. So hidden work gets no time.
+and the rest goes to the loop's thread. So hidden work gets no time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """New processes of all lanes, whose slices are combined into one interval.
 
 Equal processes differ in speed because of their memory layout; more rounds do not average this. Processes forked
-from
-one process would share its layout.
+from one process would share its layout.
 """
 
 from __future__ import annotations

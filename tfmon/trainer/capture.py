@@ -35,8 +35,7 @@ class Capture:
     """One profile: start it, train with the result of `follow` or inside of `step`, then stop it.
 
     The caller waits for the device before `start` and `stop`. Starting takes 0.3 ms, stopping 5 to 60 ms. A
-    process can take
-    one profile at a time.
+    process can take one profile at a time.
 
     Thread: the training thread.
     """

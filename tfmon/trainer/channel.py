@@ -40,8 +40,7 @@ class Reporter:
     """Sends events without blocking.
 
     Unsent data is sent first the next time, so lines are never torn or out of order. A window is refused
-    meanwhile, and the
-    caller's next window covers more.
+    meanwhile, and the caller's next window covers more.
 
     Thread: any.
     """
@@ -185,8 +184,7 @@ def die_with_parent() -> None:
     """Make the kernel end this process a second after its parent's death; Linux only.
 
     The signal is SIGHUP, number 1, and its handler is the C library's `alarm`: called with 1, it sends SIGALRM
-    after 1 s,
-    which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
+    after 1 s, which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
 
     Source: prctl(2), signal(2), alarm(2).
     """

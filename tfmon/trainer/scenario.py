@@ -122,12 +122,10 @@ class Scenario:
         """Return the training step: a function that takes the parts of a batch and returns the loss.
 
         The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default takes `(x,
-        y)` or
-        `(x, y, sample_weight)`, and raises TypeError without a model.
+        y)` or `(x, y, sample_weight)`, and raises TypeError without a model.
 
         Several devices call it with their parts, and the optimizer adds the gradients up: a loss that Keras does
-        not compute must
-        be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
+        not compute must be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
         """
         if model is None:
             raise TypeError(f"{type(self).__name__} needs a method `model` or a method `step`")

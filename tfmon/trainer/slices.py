@@ -19,9 +19,9 @@ YOUNG_NS, LONG_WINDOW_NS = 60_000_000_000, 1_000_000_000
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is discarded, because caches and clocks have just served the other lane. It lasts for at
-least two stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`), until
-one is not faster by this factor, but at most half of the slice. Compared stretches are discarded, so that speed
-does not select the measured ones."""
+least two stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`), until one
+is not faster by this factor, but at most half of the slice. Compared stretches are discarded, so that speed does
+not select the measured ones."""
 LONG_STEP_NS = 20_000_000
 """On a CPU, one such step is the whole start: a switch costs it 3 ms, and the next one nothing."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000

@@ -1,8 +1,7 @@
 """Divides the time of this process into parts, see `model.account`.
 
 A *base* is an activity, such as training steps, and a *mark* interrupts it, such as a trace. Windows split the
-steps;
-stacks of the main thread give the lines outside of steps.
+steps; stacks of the main thread give the lines outside of steps.
 """
 
 from __future__ import annotations

@@ -72,8 +72,7 @@ class Finder:
     """Finds the monitor's `tfmon`, and watches libraries.
 
     While tfmon loads, names of the standard library are searched in `LIBRARY`, and the script's modules of such
-    names are
-    put aside.
+    names are put aside.
     """
 
     def __init__(self) -> None:

@@ -122,8 +122,7 @@ class Link:
     """Carries frames and messages until it ends.
 
     A thread delivers events, so that a slow listener does not delay heartbeats and answers. Thread: any; `hold`
-    and
-    `go_on` also from a signal's handler.
+    and `go_on` also from a signal's handler.
     """
 
     def __init__(self, wire: Wire, sender: Sender, tell: Callable[[Event], None]) -> None:

@@ -49,8 +49,8 @@ class PowerMeter:
     def read(self, at_ns: int) -> GpuPower:
         """Return power, its limit and the energy used since the driver was loaded.
 
-        Units: W as a mean over the last second or a little more, without an energy counter as the driver
-        reports it; J. Reading the energy takes 3 ms of CPU on an H100.
+        Units: W as a mean over the last second or a little more, without an energy counter as the driver reports
+        it; J. Reading the energy takes 3 ms of CPU on an H100.
         """
         power: Reading = self._calls.first("mean power", self._mean_of_driver)
         if not isinstance(power, Missing):

@@ -187,8 +187,7 @@ class LinkMeter:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
         Counters of 32 bits overflow over 12 times a second at 50 GB/s (seen on an H100).
-        `nvmlDeviceGetPcieThroughput`
-        waits for 20 ms a direction.
+        `nvmlDeviceGetPcieThroughput` waits for 20 ms a direction.
         """
         self._at_ns = at_ns
         answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
