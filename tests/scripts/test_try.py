@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import functools
 import json
 import re
 import signal
@@ -74,27 +75,27 @@ def patch_of(files: dict[str, str], *edits: tuple[str, str, str]) -> str:
     return "".join(lines)
 
 
-@pytest.fixture
-def attempt(run) -> Callable[..., Tried]:  # noqa: F811
+def try_edits(run: Runner, *edits: tuple[str, str, str], files: dict[str, str] | None = None, words=()) -> Tried:  # noqa: F811
     """Try an edit of the scripts; a folder that changed fails."""
-
-    def attempt(*edits: tuple[str, str, str], files: dict[str, str] | None = None, words=()) -> Tried:
-        files = files or {"train.py": LOOP, "work.py": WORK}
-        for name, text in files.items():
-            (run.folder / name).write_text(text)
-        (run.folder / "fix.patch").write_text(patch_of(files, *edits))
-        before = content(run.folder)
-        done = run("try", "fix.patch", "--slice", "0.2", "--json", *words, "--", run._python, "train.py")
-        assert "Traceback" not in done.stderr
-        if "--yes" not in words:
-            assert content(run.folder) == before
-        return Tried(done.returncode, json.loads(done.stdout), done.stderr)
-
-    return attempt
+    files = files or {"train.py": LOOP, "work.py": WORK}
+    for name, text in files.items():
+        (run.folder / name).write_text(text)
+    (run.folder / "fix.patch").write_text(patch_of(files, *edits))
+    before = content(run.folder)
+    done = run("try", "fix.patch", "--slice", "0.2", "--json", *words, "--", run._python, "train.py")
+    assert "Traceback" not in done.stderr
+    if "--yes" not in words:
+        assert content(run.folder) == before
+    return Tried(done.returncode, json.loads(done.stdout), done.stderr)
 
 
-def test_a_faster_module_is_kept_and_the_view_is_named(attempt, request):
-    tried = attempt(("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004"))
+@pytest.fixture
+def attempt(folder, tmp_path) -> Callable[..., Tried]:  # noqa: F811
+    return functools.partial(try_edits, Runner(folder, tmp_path / "recordings"))
+
+
+def test_a_faster_module_is_kept_and_the_view_is_named(run, request):  # noqa: F811
+    tried = try_edits(run, ("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004"))
     assert (tried.code, tried.result["answer"]) == (0, "keep"), tried.text
     assert tried.result["same_training"] is True
     assert tried.result["steps"] == tried.result["steps"][::-1] == [300, 300]
