@@ -15,7 +15,8 @@ from support.waiting import HANGS_S, wait_for
 
 mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-pytestmark = pytest.mark.process
+# Only the environment of the slow tests has the extra.
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "tests" / "contract" / "kept" / "watch.jsonl.gz"
