@@ -93,7 +93,8 @@ class Meter:
             control.begin_window(self._began_ns)
 
     def cancel_step(self) -> None:
-        """Discard the current step."""
+        """Discard the current step, which is not sampled either."""
+        self._sampling = False
         self._marker.close()
 
     def end_step(
