@@ -1,11 +1,17 @@
 """Scripts that nobody wrote for tfmon, each in a real lane."""
 
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.accounting import assert_accounted
+from support.slow import slow_except
+from support.views import ORDINARY, REFUSED, Runner
 from trainer.racing import Race
 
 SHAPES = Path(__file__).parent / "shapes"
@@ -37,3 +43,46 @@ def script(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that other users may enter; they may not enter pytest's, once another session of it begins."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def folder(open_path) -> Path:
+    """A user's folder, with what last night's training left."""
+    folder = open_path / "project"
+    (folder / "out").mkdir(parents=True)
+    (folder / "out" / "epoch0.txt").write_text("old")
+    for name in ("best.keras", "log.csv", "notes.txt", "data.bin"):
+        (folder / name).write_text("last night\n")
+    (folder / "out" / "link").symlink_to("../log.csv")
+    return folder
+
+
+@pytest.fixture(params=slow_except("as it is", ["as it is", ORDINARY, REFUSED]))
+def run(request, folder, open_path) -> Runner:
+    """tfmon as this user, as an ordinary user, and where the system gives no namespaces."""
+    store = open_path / "recordings"
+    store.mkdir()
+    if request.param == ORDINARY:
+        python = shutil.which("python3", path="/usr/bin")
+        if (
+            os.getuid()
+            or python is None
+            or f"python{sys.version_info[0]}.{sys.version_info[1]}" not in str(Path(python).resolve())
+        ):
+            pytest.skip("needs root, and a Python of the system like this one")
+        subprocess.run(["chown", "-R", "nobody:nogroup", str(open_path)], check=True)
+        return Runner(
+            folder, store, python, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"
+        )
+    if request.param == REFUSED:
+        refuse = 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"'
+        return Runner(folder, store, sys.executable, "unshare", "-Ur", "sh", "-c", refuse, "sh")
+    return Runner(folder, store)

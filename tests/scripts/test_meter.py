@@ -10,7 +10,8 @@ import pytest
 from tfmon.hooks.inspection import may_compute
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION, Meter
 from tfmon.model.codec import decode_event, encode_message
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model.requests import SetKnob
 from tfmon.model.windows import Measurements
 from tfmon.system import lane_clock
 from tfmon.trainer.lane_control import SAMPLED, LaneControl
@@ -182,6 +183,32 @@ def test_no_epoch_begins_with_a_sampled_step_which_would_hide_what_it_waits_for(
     assert found == pytest.approx({BETWEEN: 4.0, SAMPLED: 0.01 * clock.measured.steady.sampled})
     assert clock.measured.steady.sampled >= 4
     assert clock.measured.steady.span_ns / 1e9 == pytest.approx(4 * 0.5 + 5 * 2.0 - found[SAMPLED])
+
+
+def test_a_sampled_step_that_finds_the_end_of_the_data_is_no_sample_of_the_next_epoch(clock):
+    meter, applied = clock.meter, []
+    meter.control.settings["prefetch"] = 1
+    meter.reporter.send = lambda event: (
+        applied.append(event) if isinstance(event, KnobApplied) else clock.take(event)
+    )
+    clock.step()
+    while not meter._sampling:
+        meter.cancel_step()
+        clock.step()
+        meter.start_step()
+    meter.cancel_step()
+    meter.stop_clock(VALIDATION)
+    clock.passes(1.0)
+    meter.control.knob_changed(SetKnob(request=1, knob="prefetch", value=1))
+    steps, sampled = meter.clock.done, clock.measured.steady.sampled
+    clock.step()
+    assert [event.step for event in applied] == [steps + 1], "the first step with the value"
+    meter.stop_clock(BETWEEN)
+    clock.passes(1.0)
+    clock.step()
+    assert clock.measured.steady.sampled == sampled
+    found = discarded_s(clock)
+    assert (found[VALIDATION], found[BETWEEN]) == (1.0, 1.0)
 
 
 def test_what_passes_between_steps_counts_for_what_it_is(clock):

@@ -15,11 +15,10 @@ import psutil
 import pytest
 from support.processes import gone
 from support.slow import slow_except
+from support.views import REFUSED, Runner, content, mounts
 from support.waiting import wait_for
 
 from tfmon.model.folder_views import COPY, OVERLAY
-
-from .test_views import REFUSED, Runner, content, folder, mounts, run, tmp_path  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.process
 
@@ -75,7 +74,7 @@ def patch_of(files: dict[str, str], *edits: tuple[str, str, str]) -> str:
     return "".join(lines)
 
 
-def try_edits(run: Runner, *edits: tuple[str, str, str], files: dict[str, str] | None = None, words=()) -> Tried:  # noqa: F811
+def try_edits(run: Runner, *edits: tuple[str, str, str], files: dict[str, str] | None = None, words=()) -> Tried:
     """Try an edit of the scripts; a folder that changed fails."""
     files = files or {"train.py": LOOP, "work.py": WORK}
     for name, text in files.items():
@@ -90,11 +89,11 @@ def try_edits(run: Runner, *edits: tuple[str, str, str], files: dict[str, str] |
 
 
 @pytest.fixture
-def attempt(folder, tmp_path) -> Callable[..., Tried]:  # noqa: F811
-    return functools.partial(try_edits, Runner(folder, tmp_path / "recordings"))
+def attempt(folder, open_path) -> Callable[..., Tried]:
+    return functools.partial(try_edits, Runner(folder, open_path / "recordings"))
 
 
-def test_a_faster_module_is_kept_and_the_view_is_named(run, request):  # noqa: F811
+def test_a_faster_module_is_kept_and_the_view_is_named(run, request):
     tried = try_edits(run, ("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004"))
     assert (tried.code, tried.result["answer"]) == (0, "keep"), tried.text
     assert tried.result["same_training"] is True
@@ -141,7 +140,7 @@ def test_a_script_that_fails_by_itself_is_no_answer_about_the_change(attempt):
     assert "broken" in tried.text
 
 
-def test_a_patch_is_kept_only_if_the_answer_is_keep(attempt, folder):  # noqa: F811
+def test_a_patch_is_kept_only_if_the_answer_is_keep(attempt, folder):
     tried = attempt(("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.03"), words=("--keep", "--yes", "--seconds", "3"))
     assert tried.code != 0
     assert (folder / "work.py").read_text() == WORK
@@ -151,7 +150,7 @@ def test_a_patch_is_kept_only_if_the_answer_is_keep(attempt, folder):  # noqa: F
     assert (folder / "work.py").read_text() == WORK.replace("PAUSE_S = 0.01", "PAUSE_S = 0.003")
 
 
-def test_the_folder_is_tried_against_a_revision(folder, tmp_path):  # noqa: F811
+def test_the_folder_is_tried_against_a_revision(folder, open_path):
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(folder)]
     for name, text in (("train.py", LOOP), ("work.py", WORK)):
         (folder / name).write_text(text)
@@ -159,7 +158,7 @@ def test_the_folder_is_tried_against_a_revision(folder, tmp_path):  # noqa: F811
         subprocess.run([*git, *words], check=True)
     (folder / "work.py").write_text(WORK.replace("0.01", "0.004"))
     before = content(folder)
-    run = Runner(folder, tmp_path / "recordings")  # noqa: F811
+    run = Runner(folder, open_path / "recordings")
     done = run("try", "--git", "HEAD", "--slice", "0.2", "--headless", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("keep: its steps are ")
@@ -168,13 +167,13 @@ def test_the_folder_is_tried_against_a_revision(folder, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("moment", slow_except(3, range(1, 11)))
-def test_a_kill_leaves_nothing_behind(folder, tmp_path, moment):  # noqa: F811
+def test_a_kill_leaves_nothing_behind(folder, open_path, moment):
     files = {"train.py": LOOP, "work.py": WORK}
     for name, text in files.items():
         (folder / name).write_text(text)
     (folder / "fix.patch").write_text(patch_of(files, ("work.py", "STEPS = 300", "STEPS = 3_000")))
-    before, before_mounts = content(folder), len(mounts(tmp_path))
-    run = Runner(folder, tmp_path / "recordings")  # noqa: F811
+    before, before_mounts = content(folder), len(mounts(open_path))
+    run = Runner(folder, open_path / "recordings")
     started = run.start("try", "fix.patch", "--no-record", "--headless", "--", sys.executable, "train.py")
     monitor = psutil.Process(started.pid)
     known: dict[int, psutil.Process] = {}
@@ -185,7 +184,7 @@ def test_a_kill_leaves_nothing_behind(folder, tmp_path, moment):  # noqa: F811
     monitor.send_signal(signal.SIGKILL)
     started.communicate()
     wait_for(lambda: all(gone(pid) for pid in known), what="all processes are gone")
-    wait_for(lambda: len(mounts(tmp_path)) <= before_mounts, what="no mount is left")
+    wait_for(lambda: len(mounts(open_path)) <= before_mounts, what="no mount is left")
     assert content(folder) == before
     done = run("try", "fix.patch", "--no-record", "--json", "--seconds", "1", "--", sys.executable, "train.py")
     assert json.loads(done.stdout)["answer"], done.stderr

@@ -1,33 +1,24 @@
 """Races of scripts that write, restore, remove and listen: not one byte of the user's folder changes."""
 
 import contextlib
-import hashlib
 import json
-import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 from support.processes import gone
-from support.slow import slow_except
 from support.sshd import free_port, needs_sshd
-from support.waiting import HANGS_S, wait_for
+from support.views import LANES, REFUSED, Runner, content, mounts
+from support.waiting import wait_for
 
 from tfmon.model.folder_views import COPY, OVERLAY
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = next(Path(one) for one in sys.path if one.endswith("site-packages"))
-LANES = ("--lane", "cpu", "--lane", "cpu", "--slice", "0.2")
 LOOP = """
 import os, shutil, sys, time
 from pathlib import Path
@@ -61,104 +52,11 @@ with open("log.csv", "a") as log:
 """
 
 
-def content(folder: Path) -> dict[str, str]:
-    """Return the modes, times and contents of all files in a folder."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        about = path.lstat()
-        data = path.read_bytes() if path.is_file() else b""
-        found[str(path.relative_to(folder))] = (
-            f"{about.st_mode} {about.st_mtime_ns} {hashlib.sha1(data).hexdigest()}"
-        )
-    return found
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder that other users may enter; they may not enter pytest's, once another session of it begins."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    """A user's folder, with what last night's training left."""
-    folder = tmp_path / "project"
-    (folder / "out").mkdir(parents=True)
-    (folder / "out" / "epoch0.txt").write_text("old")
-    for name in ("best.keras", "log.csv", "notes.txt", "data.bin"):
-        (folder / name).write_text("last night\n")
-    (folder / "out" / "link").symlink_to("../log.csv")
-    return folder
-
-
-class Runner:
-    """Runs tfmon in a folder as some user of the system."""
-
-    def __init__(self, folder: Path, store: Path, python: str = sys.executable, *before: str) -> None:
-        self.folder, self.store = folder, store
-        self._before, self._python = before, python
-        self._environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
-        self._environment.update(
-            TFMON_RECORDINGS=str(store), TFMON_STATE=str(store), PYTHONDONTWRITEBYTECODE="1", HOME=str(store)
-        )
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        command = [*self._before, self._python, "-m", "tfmon", *words]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=self.folder, env=self._environment, stdout=pipe, stderr=pipe, text=True
-        )
-
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        started = self.start(*words)
-        stdout, stderr = started.communicate(timeout=HANGS_S)
-        return subprocess.CompletedProcess(words, started.returncode, stdout, stderr)
-
-    def race(self, text: str, *words: str, script: Sequence[str] = ()) -> dict:
-        """Race a script, and return the result; a folder that changed fails."""
-        (self.folder / "train.py").write_text(text)
-        before = content(self.folder)
-        lanes = () if "--lane" in words else LANES
-        done = self("race", *lanes, *words, "--json", "--", self._python, "train.py", *script)
-        assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
-        assert content(self.folder) == before
-        return {**json.loads(done.stdout), "stderr": done.stderr}
-
-
-ORDINARY = "ordinary"
-REFUSED = "refused"
-
-
-@pytest.fixture(params=slow_except("as it is", ["as it is", ORDINARY, REFUSED]))
-def run(request, folder, tmp_path) -> Runner:
-    """tfmon as this user, as an ordinary user, and where the system gives no namespaces."""
-    store = tmp_path / "recordings"
-    store.mkdir()
-    if request.param == ORDINARY:
-        python = shutil.which("python3", path="/usr/bin")
-        if (
-            os.getuid()
-            or python is None
-            or f"python{sys.version_info[0]}.{sys.version_info[1]}" not in str(Path(python).resolve())
-        ):
-            pytest.skip("needs root, and a Python of the system like this one")
-        subprocess.run(["chown", "-R", "nobody:nogroup", str(tmp_path)], check=True)
-        return Runner(
-            folder, store, python, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"
-        )
-    if request.param == REFUSED:
-        refuse = 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"'
-        return Runner(folder, store, sys.executable, "unshare", "-Ur", "sh", "-c", refuse, "sh")
-    return Runner(folder, store)
-
-
 def kind_of(result: dict) -> str:
     return result["views"]["here"]["kind"]
 
 
-def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, tmp_path):
+def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, open_path):
     expected = COPY if REFUSED in request.node.name else OVERLAY
     result = run.race(RESTORES, "--no-record")
     assert kind_of(result) == expected, result["stderr"]
@@ -173,21 +71,10 @@ def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, tmp_p
     assert {line.split()[0] for line in listed.splitlines()} == {"A", "B"}
     assert {line.split()[-1] for line in listed.splitlines()} >= {"best.keras", "out/first.txt", "data.bin"}
     for lane, wrote in (("A", "A0"), ("B", "B1")):
-        assert run("runs", "--keep-files", lane, str(tmp_path / lane)).returncode == 0
-        assert (tmp_path / lane / "best.keras").read_text() == wrote
-    assert (tmp_path / "A" / "data.bin").read_text() == "newt night\n"
-    assert not (tmp_path / "A" / "log.csv").exists(), "only what a lane wrote"
-
-
-def mounts(store: Path) -> list[str]:
-    """Mounts of any process that show a store."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/mountinfo"):
-        try:
-            found += [line for line in path.read_text().splitlines() if str(store) in line]
-        except OSError:
-            continue
-    return found
+        assert run("runs", "--keep-files", lane, str(open_path / lane)).returncode == 0
+        assert (open_path / lane / "best.keras").read_text() == wrote
+    assert (open_path / "A" / "data.bin").read_text() == "newt night\n"
+    assert not (open_path / "A" / "log.csv").exists(), "only what a lane wrote"
 
 
 @pytest.mark.parametrize(
@@ -195,8 +82,8 @@ def mounts(store: Path) -> list[str]:
     [pytest.param("A", marks=pytest.mark.slow), "B/written/backup/epoch.txt",
      pytest.param("A/written/log.csv", marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, tmp_path, moment):
-    run, before_mounts = Runner(folder, tmp_path / "recordings"), len(mounts(tmp_path))
+def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, open_path, moment):
+    run, before_mounts = Runner(folder, open_path / "recordings"), len(mounts(open_path))
     (folder / "train.py").write_text(RESTORES)
     before = content(folder)
     started = run.start("race", *LANES, "--headless", "--", sys.executable, "train.py")
@@ -208,7 +95,7 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
             process.send_signal(signal.SIGKILL)
     wait_for(lambda: all(gone(process.pid) for process in killed), what="all are gone")
     started.communicate()
-    wait_for(lambda: len(mounts(tmp_path)) <= before_mounts, what="no mount is left")
+    wait_for(lambda: len(mounts(open_path)) <= before_mounts, what="no mount is left")
     assert content(folder) == before
     (run.store / "leftover.files.part" / "A" / "work").mkdir(parents=True)
     for recording in run.store.glob("*.jsonl"):
@@ -222,9 +109,9 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
 
 @pytest.mark.slow
 @needs_sshd
-def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd, monkeypatch):
+def test_lanes_of_a_host_have_views_there(folder, open_path, sshd, monkeypatch):
     monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
-    result = Runner(folder, tmp_path / "recordings").race(
+    result = Runner(folder, open_path / "recordings").race(
         REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
     )
     assert result["views"]["gpu2"]["kind"] == OVERLAY
@@ -253,8 +140,8 @@ for epoch in range(3):
 
 
 @pytest.mark.parametrize("what", ["port", "folder"])
-def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
-    run, port, log = Runner(folder, tmp_path / "recordings"), free_port(), tmp_path / "shared.log"
+def test_lanes_in_place_that_collide_say_with_what(folder, open_path, what):
+    run, port, log = Runner(folder, open_path / "recordings"), free_port(), open_path / "shared.log"
     (folder / "train.py").write_text(USES)
     words = ("--in-place", "--no-record", "--json", "--", sys.executable, "train.py", what, str(port), str(log))
     done = run("race", *LANES, *words)
@@ -307,8 +194,8 @@ train(300)
 """
 
 
-def test_lanes_that_listen_on_one_port_have_each_its_own(folder, tmp_path):
-    run = Runner(folder, tmp_path / "recordings")
+def test_lanes_that_listen_on_one_port_have_each_its_own(folder, open_path):
+    run = Runner(folder, open_path / "recordings")
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         port, taken = free_port() - 4, foreign.getsockname()[1]
         result = run.race(LISTENS, script=(str(port), str(taken)))
