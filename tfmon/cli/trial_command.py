@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tfmon import units
 from tfmon.api.options import ALONE, Purpose, RaceOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
@@ -110,6 +111,9 @@ def _without_screen(chosen: RaceOptions, change: Change, *, as_json: bool) -> in
         plan_race(program, limited.info, limited.lanes)
     for note in program.notes:
         click.echo(f"tfmon: {note}", err=True)
+    if chosen.seconds is None:
+        most = units.about(HEADLESS_SECONDS)
+        click.echo(f"tfmon: both runs end after {most} at the latest; --seconds changes that", err=True)
     interrupted = run_until_over(program)
     _, unclear = program.judge()
     if unclear and not interrupted:
