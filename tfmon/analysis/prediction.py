@@ -6,7 +6,7 @@ Between-process variance does not shrink with more pairs, so there may be no end
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tfmon import units
@@ -28,8 +28,8 @@ MOST_SLICES = 0.5
 
 There, 5 of 40 races of equal lanes had a winner by 3 to 7 pairs at one look; with an always valid interval none.
 """
-MOST_PAIRS = 20_000
-"""About five hours."""
+MOST_PAIRS, LONGER = 20_000, 1.03
+"""About five hours, and the ratio of the lengths that are tried."""
 Slices = Sequence[Sequence[SliceSpeed]]
 
 
@@ -72,7 +72,7 @@ def round_s(slices: Slices) -> float | None:
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
     """Return the time until an answer, if it comes."""
-    value, margin = abs(comparison.center.value), math.log1p(race.margin)
+    value, margin, count = abs(comparison.center.value), math.log1p(race.margin), comparison.center.count
 
     def enough(reach: float) -> bool:
         if race.until_ci is not None:
@@ -81,43 +81,27 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 
     if enough(comparison.reach(looks)):
         return None
-    pairs = _more_pairs(comparison, looks, enough, fresh=race.fresh)
+    longer = (LONGER**step for step in range(1, math.ceil(math.log(MOST_PAIRS / count, LONGER))))
+    enough_at = (one for one in longer if enough(_reach(comparison, looks, one, fresh=race.fresh)))
     lasted_ns = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0)
-    return None if pairs is None else pairs * lasted_ns / 1e9 / (comparison.center.count - 1)
+    return next((count * (one - 1) * lasted_ns / 1e9 / (count - 1) for one in enough_at), None)
 
 
-def _more_pairs(
-    comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
-) -> int | None:
-    count = comparison.center.count
-
-    def known(pairs: int) -> bool:
-        return enough(_reach(comparison, looks, pairs, fresh=fresh))
-
-    if not known(MOST_PAIRS):
-        return None
-    low, high = count, MOST_PAIRS
-    while high - low > max(1, low // 50):
-        middle = round(math.sqrt(low * high)) if high > 2 * low else (low + high) // 2
-        low, high = (low, middle) if known(middle) else (middle, high)
-    return high - count
-
-
-def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:
-    center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
-    cut = int(TRIM * pairs) if pairs >= UNTRIMMED else 0
+def _reach(comparison: LogRatio, looks: Looks, longer: float, *, fresh: bool) -> float:
+    """Return half the interval of a race that is `longer` times as long."""
+    center, between, pairs = comparison.center, comparison.between, longer * comparison.center.count
     supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
     error = max(center.error, math.sqrt(supposed / (center.degrees + SUPPOSED_DEGREES)))
     if looks.kind == SPENDING:
         looks = replace(looks, share=min(1.0, looks.share * longer))
-    degrees = pairs - 2 * cut - 1 - center.estimated
-    within = looks.errors(pairs - center.estimated, degrees) * error / math.sqrt(longer)
+    kept = pairs * (1 - 2 * TRIM) if pairs >= UNTRIMMED else pairs
+    errors = looks.errors(round(pairs) - center.estimated, round(kept) - 1 - center.estimated)
     if between is None:
-        return within
+        return errors * error / math.sqrt(longer)
     if fresh:
         more = between.processes * (longer - 1)
         between = Between(between.sd, round(between.degrees + more, 1), between.processes + more)
-    return math.hypot(within, between.reach(looks))
+    return math.hypot(errors * error / math.sqrt(longer), between.reach(looks))
 
 
 LEAST = 1.5

@@ -189,61 +189,43 @@ def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
-def _choices_of(combinations: Iterable[Attempt], kind: str) -> int:
-    return max(
-        1,
-        sum(
-            combination.kind == kind and not combination.baseline and not combination.refused
-            for combination in combinations
-        ),
-    )
+def _choices_of(attempts: Iterable[Attempt], kind: str) -> int:
+    return max(1, sum(one.kind == kind and not (one.baseline or one.refused) for one in attempts))
 
 
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
-    """Return the results. Compute only changes since `before`."""
+    """Return the results. Judge only what has changed since `before`, as a sweep can be large."""
     plan, attempts = state.plan, state.attempts
-    choices: Mapping[str, int]
-    if before is None:
-        changed = set(range(len(attempts)))
-        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
-        rows = [judge(attempt, plan, choices[attempt.kind], 0.0) for attempt in attempts]
-    else:
-        pairs = zip(before.rows, attempts, strict=True)
-        changed = {one.number for row, one in pairs if row.attempt is not one and not one.baseline}
-        refused = any(attempts[number].refused for number in changed)
-        choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds} if refused else before.choices
+    choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
+    if before is not None and before.choices == choices:
         rows = [*before.rows]
-    measured = before is None or any(attempts[one].figures is not rows[one].attempt.figures for one in changed)
+        changed = tuple(one for one in attempts if rows[one.number].attempt is not one and not one.baseline)
+    else:  # first, what equal processes differ by
+        rows, changed = [judge(one, plan, choices[one.kind], 0.0) for one in attempts], attempts
     pooled = _pooled(rows) if changed else None
-    for number in changed:
-        one = attempts[number]
-        rows[number] = judge(one, plan, choices[one.kind], 0.0, _less(pooled, rows[number].learnt))
+    for one in changed:
+        prior = _less(pooled, rows[one.number].learnt)
+        rows[one.number] = judge(one, plan, choices[one.kind], 0.0, prior)
     floors = dict.fromkeys(plan.kinds, 1.0)
     for row in rows:
-        if row.ratio is not None and row.ratio.low > floors[row.attempt.kind] and row.rated:
-            floors[row.attempt.kind] = row.ratio.low
-    if before is None or floors != before.floors or state.over != before.state.over:
-        stale = set(range(len(rows)))
-    else:
-        stale = changed | (state.running.keys() ^ before.state.running.keys())
-    for number in stale:
-        row = rows[number]
+        if row.rated:
+            floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
+    for number, row in enumerate(rows):
         outcome = row.outcome if row.outcome == BASELINE else _outcome(row, plan, floors[row.attempt.kind])
         place = state.running.get(number, "")
         if (row.outcome, row.place, row.over) != (outcome, place, state.over):
             rows[number] = replace(row, outcome=outcome, place=place, over=state.over)
-    if measured:
-        rows = [_with_speed(row, rows) if row.outcome == BASELINE else row for row in rows]
+        if changed and outcome == BASELINE:
+            rows[number] = _with_speed(rows[number], attempts)
     return Ranking(state, tuple(rows), floors, choices)
 
 
-def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
-    alike = (row.attempt for row in rows if row.attempt.kind == baseline.attempt.kind and not row.attempt.baseline)
+def _with_speed(baseline: SweepRow, attempts: Iterable[Attempt]) -> SweepRow:
+    alike = (one for one in attempts if one.kind == baseline.attempt.kind and not one.baseline)
     beside = [one.figures for one in alike if one.figures is not None and one.figures.baseline_examples_per_s]
-    speeds = [figures.baseline_examples_per_s or 0.0 for figures in beside]
-    if not speeds:
+    if not beside:
         return baseline
-    figures = Figures(beside[0].place, median(speeds))
+    figures = Figures(beside[0].place, median(one.baseline_examples_per_s or 0.0 for one in beside))
     return replace(baseline, attempt=replace(baseline.attempt, figures=figures))
 
 
@@ -263,12 +245,8 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the open combination with the fewest visits."""
-    combinations = (row.attempt for row in rows if row.outcome == OPEN)
-    due = [
-        (combination.visits, combination.number)
-        for combination in combinations
-        if combination.kind == kind and combination.number not in busy
-    ]
+    waiting = (row.attempt for row in rows if row.outcome == OPEN and row.attempt.kind == kind)
+    due = [(attempt.visits, attempt.number) for attempt in waiting if attempt.number not in busy]
     return min(due)[1] if due else None
 
 

@@ -115,26 +115,25 @@ def find_verdict(
     `throughputs` has known throughputs by lane. With `before`, the remaining time does not rise.
     """
     result = _find_verdict(snapshot, throughputs, before)
-    found_ones = collisions(snapshot.lanes, snapshot.race.views)
-    others = (
+    notes = [
         *went_on_notes(snapshot.lanes),
-        *(one.text for one in found_ones[:1]),
+        *(one.text for one in collisions(snapshot.lanes, snapshot.race.views)[:1]),
         *concern_notes(snapshot),
         *resolved_notes(snapshot),
         *others_notes(snapshot),
-    )
+        result.note,
+    ]
     if result.ratio is None:
-        return replace(result, note="; ".join(filter(None, (*others, result.note)))) if others else result
+        return replace(result, note="; ".join(filter(None, notes)))
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
-    names = [*map(short_name, also), *(machine.what for machine in machines)]
-    said = f"; also differs: {', '.join(names)}" if names else ""
-    silent = (hangs(lane, snapshot.at_ns) for lane in hung(snapshot))
-    notes = (*silent, *(machine.text for machine in machines), *others, result.note)
+    names = ", ".join([*map(short_name, also), *(machine.what for machine in machines)])
+    differs = f"; also differs: {names}" if names else ""
+    silent = [hangs(lane, snapshot.at_ns) for lane in hung(snapshot)]
     return replace(
         result,
-        text=result.text + said,
-        short=result.short + said,
-        note="; ".join(filter(None, notes)),
+        text=result.text + differs,
+        short=result.short + differs,
+        note="; ".join(filter(None, (*silent, *(machine.text for machine in machines), *notes))),
         also=also,
         machines=machines,
     )
@@ -168,26 +167,6 @@ def _lost_ns(lane: LaneState) -> int:
     return lane.heartbeat.stalled_since_ns or lane.phase_since_ns
 
 
-def _compared(
-    snapshot: Snapshot,
-    lanes: Sequence[LaneState],
-    throughputs: Mapping[str, Throughput] | None,
-    before: Verdict | None,
-) -> Verdict:
-    if phases := unlike_phases(lanes):
-        yet = "" if _settled(lanes) else " yet"
-        return Verdict(f"no verdict{yet}: {phases}")
-    if any(lane.steady.examples_per_s is None for lane in lanes):
-        text, at_least = unfinished(lanes, snapshot.at_ns)
-        waiting = any(not lane.over for lane in lanes)
-        nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        return Verdict(text or nothing, at_least=at_least)
-    if snapshot.race.mode == CONCURRENT:
-        return _concurrent(snapshot, lanes, before)
-    known_ones = throughputs or {lane.spec.name: Throughput.of(lane.slices) for lane in lanes}
-    return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes], before)
-
-
 Compared = Sequence[tuple[LaneState, Throughput]]
 
 
@@ -196,45 +175,45 @@ def _settled(lanes: Sequence[LaneState]) -> bool:
     return sum(not lane.over for lane in lanes) < 2
 
 
-def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
-    """Compare the stretches in which all trained: a lane alone is faster."""
-    length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
-    compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
-    result = _judged(snapshot, compared, before, together=True)
-    if result is not None:
-        shared = snapshot.machines < len(snapshot.lanes)
-        note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
-        return replace(result, ranking=(), ranked=(), note=note)
-    over = _settled(lanes)
-    least = least_rounds(snapshot.race, over=over)
-    trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
-    enough = not over or trained_s >= least_s or ended_itself(lanes)
-    more = "" if enough else f"; stopped {least_s - trained_s:.0f} s before a verdict"
-    said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
-    return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
-
-
-def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict:
-    result = _judged(snapshot, compared, before)
-    if result is not None:
+def _compared(
+    snapshot: Snapshot,
+    lanes: Sequence[LaneState],
+    throughputs: Mapping[str, Throughput] | None,
+    before: Verdict | None,
+) -> Verdict:
+    """Compare slices, or in a concurrent race the stretches in which all trained: a lane alone is faster."""
+    race, over = snapshot.race, _settled(lanes)
+    no_verdict = "no verdict" if over else "no verdict yet"
+    if phases := unlike_phases(lanes):
+        return Verdict(f"{no_verdict}: {phases}")
+    running, at_least = unfinished(lanes, snapshot.at_ns)
+    if any(lane.steady.examples_per_s is None for lane in lanes):
+        waiting = any(not lane.over for lane in lanes)
+        nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
+        return Verdict(running or nothing, at_least=at_least)
+    together = race.mode == CONCURRENT
+    length_ns, stretches = concurrent_slices([lane.measurements for lane in lanes]) if together else (0, [])
+    if together:
+        known = list(map(Throughput.of, stretches))
+    else:
+        known = [throughputs[lane.spec.name] if throughputs else Throughput.of(lane.slices) for lane in lanes]
+    if result := _judged(snapshot, list(zip(lanes, known, strict=True)), before):
         return result
-    lanes = [lane for lane, _ in compared]
+    least, stopped = least_rounds(race, over=over), over and not ended_itself(lanes)
+    if together:
+        trained_s, least_s = (count * length_ns / 1e9 for count in (len(stretches[0]), least))
+        more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if stopped and trained_s < least_s else ""
+        return Verdict(f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}")
     rounds = len(set.intersection(*({part.round for part in lane.slices} for lane in lanes)))
-    over = _settled(lanes)
-    yet = "" if over else " yet"
-    least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
-        return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
-    more = more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
-    text, _ = unfinished(lanes, snapshot.at_ns)
+        return Verdict(f"{no_verdict}: the {rounds} rounds so far scatter too much")
+    more = more_rounds(snapshot, lanes, least - rounds) if stopped else ""
     phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
-    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds{phase}") + more)
+    return Verdict((running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
 
 
-def _judged(
-    snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
-) -> Verdict | None:
-    race, slices = snapshot.race, [one.slices for _, one in compared]
+def _judged(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict | None:
+    race, slices, together = snapshot.race, [one.slices for _, one in compared], snapshot.race.mode == CONCURRENT
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
@@ -243,8 +222,6 @@ def _judged(
         state, throughput = lane  # one disturbed slice hardly moves the ratio of the pairs
         return math.exp(throughput.center.value) if throughput.center else state.steady.examples_per_s or 0.0
 
-    lanes = sorted(compared, key=pace, reverse=True)
-    (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
     by_name = {lane.spec.name: throughput for lane, throughput in compared}
 
     def compared_with(one: LaneState, other: LaneState) -> LogRatio | None:
@@ -256,17 +233,20 @@ def _judged(
         result = compared_with(one, other)
         return result.estimate(looks) if result is not None else None
 
-    result = [compared_with(one, slowest) for one, _ in lanes[:-1]]
-    lead = result[0] if len(lanes) == 2 else compared_with(fastest, next_fastest)
+    lanes = sorted(compared, key=pace, reverse=True)
+    (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
+    over_slowest = [compared_with(one, slowest) for one, _ in lanes[:-1]]
+    lead = over_slowest[0] if len(lanes) == 2 else compared_with(fastest, next_fastest)
     shown = lead.estimate(looks) if lead is not None else None
-    estimates = [one.estimate(looks) if one is not None else None for one in result]
-    ranking = tuple(Rank(one.spec.name, over) for (one, _), over in zip(lanes, estimates, strict=False) if over)
-    if lead is None or shown is None or len(ranking) < len(result):
+    known = [(one, found, estimate) for (one, _), found in zip(lanes, over_slowest, strict=False)
+             if found is not None and (estimate := found.estimate(looks)) is not None]  # fmt: skip
+    if lead is None or shown is None or len(known) < len(over_slowest):
         return None
+    ranking = tuple(Rank(one.spec.name, estimate) for one, _, estimate in known)
     # `until_ci` waits for the widest interval.
-    awaited = lead
-    if race.until_ci is not None:
-        awaited = max((one for one in result if one is not None), key=lambda one: one.reach(looks))
+    awaited = (
+        lead if race.until_ci is None else max((found for _, found, _ in known), key=lambda one: one.reach(looks))
+    )
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     answer_ns = None
     if left_s is not None and not over:
@@ -287,15 +267,22 @@ def _judged(
         if len(lanes) == 2 and not over:
             text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += "" if lost else longer_text(left_s, snapshot, lead, looks, over=over)
+    if together:
+        limits = (
+            CONTENDED + ("" if snapshot.over else TAKE_TURNS) if snapshot.machines < len(snapshot.lanes) else ""
+        )
+    else:
+        limits = note(snapshot, lanes, undecided=not lost and kind in (NOT_YET, TOO_CLOSE))
+    several = len(lanes) > 2 and not together
     judged = Verdict(
         *_named(snapshot, text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
         slowest=slowest.spec.name,
         ratio=best.value,
         interval=best,
-        ranking=ranking,
-        ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if len(lanes) > 2 else (),
-        note="" if together else note(snapshot, lanes, undecided=not lost and kind in (NOT_YET, TOO_CLOSE)),
+        ranking=() if together else ranking,
+        ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if several else (),
+        note=limits,
         looks=looks,
         kind=kind,
         left_s=left_s,
