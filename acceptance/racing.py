@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.shares import Shares, shares_of
+from tfmon.analysis.bottleneck_rules import Shares
+from tfmon.analysis.shares import shares_of
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.bottleneck_rules import Evidence, find_kinds, sentence
+from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares, find_kinds, sentence
 from tfmon.analysis.causes import Cause, causes_of, explains
 from tfmon.analysis.gpu_activity import activity_text
-from tfmon.analysis.health import LEAST_TRACES, retraces_of
+from tfmon.analysis.health import retraces_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.run_account import account_of
-from tfmon.analysis.shares import PAUSES, Shares, shares_of, whole_of
+from tfmon.analysis.shares import PAUSES, shares_of, whole_of
 from tfmon.model.account import OUTSIDE
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
@@ -25,10 +25,6 @@ from tfmon.model.script_events import EAGER
 from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
-FURTHER_PCT = 10.0
-"""Minimum share that is worth an experiment."""
-SPLIT_ERROR = 0.4
-"""Of dispatch less compute, on a CPU. Source: nine profiles on a busy machine."""
 BUSY_OTHERS_PCT = 50.0
 
 _PHRASES: Mapping[BottleneckKind, str] = {
@@ -89,16 +85,14 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
         return None
-    evidence = evidence_of(lane, shares)
-    kinds = find_kinds(evidence)
-    whole = whole_of(lane)
-    evidence = evidence.of_time(whole.steps)
+    kinds, whole = find_kinds(shares), whole_of(lane)
+    of_time = shares.of_time(whole.steps)
     match kinds[0]:
         case "retracing":
             traces, share = retraces_of(lane, whole)
             often = (
                 "every step"
-                if evidence.retraced_steps > 95 and not lane.script.causes
+                if shares.retraced_steps_pct > 95 and not lane.script.causes
                 else units.several(traces, "trace")
             )
             cause = f" ({lane.step.traced})" if lane.step.traced and not lane.script.causes else ""
@@ -106,12 +100,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         case "step":
             eager = "eager " if EAGER in lane.script.step_traits else ""
             what = f"{eager}step and the Python around it" if lane.script.step else "training step"
-            text = f"{evidence.step:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {what}"
+            text = f"{of_time.step_pct:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {what}"
             by_tensorflow = not lane.script.command or lane.process.versions["tensorflow"]
             if by_tensorflow and not lane.over:  # only during training
                 text = f"{text}; a profile (P) breaks it down"
         case _:
-            text = sentence(kinds, evidence, _PHRASES, whole.name)
+            text = sentence(kinds, of_time, _PHRASES, whole.name)
     if shared := _shared(lane):
         text = f"{text} ({shared})"
     also = (
@@ -122,12 +116,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     if lane.spec.devices > 1 and not lane.script.command:
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    small = lane.over and bool(whole.ns) and evidence.share(kinds[0]) < FURTHER_PCT
-    wanted = () if small and not everything else (*kinds, *(_further(evidence) if everything else ()))
+    small = lane.over and bool(whole.ns) and of_time.share(kinds[0]) < FURTHER_PCT
+    wanted = () if small and not everything else (*kinds, *(_further(of_time) if everything else ()))
     causes = causes_of(lane, wanted, snapshot.race.knobs)
     causes = tuple(one for one in causes if one.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
-    return Bottleneck(kind, text, shares, causes, also, evidence.share(kinds[0]))
+    return Bottleneck(kind, text, shares, causes, also, of_time.share(kinds[0]))
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
@@ -145,24 +139,20 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     left_out = ((reason, 100 * share) for reason, share in shares.items() if reason in (*PAUSES, OUTSIDE))
     losses += [(share, f"{units.percent(share)} of {whole.name} is {reason}") for reason, share in left_out]
     if bottleneck is not None:
-        evidence = evidence_of(lane, bottleneck.shares)
-        kinds = find_kinds(evidence)
-        evidence = evidence.of_time(whole.steps)
+        kinds, of_time = find_kinds(bottleneck.shares), bottleneck.shares.of_time(whole.steps)
         counted: list[BottleneckKind] = ["input", "transfer", "other"]
         counted += kinds[:1] if kinds[0] in ("dispatch", "eager") and "compute" not in kinds else ()
-        parts = {kind: evidence.share(kind) for kind in counted} | {"sync": evidence.sync}
+        parts = {kind: of_time.share(kind) for kind in counted} | {"sync": of_time.sync_pct}
         kind = max(parts, key=lambda kind: parts[kind])
         text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of {whole.name}"
         losses += [(parts[kind], text)] if parts[kind] >= LARGE_PART_PCT else []
     return max((loss for loss in losses if loss[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
 
 
-def _further(evidence: Evidence) -> Iterator[BottleneckKind]:
+def _further(shares: Shares) -> list[BottleneckKind]:
     kinds: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute"]
-    kinds += ["step"] if evidence.compute is None else []
-    yield from (
-        kind for kind in sorted(kinds, key=evidence.share, reverse=True) if evidence.share(kind) >= FURTHER_PCT
-    )
+    kinds += ["step"] if isinstance(shares.device_pct, Missing) else []
+    return sorted((kind for kind in kinds if shares.share(kind) >= FURTHER_PCT), key=shares.share, reverse=True)
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
@@ -180,28 +170,6 @@ def _shared(lane: LaneState) -> str:
     if not isinstance(took.slices_share, Missing) and took.slices_share > TOLD:
         return "machine busy"
     return ""
-
-
-def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
-    """Return the shares of step time."""
-    steady = lane.steady
-    # A single read waits for queued work: no stall.
-    reads = shares.asynchronous and lane.settings.get("sync_every_step", False)
-    goes_on = steady.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT
-    return Evidence(
-        retraced_steps=100 * steady.traced_steps / steady.steps if goes_on else 0.0,
-        eager=not lane.settings.get("graph", True),
-        input=known(shares.input_pct) or 0.0,
-        transfer=known(shares.copy_pct) or 0.0,
-        dispatch=known(shares.dispatch_pct),
-        compute=known(shares.device_pct),
-        step=shares.step_pct,
-        reading=shares.reading_pct if reads else 0.0,
-        sync=shares.sync_pct,
-        other=shares.other_pct,
-        retracing=shares.retrace_pct if goes_on else 0.0,
-        split_error=0.0 if shares.asynchronous else SPLIT_ERROR * shares.step_pct,
-    )
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

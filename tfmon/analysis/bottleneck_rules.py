@@ -1,6 +1,6 @@
-"""The rules that identify a bottleneck, for a lane's windows and for profiles.
+"""The rules that identify a bottleneck, by the shares of step time from a lane's windows or a profile.
 
-The trainer's process imports this file, so it imports nothing of the model. The first rule that applies wins: an
+The trainer's process imports this file, so it imports little of the model. The first rule that applies wins: an
 earlier one explains a later one away. A part that is larger or hardly smaller is reported with it, as `mixed`.
 
 Source: `benchmarks/attribution.py` checks order and thresholds on lanes with known bottlenecks. The threshold for
@@ -10,10 +10,11 @@ input is TensorFlow's for "highly input-bound".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tfmon.model.profile import BottleneckKind
+from tfmon.model.readings import Missing, Reading, known
 
 RETRACED_STEPS_PCT = 2.0
 """Percent of the steps that trace."""
@@ -24,66 +25,68 @@ SYNC_PCT = 30.0
 COPY_PCT = 25.0
 ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
+FURTHER_PCT = 10.0
+"""Minimum share that is worth an experiment."""
 DISPATCH_OF_STEP = 0.35
 MIXED_POINTS = 10.0
 """Maximum distance of a part that is reported, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The parts of a step in percent; only `reading` overlaps."""
+_PARTS: Mapping[BottleneckKind, str] = {
+    "eager": "dispatch", "sync": "reading", "transfer": "copy", "compute": "device", "retracing": "retrace",
+    "all-reduce": "all_reduce",
+}  # fmt: skip
 
-    retraced_steps: float
-    """Units: percent of the steps."""
-    eager: bool
-    input: float
-    """With an idle device."""
-    transfer: float
-    """While nothing else runs."""
-    dispatch: float | None
-    """While nothing computes. `None` if not separable."""
-    compute: float | None
-    """Behind the launches, if `dispatch` is known. `None` if not separable."""
-    step: float
-    reading: float
-    """Waiting for a result in each step."""
-    sync: float
-    """Part of `reading` without computation."""
-    other: float
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Shares of step time in percent; without `step_pct` and `reading_pct` they add up to 100."""
+
+    input_pct: Reading
+    """With an idle device; part of the step if unknown."""
+    copy_pct: Reading
+    """Upper bound of copying the batch while nothing else runs."""
+    dispatch_pct: Reading
+    """While nothing computes; on the CPU the part of a call without operations."""
+    device_pct: Reading
+    """Behind the launches, if `dispatch_pct` is known."""
+    step_pct: float
+    """Dispatch and compute; in a script's own loop with Python, before a profile."""
+    sync_pct: float = 0.0
+    """Reading the loss while nothing computes."""
+    report_pct: float = 0.0
+    other_pct: float
     """Python between the steps."""
-    retracing: float
-    all_reduce: float = 0.0
+    reading_pct: float = 0.0
+    """Waiting for a result in each step: overlaps with `device_pct`."""
+    retrace_pct: float = 0.0
+    """Calls with a trace, without known computing."""
+    all_reduce_pct: float = 0.0
     """While nothing computes, with the wait for the slowest device."""
+    retraced_steps_pct: float = 0.0
+    """Of the steps, if functions are traced again and again."""
+    eager: bool = False
     split_error: float = 0.0
-    """Of `dispatch` less `compute`, in percentage points."""
+    """Of `dispatch_pct` less `device_pct`, in percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
-        """Return the share behind a bottleneck, or 0."""
-        match kind:
-            case "eager" | "dispatch":
-                return self.dispatch or 0.0
-            case "sync":
-                return self.reading
-            case "mixed":
-                return 0.0
-            case _:
-                return getattr(self, kind.replace("-", "_")) or 0.0
+        """Return the known share behind a bottleneck, or 0."""
+        return known(getattr(self, f"{_PARTS.get(kind, kind)}_pct", 0.0)) or 0.0
 
-    def of_time(self, steps_share: float) -> Evidence:
+    def of_time(self, steps_share: float) -> Shares:
         """Return the same parts in percent of all time."""
-        parts: dict[str, Any] = {
-            name: None if part is None else part * steps_share
-            for name, part in asdict(self).items()
-            if name not in ("retraced_steps", "eager")
-        }
-        return replace(self, **parts)
+        names = (part.name for part in fields(self) if part.name.endswith("_pct"))
+        parts: dict[str, Any] = {name: getattr(self, name) for name in names if name != "retraced_steps_pct"}
+        return replace(
+            self, **{name: part * steps_share for name, part in parts.items() if known(part) is not None}
+        )
 
-    def largest(self, part: float) -> bool:
-        """Return whether a part is the largest; an unsplit step counts as two."""
-        parts = [self.input, self.transfer, self.sync, self.other, self.dispatch or 0.0, self.compute or 0.0]
-        parts += [self.all_reduce, self.step / 2]
-        parts.remove(part)
-        return part > max(parts)
+    @property
+    def largest(self) -> BottleneckKind:
+        """The largest part; an unsplit step counts as two."""
+        kinds: tuple[BottleneckKind, ...] = ("input", "transfer", "other", "dispatch", "compute", "all-reduce")
+        parts = {kind: self.share(kind) for kind in kinds} | {"sync": self.sync_pct, "step": self.step_pct / 2}
+        return max(parts, key=lambda kind: parts[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,57 +94,66 @@ class Rule:
     """One row of the table."""
 
     kind: BottleneckKind
-    applies: Callable[[Evidence], bool]
+    applies: Callable[[Shares], bool]
     decides: bool = False
     """Whether it is never mixed."""
 
 
-def _dispatch_limits(evidence: Evidence) -> bool:
-    if evidence.dispatch is None:
+def _retraces(shares: Shares) -> bool:
+    if shares.retraced_steps_pct <= 0:
         return False
-    hidden = evidence.compute is None
-    return hidden or evidence.dispatch > max(DISPATCH_OF_STEP * evidence.step, evidence.input)
+    return shares.retraced_steps_pct > RETRACED_STEPS_PCT or shares.retrace_pct > INPUT_PCT
+
+
+def _dispatch_limits(shares: Shares) -> bool:
+    if isinstance(shares.dispatch_pct, Missing):
+        return False
+    hidden = isinstance(shares.device_pct, Missing)
+    return hidden or shares.dispatch_pct > max(DISPATCH_OF_STEP * shares.step_pct, shares.share("input"))
+
+
+def _is_step(shares: Shares) -> bool:
+    return isinstance(shares.dispatch_pct, Missing) and shares.step_pct > 2 * shares.share("compute")
+
+
+def _over(kind: BottleneckKind, least_pct: float, *, or_largest: bool = False) -> Callable[[Shares], bool]:
+    def applies(shares: Shares) -> bool:
+        return shares.share(kind) > least_pct or (or_largest and 0 < shares.share(kind) and shares.largest == kind)
+
+    return applies
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "retracing", lambda one: one.retraced_steps > RETRACED_STEPS_PCT or one.retracing > INPUT_PCT, decides=True
-    ),
-    Rule("compute", lambda one: one.share("compute") >= SATURATED_PCT, decides=True),
-    Rule("input", lambda one: one.input > INPUT_PCT or one.largest(one.input)),
-    Rule("all-reduce", lambda one: one.all_reduce > ALL_REDUCE_PCT or one.largest(one.all_reduce)),
-    Rule("sync", lambda one: one.reading > SYNC_PCT),
-    Rule("transfer", lambda one: one.transfer > COPY_PCT),
-    Rule("other", lambda one: one.other > OTHER_PCT or one.largest(one.other)),
-    Rule("eager", lambda one: one.eager and _dispatch_limits(one)),
+    Rule("retracing", _retraces, decides=True),
+    Rule("compute", lambda shares: shares.share("compute") >= SATURATED_PCT, decides=True),
+    Rule("input", _over("input", INPUT_PCT, or_largest=True)),
+    Rule("all-reduce", _over("all-reduce", ALL_REDUCE_PCT, or_largest=True)),
+    Rule("sync", _over("sync", SYNC_PCT)),
+    Rule("transfer", _over("transfer", COPY_PCT)),
+    Rule("other", _over("other", OTHER_PCT, or_largest=True)),
+    Rule("eager", lambda shares: shares.eager and _dispatch_limits(shares)),
     Rule("dispatch", _dispatch_limits),
-    Rule("step", lambda one: one.dispatch is None and one.step > 2 * (one.compute or 0.0), decides=True),
+    Rule("step", _is_step, decides=True),
     Rule("compute", lambda _: True),
 )
 
 
-def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
+def find_kinds(shares: Shares) -> tuple[BottleneckKind, ...]:
     """Return one or two kinds, first the rule's."""
-    rule = next(rule for rule in RULES if rule.applies(evidence))
+    rule = next(rule for rule in RULES if rule.applies(shares))
     if rule.decides:
         return (rule.kind,)
-    sizes: dict[BottleneckKind, float] = {
-        "input": evidence.input,
-        "transfer": evidence.transfer,
-        "all-reduce": evidence.all_reduce,
-        "dispatch": evidence.dispatch or 0.0,
-        # The device computes while a loop waits for a result.
-        "compute": 0.0 if rule.kind == "sync" else evidence.compute or 0.0,
-        "sync": evidence.sync,
-        "other": evidence.other,
-    }
+    kinds: tuple[BottleneckKind, ...] = ("input", "transfer", "all-reduce", "dispatch", "compute", "other")
+    sizes = {kind: shares.share(kind) for kind in kinds} | {"sync": shares.sync_pct}
+    if rule.kind == "sync":
+        sizes["compute"] = 0.0  # the device computes while a loop waits for a result
     own: BottleneckKind = "dispatch" if rule.kind == "eager" else rule.kind
     del sizes[own]
     doubt = dict.fromkeys(sizes, MIXED_POINTS)
     if own in ("dispatch", "compute"):
-        doubt |= {kind: max(MIXED_POINTS, evidence.split_error) for kind in ("dispatch", "compute")}
+        doubt |= {kind: max(MIXED_POINTS, shares.split_error) for kind in ("dispatch", "compute")}
     rival = max(sizes, key=lambda kind: sizes[kind] + doubt[kind])
-    return (rule.kind, rival) if sizes[rival] > evidence.share(own) - doubt[rival] else (rule.kind,)
+    return (rule.kind, rival) if sizes[rival] > shares.share(own) - doubt[rival] else (rule.kind,)
 
 
 _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager execution"}
@@ -149,7 +161,7 @@ _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager executi
 
 def sentence(
     kinds: tuple[BottleneckKind, ...],
-    evidence: Evidence,
+    shares: Shares,
     phrases: Mapping[BottleneckKind, str],
     whole: str = "the time",
 ) -> str:
@@ -157,9 +169,9 @@ def sentence(
     first, *others = kinds
     names, takes = (
         [_NAMES.get(kind, kind) for kind in kinds],
-        f"{phrases[first]} takes {evidence.share(first):.0f} %",
+        f"{phrases[first]} takes {shares.share(first):.0f} %",
     )
     if not others:
         return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of {whole}"
-    size = evidence.sync if others[0] == "sync" else evidence.share(others[0])
+    size = shares.sync_pct if others[0] == "sync" else shares.share(others[0])
     return f"{' and '.join(names)} alike: {takes} of {whole}, {phrases[others[0]]} {size:.0f} %"

@@ -194,7 +194,7 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
     if point.sure and ratio.value < 1:
-        ratio, who = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
+        ratio, who = ratio.inverse, ids[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     return f"{who} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 

@@ -16,7 +16,7 @@ from tfmon import units
 from tfmon.analysis.concern_ids import ConcernId
 from tfmon.analysis.finish import loss_scatter
 from tfmon.analysis.intervals import deviation, student
-from tfmon.analysis.shares import Whole, whole_of
+from tfmon.analysis.shares import LEAST_TRACES, Whole, whole_of
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.histogram import middle_ns, quantile_ns
 from tfmon.model.lane_state import LaneState
@@ -31,8 +31,6 @@ LEAST_SHARE = 0.05
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 FIRST_BATCHES = "each epoch waits for its first batch"
 TRACING_SHARE = 0.2
-LEAST_TRACES = 3
-"""TensorFlow lets sizes vary after the second trace."""
 LOWER_RATE = "a lower learning rate may help"
 CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64

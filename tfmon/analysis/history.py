@@ -109,15 +109,12 @@ def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) ->
     for one in measured:
         for lane in one.period.lanes if one.period is not None else snapshot.lanes:
             for change in changes_of(lane):
-                at_s, slower = max(0, change.at_ns - began_ns) / 1e9, change.ratio.value > 1
-                effect = change.ratio
-                gain = None
-                if effect.low > 0:
-                    gain = Estimate(1 / effect.value, 1 / effect.high, 1 / effect.low, effect.pairs, effect.kind)
                 what = (
-                    f"became {'slower' if slower else 'faster'} at step {units.count(change.step)}: {change.why}"
+                    f"became {'slower' if change.ratio.value > 1 else 'faster'} at step {units.count(change.step)}"
                 )
-                yield _row(at_s, what.rstrip(": "), lane.spec.id, effect=gain)
+                at_s = max(0, change.at_ns - began_ns) / 1e9
+                text = ": ".join(filter(None, (what, change.why)))
+                yield _row(at_s, text, lane.spec.id, effect=change.ratio.inverse)
 
 
 def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:

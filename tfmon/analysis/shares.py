@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares
 from tfmon.analysis.run_account import account_of
 from tfmon.model.account import STEPS, SUSPENDED
 from tfmon.model.lane_state import LaneState
@@ -17,6 +18,11 @@ from tfmon.model.windows import WindowSums
 ASYNCHRONOUS = 0.25
 """Minimum share of the call that an asynchronous device works after it."""
 
+SPLIT_ERROR = 0.4
+"""Of dispatch less compute, on a CPU. Source: nine profiles on a busy machine."""
+LEAST_TRACES = 3
+"""TensorFlow lets sizes vary after the second trace."""
+
 PAUSES = ("between epochs", "validation", "evaluate", "predict", "outside the steps")
 
 NO_COPY = Missing("the batch is in the host's memory already")
@@ -26,31 +32,6 @@ NOT_APART = Missing("no profile tells the calls of a step from the Python around
 HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
 NOT_SAMPLED = Missing("no step was sampled yet")
 NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Shares of step time in percent, adding up to 100."""
-
-    input_pct: Reading
-    """With an idle device; part of the step if unknown."""
-    copy_pct: Reading
-    """Upper bound of copying the batch."""
-    dispatch_pct: Reading
-    """On the CPU the part of a call without operations."""
-    device_pct: Reading
-    step_pct: float
-    """Dispatch and compute; in a script's own loop with Python, before a profile."""
-    sync_pct: float
-    """Reading the loss while nothing computes."""
-    report_pct: float
-    other_pct: float
-    """Python between the steps."""
-    reading_pct: float = 0.0
-    """Reading the loss: overlaps with `device_pct`."""
-    retrace_pct: float = 0.0
-    """Calls with a trace, without known computing."""
-    asynchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +75,28 @@ def shares_of(lane: LaneState) -> Shares | None:
     if lane.step.calling_share is not None and lane.script.step:
         # A step lasts from one update to the next.
         tally = replace(tally, call_ns=round(tally.call_ns * lane.step.calling_share))
-    if lane.spec.kind == "gpu" or _runs_behind(tally):
+    asynchronous = lane.spec.kind == "gpu" or _runs_behind(tally)
+    if asynchronous:
         own = bool(lane.script.command)
         unsampled = NEVER_SAMPLED if own and not lane.process.versions["tensorflow"] else NOT_SAMPLED
         shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or own else COPY_IN_STEP, unsampled)
     else:
         shares = _on_the_host(lane, tally)
+    goes_on = tally.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT
+    shares = replace(
+        shares,
+        eager=not lane.settings.get("graph", True),
+        retraced_steps_pct=100 * tally.traced_steps / tally.steps if goes_on else 0.0,
+        # A single read waits for queued work: no stall.
+        reading_pct=shares.reading_pct if lane.settings.get("sync_every_step", False) else 0.0,
+    )
     if lane.step.calling_share is None and lane.script.step and not isinstance(shares.dispatch_pct, Missing):
         shares = replace(shares, dispatch_pct=NOT_APART)
     unknown = lane.script.not_measured.get("input")
     if not unknown:
         return shares
     missing = Missing(unknown)
-    if shares.asynchronous:  # the device's work includes its waits
+    if asynchronous:  # the device's work includes its waits
         shares = replace(shares, dispatch_pct=missing, device_pct=missing)
     return replace(shares, input_pct=missing)
 
@@ -133,10 +123,10 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
         device_pct=device,
         step_pct=step - traced,
         sync_pct=100 * tally.sync_ns / span,
-        reading_pct=100 * tally.sync_ns / span,
         report_pct=100 * tally.report_ns / span,
         other_pct=100 * max(0, rest) / span,
         retrace_pct=traced,
+        split_error=SPLIT_ERROR * (step - traced),
     )
 
 
@@ -181,5 +171,4 @@ def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Sha
         report_pct=100 * report,
         other_pct=100 * part["other"],
         retrace_pct=100 * traced,
-        asynchronous=True,
     )

@@ -40,21 +40,18 @@ class SpeedChange:
     @property
     def brief(self) -> str:
         """Such as "2.9 times slower"."""
-        return f"{self._factor[0]} times {'slower' if self.ratio.value >= 1 else 'faster'}"
+        return f"{self._texts[0]} times {'slower' if self.ratio.value >= 1 else 'faster'}"
 
     @property
     def text(self) -> str:
         """Such as "2.9 times slower (95 % CI 2.7 to 3.1) since step 401"."""
-        interval = f" (95 % CI {self._factor[1]})" if self.ratio.low > 0 else ""
-        return f"{self.brief}{interval} since step {units.count(self.step)}"
+        return f"{self.brief} (95 % CI {self._texts[1]}) since step {units.count(self.step)}"
 
     @property
-    def _factor(self) -> tuple[str, str]:
-        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
-        if low <= 0:
-            return f"{max(value, 1 / value):.2g}", ""
-        written = units.ratio_in(value, low, high) if value >= 1 else units.ratio_in(1 / value, 1 / high, 1 / low)
-        return written[0].removesuffix("×"), written[1]
+    def _texts(self) -> tuple[str, str]:
+        more = self.ratio if self.ratio.value >= 1 else self.ratio.inverse
+        factor, interval = units.ratio_in(more.value, more.low, more.high)
+        return factor.removesuffix("×"), interval
 
     @property
     def why(self) -> str:
@@ -72,95 +69,82 @@ class SpeedChange:
 
 def _levels_of(lane: LaneState) -> tuple[Level, ...]:
     watch = lane.speed
-    if not watch.levels:
-        return ()
-    levels = (*watch.levels, Level(watch.since_ns, watch.step, watch.blocks))
-    return tuple(level for level in levels if level.blocks)
+    return (*watch.levels, Level(watch.since_ns, watch.step, watch.blocks)) if watch.levels else ()
 
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
     """Return the changes since the settings last changed."""
-    pairs = itertools.pairwise(_levels_of(lane))
-    return tuple(_change(lane, before, after, after) for before, after in pairs)
+    return tuple(_change(lane, before, after, after) for before, after in itertools.pairwise(_levels_of(lane)))
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
     """Return a lane's slowdown from its fastest speed."""
     levels = _levels_of(lane)
-    if len(levels) < 2:
-        return None
-    place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))
-    if place == len(levels) - 1:
+    place = min(range(len(levels)), key=lambda place: _per_step_ns(levels[place].blocks), default=0)
+    if place >= len(levels) - 1:
         return None
     change = _change(lane, levels[place], levels[-1], levels[place + 1])
-    unsure = 0 < change.ratio.low <= 1  # 0 if the interval is not known
-    return change if change.ratio.value >= LEAST_RATIO and not unsure else None
-
-
-def _pace_ns(blocks: Sequence[StepBlock]) -> float:
-    return sum(block.span_ns for block in blocks) / sum(block.steps for block in blocks)
+    return change if change.ratio.value >= LEAST_RATIO and change.ratio.low > 1 else None
 
 
 def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
-    log, reach = min((_difference(before.blocks, after.blocks, which) for which in (0, 1)), key=lambda one: one[1])
-    ends = (math.exp(log - reach), math.exp(log + reach)) if reach < math.inf else (0.0, math.inf)
-    ratio = Estimate(math.exp(log), *ends, len(after.blocks), ALWAYS_VALID)
-    beside = tuple(_beside(lane, before.blocks, after.blocks, began.since_ns))
-    read = _mean(before.blocks, "others_pct") is not None and _mean(after.blocks, "others_pct") is not None
-    cause = _cause(lane, before.blocks, after.blocks)
-    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, read)
+    log, reach = min((_difference(before, after, which) for which in (0, 1)), key=lambda one: one[1])
+    ratio = Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), len(after.blocks), ALWAYS_VALID)
+    others = _means("others_pct", before, after)
+    cause, beside = _cause(lane, before, after), tuple(_beside(lane, before, after, began.since_ns))
+    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, others is not None)
 
 
-def _difference(before: Sequence[StepBlock], after: Sequence[StepBlock], which: int) -> tuple[float, float]:
-    first, second = (
-        trimmed_in_time([block.logs[which] for block in blocks], few=True) for blocks in (before, after)
-    )
-    if first is None or second is None:
-        return math.log(_pace_ns(after) / _pace_ns(before)), math.inf
+def _difference(before: Level, after: Level, which: int) -> tuple[float, float]:
+    logs = [[block.logs[which] for block in level.blocks] for level in (before, after)]
+    first, second = (trimmed_in_time(one, few=True) for one in logs)
+    assert first is not None and second is not None, "a level has LEAST_SIDE blocks"
     return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
 
 
-def _mean(blocks: Sequence[StepBlock], name: str) -> float | None:
-    values = [block.readings[name] for block in blocks if name in block.readings]
-    return fmean(values) if values else None
+def _per_step_ns(blocks: Sequence[StepBlock], name: str = "span_ns") -> float:
+    total_ns: int = sum(getattr(block, name) for block in blocks)
+    return total_ns / sum(block.steps for block in blocks)
 
 
-def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
-    share = _mean(blocks, name)
-    return None if share is None else share / 100 * _pace_ns(blocks)
+def _means(name: str, *levels: Level) -> list[float] | None:
+    """Return the mean of a reading in each level, if both have it."""
+    values = [[one.readings[name] for one in level.blocks if name in one.readings] for level in levels]
+    return [fmean(one) for one in values] if all(values) else None
 
 
-def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock]) -> str:
-    more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
+def _cause(lane: LaneState, before: Level, after: Level) -> str:
+    """Return what took at least half of the difference."""
+    paces_ns = [_per_step_ns(level.blocks) for level in (before, after)]
+    more_ns, log = paces_ns[1] - paces_ns[0], math.log(paces_ns[1] / paces_ns[0])
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
-    inputs = [
-        sum(block.input_ns for block in blocks) / sum(block.steps for block in blocks)
-        for blocks in (before, after)
-    ]
-    if "input" not in lane.script.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
+    first, second = (_per_step_ns(level.blocks, "input_ns") for level in (before, after))
+    observed = "input" not in lane.script.not_measured
+    if observed and (second - first) / more_ns >= MOST_OF:
         return "input"
-    cpu = [_per_step_ns(blocks, "cpu_pct") for blocks in (before, after)]
-    waits = [_per_step_ns(blocks, "waited_pct") for blocks in (before, after)]
-    stolen = [_per_step_ns(blocks, "stolen_pct") or 0.0 for blocks in (before, after)]
-    if lane.spec.kind != "cpu" or not (cpu[0] and cpu[1]) or waits[0] is None or waits[1] is None:
-        return "step" if "input" not in lane.script.not_measured else ""
-    if math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
+    cpu, waited = (_means(name, before, after) for name in ("cpu_pct", "waited_pct"))
+    if lane.spec.kind != "cpu" or cpu is None or waited is None or not all(cpu):
+        return "step" if observed else ""
+
+    def more(percents: Sequence[float]) -> float:
+        return (percents[1] * paces_ns[1] - percents[0] * paces_ns[0]) / 100
+
+    if 1 + math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
         return "step"
-    return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"
+    waited_ns = more(waited) + more(_means("stolen_pct", before, after) or (0.0, 0.0))
+    return "cores" if waited_ns / more_ns >= MOST_OF else "waits"
 
 
-def _beside(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock], at_ns: int) -> Iterator[str]:
+def _beside(lane: LaneState, before: Level, after: Level, at_ns: int) -> Iterator[str]:
     near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
     yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
-    means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}
+    slower = _per_step_ns(after.blocks) > _per_step_ns(before.blocks)
     for name, who in (("others_pct", "other programs take"), ("stolen_pct", "the hypervisor takes")):
-        first, second = means[name]
-        if first is None or second is None:
-            continue
-        cores, slower = (second - first) / 100, _pace_ns(after) > _pace_ns(before)
-        if (cores if slower else -cores) >= CORES:
-            yield f"{who} {abs(cores):.1f} cores {'more' if slower else 'less'}"
-    first, second = means["clock_mhz"]
+        first, second = _means(name, before, after) or (0.0, 0.0)
+        cores = (second - first) / 100 if slower else (first - second) / 100
+        if cores >= CORES:
+            yield f"{who} {cores:.1f} cores {'more' if slower else 'less'}"
+    first, second = _means("clock_mhz", before, after) or (0.0, 0.0)
     if first and second and second < CLOCK * first:
         yield f"the GPU's clock fell from {first:.0f} to {second:.0f} MHz"

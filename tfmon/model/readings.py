@@ -58,6 +58,11 @@ class Estimate:
         """Half the interval over the value."""
         return (self.high - self.low) / 2 / self.value
 
+    @property
+    def inverse(self) -> Estimate:
+        """The ratio the other way round."""
+        return Estimate(1 / self.value, 1 / self.high, 1 / self.low, self.pairs, self.kind)
+
     def clear_of(self, value: float) -> bool:
         """Return whether the interval excludes a value."""
         return self.low > value or self.high < value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.bottleneck_rules import Evidence, find_kinds, sentence
+from tfmon.analysis.bottleneck_rules import Shares, find_kinds, sentence
 from tfmon.model.profile import (
     NO_MEMORY,
     BottleneckKind,
@@ -205,20 +205,20 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
         return UNTOLD
     if isinstance(call, Missing) and not profile.devices:
         return call
-    evidence = evidence_of(profile)
-    kinds = find_kinds(evidence)
+    of_step = _shares_of(profile)
+    kinds = find_kinds(of_step)
     if kinds[0] == "retracing":
         text = f"retracing: {profile.retraced_steps} of {profile.steps} steps traced or compiled again"
     else:
-        text = sentence(kinds, evidence, _PHRASES)
-    dispatch: BottleneckKind = "eager" if evidence.eager else "dispatch"
+        text = sentence(kinds, of_step, _PHRASES)
+    dispatch: BottleneckKind = "eager" if of_step.eager else "dispatch"
     parts: tuple[BottleneckKind, ...] = ("compute", "input", dispatch, "transfer", "other", "retracing")
     parts = (*parts, "all-reduce") if len(profile.devices) > 1 else parts
-    shares: dict[str, float] = {kind: evidence.share(kind) / 100 for kind in parts}
+    shares: dict[str, float] = {kind: of_step.share(kind) / 100 for kind in parts}
     return ProfileBottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares)
 
 
-def evidence_of(profile: Profile) -> Evidence:
+def _shares_of(profile: Profile) -> Shares:
     """Return the parts of step time. The loop's work splits a GPU's idle time."""
 
     def share(*times_ns: Reading) -> float:
@@ -226,31 +226,32 @@ def evidence_of(profile: Profile) -> Evidence:
 
     if profile.devices:
         device = profile.devices[0]
-        compute, input_wait = share(device.kernels_ns - device.all_reduce_ns), share(device.idle_input_ns)
-        all_reduce = share(device.all_reduce_ns)
-        dispatch, other = share(device.idle_launch_ns), share(device.idle_other_ns)
-        transfer = share(device.h2d_exposed_ns, device.d2h_exposed_ns)
-        retracing = share(device.idle_tracing_ns)
+        parts = {
+            "device": share(device.kernels_ns - device.all_reduce_ns),
+            "input": share(device.idle_input_ns),
+            "all_reduce": share(device.all_reduce_ns),
+            "dispatch": share(device.idle_launch_ns),
+            "other": share(device.idle_other_ns),
+            "copy": share(device.h2d_exposed_ns, device.d2h_exposed_ns),
+            "retrace": share(device.idle_tracing_ns),
+        }
     else:
         call = profile.call
         assert isinstance(call, Call)
-        compute, input_wait = share(call.compute_ns), share(profile.input.wait_ns)
-        dispatch, other = share(call.dispatch_ns), share(profile.other_ns)
-        transfer = all_reduce = 0.0
-        retracing = share(call.tracing_ns, call.compile_ns)
-    return Evidence(
-        retraced_steps=100 * profile.retraced_steps / profile.steps,
+        parts = {
+            "device": share(call.compute_ns),
+            "input": share(profile.input.wait_ns),
+            "dispatch": share(call.dispatch_ns),
+            "other": share(profile.other_ns),
+            "copy": 0.0,
+            "retrace": share(call.tracing_ns, call.compile_ns),
+        }
+    return Shares(
+        **{f"{name}_pct": part for name, part in parts.items()},
+        step_pct=parts["dispatch"] + parts["device"],
+        reading_pct=share(profile.sync_ns),
+        retraced_steps_pct=100 * profile.retraced_steps / profile.steps,
         eager=profile.mode == "eager",
-        input=input_wait,
-        transfer=transfer,
-        dispatch=dispatch,
-        compute=compute,
-        step=dispatch + compute,
-        reading=share(profile.sync_ns),
-        sync=0.0,
-        other=other,
-        retracing=retracing,
-        all_reduce=all_reduce,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.shares import Shares
+from tfmon.analysis.bottleneck_rules import Shares
 from tfmon.model import histogram
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.bottleneck_rules import Shares
 from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.prediction import LONG_STEP_S
-from tfmon.analysis.shares import Shares
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_relations import ordered_settings
 from tfmon.model.lane_state import LaneState
