@@ -28,7 +28,7 @@ MOST_SLICES = 0.5
 
 There, 5 of 40 races of equal lanes had a winner by 3 to 7 pairs at one look; with an always valid interval none.
 """
-MOST_PAIRS, LONGER = 20_000, 1.03
+MOST_PAIRS, LONGER = 20_000, 1.02
 """About five hours, and the ratio of the lengths that are tried."""
 Slices = Sequence[Sequence[SliceSpeed]]
 
@@ -81,21 +81,20 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 
     if enough(comparison.reach(looks)):
         return None
-    longer = (LONGER**step for step in range(1, math.ceil(math.log(MOST_PAIRS / count, LONGER))))
-    enough_at = (one for one in longer if enough(_reach(comparison, looks, one, fresh=race.fresh)))
-    lasted_ns = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0)
-    return next((count * (one - 1) * lasted_ns / 1e9 / (count - 1) for one in enough_at), None)
+    sizes = (math.ceil(count * LONGER**step) for step in range(1, math.ceil(math.log(MOST_PAIRS / count, LONGER))))
+    enough_at = (pairs for pairs in sizes if enough(_reach(comparison, looks, pairs, fresh=race.fresh)))
+    pair_s = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0) / 1e9 / (count - 1)
+    return next(((pairs - count) * pair_s for pairs in enough_at), None)
 
 
-def _reach(comparison: LogRatio, looks: Looks, longer: float, *, fresh: bool) -> float:
-    """Return half the interval of a race that is `longer` times as long."""
-    center, between, pairs = comparison.center, comparison.between, longer * comparison.center.count
+def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:
+    center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
     supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
     error = max(center.error, math.sqrt(supposed / (center.degrees + SUPPOSED_DEGREES)))
     if looks.kind == SPENDING:
         looks = replace(looks, share=min(1.0, looks.share * longer))
-    kept = pairs * (1 - 2 * TRIM) if pairs >= UNTRIMMED else pairs
-    errors = looks.errors(round(pairs) - center.estimated, round(kept) - 1 - center.estimated)
+    kept = pairs - 2 * int(TRIM * pairs) if pairs >= UNTRIMMED else pairs
+    errors = looks.errors(pairs - center.estimated, kept - 1 - center.estimated)
     if between is None:
         return errors * error / math.sqrt(longer)
     if fresh:
