@@ -118,7 +118,7 @@ def _is_step(shares: Shares) -> bool:
 
 def _over(kind: BottleneckKind, least_pct: float, *, or_largest: bool = False) -> Callable[[Shares], bool]:
     def applies(shares: Shares) -> bool:
-        return shares.share(kind) > least_pct or (or_largest and 0 < shares.share(kind) and shares.largest == kind)
+        return shares.share(kind) > least_pct or (or_largest and shares.share(kind) > 0 and shares.largest == kind)
 
     return applies
 
