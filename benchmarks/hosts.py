@@ -174,7 +174,6 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     for process in started:
         process.kill(signal.SIGKILL)
     reader.close()
-    reader.join(PATIENCE_S)
 
 
 def agent(sshd: Sshd, options: argparse.Namespace) -> None:

@@ -44,6 +44,7 @@ class RemoteChild(Heard):
         says: str,
         command: Sequence[str],
         settings: Settings,
+        echo: Callable[[bytes], object] | None,
         **environment: str | None,
     ) -> None:
         self.events: list[Event] = []
@@ -51,7 +52,8 @@ class RemoteChild(Heard):
         spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
         lane = LanePlan(spec, dict(settings), {"SAYS": says, **environment})
         plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
-        self.process = connection.start_lane(lane, plan, CHILDREN / "speaker.py", self._take, self._note_end)
+        script = CHILDREN / "speaker.py"
+        self.process = connection.start_lane(lane, plan, script, self._take, self._note_end, echo)
         self.pid = self.process.pid
 
     def _take(self, process: LaneProcess, event: Event) -> None:
@@ -93,10 +95,11 @@ class Linked(Connection):
         says: str = "",
         command: Sequence[str] = (),
         settings: Settings | None = None,
+        echo: Callable[[bytes], object] | None = None,
         **environment: str | None,
     ) -> RemoteChild:
         """Start a child there."""
-        return RemoteChild(self, says, command, settings or {}, **environment)
+        return RemoteChild(self, says, command, settings or {}, echo, **environment)
 
     def heard(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]

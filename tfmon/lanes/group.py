@@ -338,17 +338,15 @@ class LaneGroup:
         process: LaneProcess
         if lane.spec.host:
             place = self._place(lane.spec.host)
-            process = place.start_lane(lane, plan, self._script, self._accept, self._reader.note_end)
+            process = place.start_lane(lane, plan, self._script, self._accept, self._reader.note_end, self.echo)
         else:
             split = bool(plan.command) and self.echo_error is not None
             name, command = lane.spec.name, process_command(plan, lane)
             process = self.launcher(
                 LocalProcess, name, plan.python, lane.environment, self._accept, self._script, command, split=split
             )
+            process.output.echo, process.output.echo_error = self.echo, self.echo_error
             self._reader.watch(process)
-            process.output.echo_error = self.echo_error
-        process.output.echo = self.echo
-        process.grace_s = plan.grace_s if plan.command else None
         self._processes[lane.spec.name] = process
         process.send(assignment(lane, plan))
         return process

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfmon.lanes import script_input
-from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
+from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
-from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import FromLane
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
 from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.system.threads import start_thread
 
+if TYPE_CHECKING:
+    from tfmon.lanes.plan import LanePlan, RacePlan
+
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
+STACK_POLL_S = 0.05
+"""After this time without output the stacks are complete."""
+CHUNK_BYTES = 65_536
+LAST_CHUNKS = 32
+ENDS_WITHIN_S = 2.0
+"""A process that still runs this long after closing its metric pipe continues to train."""
+STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
 
 
 class LaneProcess(ABC):
-    """A child in its own process group. Thread: taking bytes and sending events, the reader; the rest any."""
+    """A child in its own process group. Thread: any."""
 
     pid: int
-    grace_s: float | None = None
-    """`None` for a process that ends at a request."""
-    stack_poll_s = 0.05
-    """After this time without output the stacks are complete."""
 
-    def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
+    def __init__(self, lane: str, sink: Sink, grace_s: float | None) -> None:
+        """`grace_s` is `None` for a process that ends at a request."""
         self.lane = lane
+        self.grace_s = grace_s
         self._tell: Callable[[Event], None] = partial(sink, self)
-        self.metrics = MetricLines(lane, self._tell, here)
-        self.output = ChildOutput(lane)
         self.end_requested = False
         self.ended = False
 
     @abstractmethod
-    def write(self, data: bytes) -> bool:
-        """Write requests; return False if nobody reads."""
+    def send(self, request: Request) -> bool:
+        """Send a request; return False if nobody reads."""
 
     @abstractmethod
-    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
-        """Signal the process group, or the child alone, unless it is reaped."""
+    def kill(self, number: int) -> None:
+        """Signal the process group, unless it is reaped."""
 
     @abstractmethod
     def suspend(self) -> None:
@@ -61,9 +67,166 @@ class LaneProcess(ABC):
     def continue_(self) -> None:
         """Continue the child if `suspend` stopped it, not somebody else."""
 
+    @abstractmethod
+    def request_end(self) -> None:
+        """Request the end, or send SIGINT to a user's command."""
+
+    @abstractmethod
+    def ask_stacks(self) -> None:
+        """Report the stacks as an event. Only for a lane that `reports_stack`: a signal would end others."""
+
+    def tell_input(self, reason: str) -> None:
+        """Report why the child's standard input is incomplete."""
+        self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
+
+
+Sink: TypeAlias = Callable[[LaneProcess, Event], None]
+
+
+class Place(Protocol):
+    """Another machine with lanes."""
+
+    def ensure(self) -> None:
+        """Connect if necessary; may block for seconds; raises TfmonError."""
+
+    def start_lane(
+        self,
+        lane: LanePlan,
+        plan: RacePlan,
+        script: Path,
+        sink: Sink,
+        ended: Callable[[], None],
+        echo: Callable[[bytes], object] | None = None,
+    ) -> LaneProcess:
+        """Start a lane, whose output `echo` gets; raises OSError, or TfmonError if the host is lost."""
+
+    def hold(self) -> None:
+        """Stop its lanes while tfmon is stopped. Thread: also a signal's handler."""
+
+    def go_on(self) -> None:
+        """Continue its lanes, except suspended ones. Thread: also a signal's handler."""
+
+
+class LocalProcess(LaneProcess):
+    """A child of this process. Thread: `read`, `poll`, `look` and the events are the reader's; the rest any."""
+
+    def __init__(
+        self,
+        lane: str,
+        python: Path,
+        environment: dict[str, str | None],
+        sink: Sink,
+        script: Path = BOOTSTRAP,
+        command: Command | None = None,
+        *,
+        folder: str | None = None,
+        guarded: bool = False,
+        split: bool = False,
+    ) -> None:
+        """See `launch`; raises OSError."""
+        super().__init__(lane, sink, command.grace_s if command is not None else None)
+        self.metrics = MetricLines(lane, self._tell)
+        self.output = ChildOutput(lane)
+        passed = script_input.current() if command is not None else None
+        stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
+        try:
+            launched = launch(
+                python, environment, script, command, folder=folder, guarded=guarded, stdin=stdin, split=split
+            )
+        finally:
+            if stdin >= 0:
+                os.close(stdin)
+        self._popen, self._guard = launched.popen, launched.guard
+        self.pid = self._popen.pid
+        self.metric_fd, self._request_fd = launched.metric_fd, launched.request_fd
+        self._takers = {self.metric_fd: self.metrics.take, launched.output_fd: self.output.take}
+        if launched.error_fd is not None:
+            self._takers[launched.error_fd] = self.output.take_error
+        self.fds = frozenset(self._takers)
+        self.open = set(self.fds)
+        self._gate = threading.Lock()
+        self._closed = False
+        """True when descriptors and pid may belong to another process."""
+        self._reads = True
+        self._suspended = self._held = False
+        self._closed_s, self.runs_on = 0.0, False
+        self._seen_stopped = self._told_stopped = False
+        self._suspended_time = launched.suspended
+        if hasattr(os, "waitid"):
+            start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
+
+    def _follow_stops(self) -> None:
+        stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                change = os.WCONTINUED if stopped else os.WSTOPPED
+                found = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
+                if found is None or found.si_code not in codes:
+                    return
+                stopped = not stopped
+                if not stopped:
+                    self._suspended_time.ends()
+                elif _is_stopped(self.pid):  # and still is
+                    self._suspended_time.begins()
+
     def send(self, request: Request) -> bool:
         """Send a request; return False if nobody reads."""
         return self.write(encode_message(request))
+
+    def write(self, data: bytes) -> bool:
+        """Write requests; return False if nobody reads."""
+        with self._gate:
+            if self._closed or not self._reads:
+                return False
+            try:
+                os.write(self._request_fd, data)
+            except OSError:
+                return False
+            return True
+
+    def end_requests(self) -> None:
+        """Close the pipe of the requests, at whose end the lane of a scenario ends."""
+        with self._gate:
+            if self._reads and not self._closed:
+                self._reads = False
+                os.close(self._request_fd)
+
+    def kill(self, number: int) -> None:
+        """Signal the process group."""
+        with self._gate:
+            self._kill_now(number)
+
+    def _kill_now(self, number: int) -> None:
+        """For a signal's handler."""
+        if number == signal.SIGCONT:
+            self._suspended_time.ends()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                os.killpg(self.pid, number)
+        if number == signal.SIGSTOP:
+            self._suspended_time.begins()
+
+    def suspend(self) -> None:
+        """Stop the child."""
+        self._suspended = True
+        self.kill(signal.SIGSTOP)
+
+    def continue_(self) -> None:
+        """Continue a suspended child."""
+        before, self._suspended = self._suspended, False
+        if before:
+            self.kill(signal.SIGCONT)
+
+    def hold(self) -> None:
+        """Stop the child until `go_on`."""
+        self._held = True
+        self._kill_now(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue the child unless suspended."""
+        self._held = False
+        if not self._suspended:
+            self._kill_now(signal.SIGCONT)
 
     def request_end(self) -> None:
         """Request the end, or send SIGINT to a user's command."""
@@ -73,23 +236,6 @@ class LaneProcess(ABC):
         self.send(Stop())
         if self.grace_s is not None:
             self.kill(signal.SIGINT)
-
-    def read_stacks(self) -> tuple[str, ...]:
-        """Return the stacks, or empty; waits for them.
-
-        Only for a lane that `reports_stack`: the signal would end others.
-        """
-        before = self.output.printed_bytes
-        self.kill(STACK_SIGNAL, alone=True)
-        deadline = time.monotonic() + STACK_PATIENCE_S
-        lines: tuple[str, ...] = ()
-        while time.monotonic() < deadline and not self.ended:
-            time.sleep(self.stack_poll_s)
-            result = self.output.stack_since(before)
-            if result and result == lines:  # nothing more came
-                return result
-            lines = result
-        return ()
 
     def ask_stacks(self) -> None:
         """Report the stacks as an event."""
@@ -101,11 +247,60 @@ class LaneProcess(ABC):
             if lines:
                 self._tell(StackReported(lane=self.lane, at_ns=time.monotonic_ns(), lines=lines))
 
-        start_thread("tfmon-stack", lambda: report(*self.read_stacks()), report)
+        start_thread("tfmon-stack", lambda: report(*self._read_stacks()), report)
 
-    def tell_input(self, reason: str) -> None:
-        """Report why the child's standard input is incomplete."""
-        self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
+    def _read_stacks(self) -> tuple[str, ...]:
+        """Return the stacks, or empty; waits for them."""
+        before = self.output.printed_bytes
+        with self._gate, contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                os.kill(self.pid, STACK_SIGNAL)
+        deadline = time.monotonic() + STACK_PATIENCE_S
+        lines: tuple[str, ...] = ()
+        while time.monotonic() < deadline and not self.ended:
+            time.sleep(STACK_POLL_S)
+            result = self.output.stack_since(before)
+            if result and result == lines:  # nothing more came
+                return result
+            lines = result
+        return ()
+
+    def read(self, fd: int) -> bool:
+        """Take one chunk; return False if there is none."""
+        try:
+            chunk = os.read(fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            chunk = b""
+        if chunk:
+            self._takers[fd](chunk)
+        else:
+            self.open.discard(fd)
+        return bool(chunk)
+
+    def poll(self) -> bool:
+        """Return whether the child has ended."""
+        return self._popen.poll() is not None
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether the metric pipe was just closed."""
+        return self.metric_fd not in self.open and not self.runs_on
+
+    def look(self, *, ended: bool) -> None:
+        """Report output, an end, or a closed metric pipe, about twice a second and once after the end."""
+        self.tell_output()
+        if ended:
+            self._tell_end(self._reap())
+            return
+        if self.ends_soon:
+            self._closed_s = self._closed_s or time.monotonic()
+            self.runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
+            if self.runs_on:
+                at_ns = time.monotonic_ns()
+                self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
+        self._tell_stopped()
 
     def tell_output(self, *, last: bool = False) -> None:
         """Report new output, a few times a second at most."""
@@ -113,17 +308,43 @@ class LaneProcess(ABC):
         if news is not None:
             self._tell(news)
 
-    def _tell_end(self, code: int | None, at_ns: int) -> None:
-        """`code` as in `Popen`; `None` if unknown."""
+    def _tell_stopped(self) -> None:
+        """After two equal checks."""
+        ours, before = self._suspended or self._held, self._seen_stopped
+        self._seen_stopped = not ours and _is_stopped(self.pid)
+        if (before and self._seen_stopped) != self._told_stopped:
+            self._told_stopped = not self._told_stopped
+            reason = STOPPED.format(self.pid) if self._told_stopped else ""
+            self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
+
+    def _reap(self) -> int:
+        code = self._popen.wait()
+        self.kill(signal.SIGKILL)
+        if self._guard is not None:
+            self._guard.dismiss()
+        for fd in self._takers:
+            for _ in range(LAST_CHUNKS):
+                if not self.read(fd):
+                    break
+        self.end_requests()
+        with self._gate:
+            self._closed = True
+            os.close(self.metric_fd)
+        for stream in (self._popen.stdout, self._popen.stderr):
+            if stream is not None:
+                stream.close()
+        return code
+
+    def _tell_end(self, code: int) -> None:
         self.metrics.end()
         self.output.take(b"")
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
                 lane=self.lane,
-                at_ns=at_ns,
-                exit_code=code if code is None or code >= 0 else None,
-                signal=signal_name(-code) if code is not None and code < 0 else None,
+                at_ns=time.monotonic_ns(),
+                exit_code=code if code >= 0 else None,
+                signal=signal_name(-code) if code < 0 else None,
                 requested=self.end_requested,
                 output_tail=tuple(without_chatter(self.output.tail())),
             )
@@ -132,83 +353,12 @@ class LaneProcess(ABC):
         self.ended = True
 
 
-Sink: TypeAlias = Callable[[LaneProcess, Event], None]
-
-
 def signal_name(number: int) -> str:
     """Return a signal's name."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-class Place(Protocol):
-    """Another machine with lanes."""
-
-    def ensure(self) -> None:
-        """Connect if necessary; may block for seconds; raises TfmonError."""
-
-    def start_lane(
-        self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
-    ) -> LaneProcess:
-        """Start a lane; raises OSError, or TfmonError if the host is lost."""
-
-    def hold(self) -> None:
-        """Stop its lanes while tfmon is stopped. Thread: also a signal's handler."""
-
-    def go_on(self) -> None:
-        """Continue its lanes, except suspended ones. Thread: also a signal's handler."""
-
-
-STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
-
-
-class LocalProcess(Child, LaneProcess):
-    """A child of this process. Thread: `read`, `poll` and `look` are the reader's; the rest any."""
-
-    def __init__(
-        self,
-        lane: str,
-        python: Path,
-        environment: dict[str, str | None],
-        sink: Sink,
-        script: Path = BOOTSTRAP,
-        command: Command | None = None,
-        *,
-        split: bool = False,
-    ) -> None:
-        LaneProcess.__init__(self, lane, sink)
-        passed = script_input.current() if command is not None else None
-        stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
-        try:
-            launched = launch(python, environment, script, command, stdin=stdin, split=split)
-        finally:
-            if stdin >= 0:
-                os.close(stdin)
-        Child.__init__(self, launched, self.metrics.take, self.output.take, self.output.take_error)
-        self._seen_stopped = self._told_stopped = False
-
-    def look(self, *, ended: bool) -> None:
-        """Report output, an end, or a closed metric pipe."""
-        self.tell_output()
-        if ended:
-            self._tell_end(self._reap(), time.monotonic_ns())
-            return
-        before = self.runs_on
-        super().look(ended=ended)
-        if self.runs_on and not before:
-            at_ns = time.monotonic_ns()
-            self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
-        self._tell_stopped()
-
-    def _tell_stopped(self) -> None:
-        """After two equal checks."""
-        before, self._seen_stopped = self._seen_stopped, not self._suspended and _is_stopped(self.pid)
-        if (before and self._seen_stopped) != self._told_stopped:
-            self._told_stopped = not self._told_stopped
-            reason = STOPPED.format(self.pid) if self._told_stopped else ""
-            self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
 
 
 def _is_stopped(pid: int) -> bool:

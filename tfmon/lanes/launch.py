@@ -1,16 +1,13 @@
-"""Starts, guards and ends processes, in the monitor and in agents."""
+"""Starts and guards processes, in the monitor and in agents."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,7 +18,6 @@ from tfmon.model.folder_views import View
 from tfmon.model.knobs import Settings
 from tfmon.system.lane_clock import SIZE, SuspendedTime
 from tfmon.system.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
-from tfmon.system.threads import start_thread
 from tfmon.system.view_files import entry, open_place
 
 BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
@@ -236,156 +232,3 @@ def yield_to_lanes() -> None:
         return
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))
-
-
-CHUNK_BYTES = 65_536
-LAST_CHUNKS = 32
-
-
-ENDS_WITHIN_S = 2.0
-"""A process that still runs this long after closing its metric pipe continues to train."""
-
-
-class Child:
-    """A child of the monitor or an agent. Thread: `read`, `poll`, `look` one; the rest any."""
-
-    ended = False
-
-    def __init__(
-        self,
-        launched: Launched,
-        take_metrics: Callable[[bytes], object],
-        take_output: Callable[[bytes], object],
-        take_error: Callable[[bytes], object] = bytes,
-    ) -> None:
-        self._popen, self._guard = launched.popen, launched.guard
-        self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
-        self._request_fd = launched.request_fd
-        self._takers = {self.metric_fd: take_metrics, self.output_fd: take_output}
-        if launched.error_fd is not None:
-            self._takers[launched.error_fd] = take_error
-        self.fds = frozenset(self._takers)
-        self.open = set(self.fds)
-        self.pid = self._popen.pid
-        self._gate = threading.Lock()
-        self._closed = False
-        """True when descriptors and pid may belong to another process."""
-        self._reads = True
-        self._suspended = False
-        self._closed_s, self.runs_on = 0.0, False
-        self._suspended_time = launched.suspended
-        if hasattr(os, "waitid"):
-            start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
-
-    def _follow_stops(self) -> None:
-        stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                change = os.WCONTINUED if stopped else os.WSTOPPED
-                found = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
-                if found is None or found.si_code not in codes:
-                    return
-                stopped = not stopped
-                if not stopped:
-                    self._suspended_time.ends()
-                elif os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):  # and still is
-                    self._suspended_time.begins()
-
-    def write(self, data: bytes) -> bool:
-        """Write requests; return False if nobody reads."""
-        with self._gate:
-            if self._closed or not self._reads:
-                return False
-            try:
-                os.write(self._request_fd, data)
-            except OSError:
-                return False
-            return True
-
-    def _end_requests(self) -> None:
-        with self._gate:
-            if self._reads and not self._closed:
-                self._reads = False
-                os.close(self._request_fd)
-
-    def kill(self, number: int, *, alone: bool = False) -> None:
-        """Signal the process group, or the child alone."""
-        with self._gate:
-            self._kill_now(number, alone=alone)
-
-    def _kill_now(self, number: int, *, alone: bool = False) -> None:
-        """For a signal's handler."""
-        if number == signal.SIGCONT:
-            self._suspended_time.ends()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if not self._closed:
-                (os.kill if alone else os.killpg)(self.pid, number)
-        if number == signal.SIGSTOP:
-            self._suspended_time.begins()
-
-    def suspend(self) -> None:
-        """Stop the child."""
-        self._suspended = True
-        self.kill(signal.SIGSTOP)
-
-    def continue_(self) -> None:
-        """Continue a suspended child."""
-        before, self._suspended = self._suspended, False
-        if before:
-            self.kill(signal.SIGCONT)
-
-    def hold(self) -> None:
-        """Stop the child until `go_on`."""
-        self._kill_now(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Continue the child unless suspended."""
-        if not self._suspended:
-            self._kill_now(signal.SIGCONT)
-
-    def read(self, fd: int) -> bool:
-        """Take one chunk; return False if there is none."""
-        try:
-            chunk = os.read(fd, CHUNK_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError:
-            chunk = b""
-        if chunk:
-            self._takers[fd](chunk)
-        else:
-            self.open.discard(fd)
-        return bool(chunk)
-
-    def poll(self) -> bool:
-        """Return whether the child has ended."""
-        return self._popen.poll() is not None
-
-    @property
-    def ends_soon(self) -> bool:
-        """Whether the metric pipe was just closed."""
-        return self.metric_fd not in self.open and not self.runs_on
-
-    def look(self, *, ended: bool) -> None:
-        """Check the child about twice a second, and once after its end."""
-        if self.ends_soon and not ended:
-            self._closed_s = self._closed_s or time.monotonic()
-            self.runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
-
-    def _reap(self) -> int:
-        code = self._popen.wait()
-        self.kill(signal.SIGKILL)
-        if self._guard is not None:
-            self._guard.dismiss()
-        for fd in self._takers:
-            for _ in range(LAST_CHUNKS):
-                if not self.read(fd):
-                    break
-        self._end_requests()
-        with self._gate:
-            self._closed = True
-            os.close(self.metric_fd)
-        for stream in (self._popen.stdout, self._popen.stderr):
-            if stream is not None:
-                stream.close()
-        return code

@@ -9,13 +9,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Child
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S
 from tfmon.system.threads import Failed, start_thread
-
-if TYPE_CHECKING:
-    from tfmon.lanes.lane_process import LaneProcess
 
 REAP_EVERY_S = 0.5
 """Some processes end without closing their pipes."""
@@ -32,15 +29,15 @@ class PipeReader:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, lambda fd: os.read(fd, 4096))
-        self._new: list[Child] = []
-        self._processes: list[Child] = []
+        self._new: list[LocalProcess] = []
+        self._processes: list[LocalProcess] = []
         self._reap_at_s = 0.0
         self._closing = False
         self._closed = False
         self._change = threading.Condition()
         self._hurries = 0
 
-    def watch(self, process: Child) -> None:
+    def watch(self, process: LocalProcess) -> None:
         """Read a process until it has ended."""
         with self._change:
             self._new.append(process)
@@ -70,7 +67,7 @@ class PipeReader:
 
     def wait_ended(
         self,
-        processes: Sequence[LaneProcess | Child],
+        processes: Sequence[LaneProcess],
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
@@ -84,9 +81,10 @@ class PipeReader:
                 self._change.wait(min(left_s, REAP_EVERY_S))
             return not running
 
-    def _has_ended(self, process: LaneProcess | Child) -> bool:
+    def _has_ended(self, process: LaneProcess) -> bool:
         """The thread that reaps may have died."""
-        if process.ended or self._thread is None or self._thread.is_alive() or not isinstance(process, Child):
+        dead = self._thread is not None and not self._thread.is_alive()
+        if process.ended or not dead or not isinstance(process, LocalProcess):
             return process.ended
         ended = process.poll()
         if ended:

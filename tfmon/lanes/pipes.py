@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from tfmon.model.codec import CodecError, clean, decode_event
 from tfmon.model.events import BadLine, Event, LanePrinted
-from tfmon.model.lane_events import FromLane
 
 MAX_LINE_BYTES = 65_536
 AHEAD_NS = 1_000_000_000
@@ -26,13 +25,9 @@ _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stac
 class MetricLines:
     """Decodes the chunks of a metric pipe. Thread: the reader's."""
 
-    def __init__(
-        self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
-    ) -> None:
-        """`here` converts another machine's event."""
+    def __init__(self, lane: str, sink: Callable[[Event], None]) -> None:
         self.lane = lane
         self._sink = sink
-        self._here = here
         self._partial = b""
         self._skipping = False
         self._problems: list[tuple[str, int]] = []
@@ -49,8 +44,6 @@ class MetricLines:
             except CodecError as error:
                 self._count(str(error))
                 continue
-            if self._here is not None:
-                event = self._here(event)
             if event.at_ns > time.monotonic_ns() + AHEAD_NS:
                 self._count(f"{type(event).__name__}.at_ns lies in the future")
                 continue
@@ -122,17 +115,6 @@ class ChildOutput:
             kept = self._news[-NEWS_BYTES:].partition(b"\n")[2]
             self._dropped_bytes += len(self._news) - len(kept)
             self._news = kept
-
-    def drop(self, size: int) -> None:
-        """Count bytes that were dropped before."""
-        self.printed_bytes += size
-        self._echoed_bytes += size
-        self._dropped_bytes += size
-
-    @property
-    def waits(self) -> bool:
-        """Whether output waits to be reported."""
-        return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
         """Return the new whole lines."""

@@ -11,8 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from tfmon.lanes.lane_process import Place
-from tfmon.lanes.launch import Child
+from tfmon.lanes.lane_process import LocalProcess, Place
 from tfmon.system.threads import Failed, call_later, start_thread
 
 
@@ -21,7 +20,7 @@ class Suspender:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[Child | Place]],
+        processes: Callable[[], Iterable[LocalProcess | Place]],
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:

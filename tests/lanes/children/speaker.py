@@ -1,5 +1,6 @@
 """A child with the arguments of a lane's child: SAYS is the name of the function below that it runs."""
 
+import faulthandler
 import json
 import os
 import select
@@ -88,6 +89,11 @@ def a_listener() -> None:
     start_inbox(KNOBS, lambda request: None, sys.exit)
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
+
+
+def its_stacks() -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    a_listener()
 
 
 def a_look_around() -> None:

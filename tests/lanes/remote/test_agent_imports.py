@@ -35,14 +35,15 @@ import sys, time
 sys.path.insert(0, {str(tmp_path)!r})
 import tfmon.lanes.remote.agent
 early = sorted(name for name in sys.modules if name.startswith("tfmon."))
-from tfmon.lanes.remote.questions import Readings, answer
+from tfmon.lanes.remote.questions import answer, start_readings
 for question, words in (("machine", {{}}), ("gpus", {{}}), ("doctor", {{"imports": False, "folder": "/"}})):
     assert "error" not in answer(question, words), answer(question, words)
 lines = []
-readings = Readings(lambda: {{}}, lines.append, every_s=0.01)
+tickers = start_readings(lambda: {{}}, lines.append, every_s=0.01)
 while not lines:
     time.sleep(0.01)
-readings.close()
+for ticker in tickers:
+    ticker.close()
 assert not {{"psutil", "numpy", "click", "textual"}} & set(sys.modules)
 print(*early)
 """

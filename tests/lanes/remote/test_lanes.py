@@ -11,6 +11,7 @@ from support.waiting import wait_for
 from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
 from tfmon.model.requests import TakeProfile
+from tfmon.model.script_events import StackReported
 
 pytestmark = pytest.mark.process
 
@@ -68,11 +69,19 @@ def test_what_does_not_start_there_says_why(ssh, monkeypatch, command, folder, t
 
 
 def test_stacks_are_read_there(ssh):
-    script = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\nprint('up', flush=True)\n"
-    child = ssh.connect().start(command=[sys.executable, "-c", script + "time.sleep(9999)"])
-    wait_for(lambda: "up" in child.printed, what="it printed")
-    here = 'File "<string>", line 4'
-    wait_for(lambda: any(here in line for line in child.process.read_stacks()), what="its stacks")
+    child = ssh.connect().start("its_stacks")
+    child.said_pid()
+    child.process.ask_stacks()
+    wait_for(lambda: any(isinstance(event, StackReported) for event in child.events), what="its stacks")
+    (told,) = [event for event in child.events if isinstance(event, StackReported)]
+    assert any("in its_stacks" in line for line in told.lines)
+
+
+def test_output_that_is_passed_on_arrives_byte_for_byte(ssh):
+    printed = bytearray()
+    child = ssh.connect().start("noise", echo=printed.extend)
+    assert child.end.exit_code == 0
+    assert bytes(printed).endswith(b"half of it is \xff\xfe no text\n\x1b]0;a title\x07the last line\n")
 
 
 def test_a_profile_is_read_there_and_its_folder_is_the_requested_one(ssh, tmp_path):

@@ -41,7 +41,7 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     elif dies == "tell":
         link._link.works.put(raise_error)
     else:
-        link._link.sender._add(BadEvent())
+        link._link.sender._items.put(BadEvent())
     lost = link.wait_for_loss()
     name = "tfmon-send" if dies == "send" else f"tfmon-{dies}-gpu2"
     assert lost.reason.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")
@@ -80,7 +80,7 @@ def test_a_silent_link_is_told_within_6_s_and_ends_the_lanes_within_12():
 
 
 def test_an_agent_that_fails_says_why_and_its_lanes_end(ssh, monkeypatch):
-    monkeypatch.setattr(start_program, "packed", agents_code("lane = start_lane(", "raise KeyError('oh')  # ("))
+    monkeypatch.setattr(start_program, "packed", agents_code("lane = HostedLane(", "raise KeyError('oh')  # ("))
     link = ssh.connect()
     with pytest.raises(TfmonError, match=r"gpu2 is lost: it failed: .*KeyError"):
         link.start("a_listener")
@@ -91,8 +91,8 @@ def test_noise_from_there_is_a_loss_and_no_crash(ssh):
     link = ssh.connect()
     child = link.start("a_listener")
     child.said_pid()
-    link._link._frames.take(b"\xff" * 7)  # the next bytes make it a frame of 4 GiB
-    assert "a frame of" in link.wait_for_loss().reason
+    link._link._lines.take(b"\xff")  # before the next line
+    assert "a line that is not JSON" in link.wait_for_loss().reason
     assert child.failure.kind == HOST_LOST
     wait_for(lambda: all_gone([child]), what="the child is gone")
 

@@ -2,14 +2,15 @@
 
 import os
 import threading
-from collections import deque
 
+import pytest
 from support.events import reread
 from support.waiting import wait_for
 
-from tfmon.lanes.remote.questions import Readings, decode
-from tfmon.model.codec import encode
-from tfmon.model.gpu_samples import ClockReason, GpuFault, SlowReading
+from tfmon.lanes.remote.questions import start_readings
+from tfmon.model.codec import plain
+from tfmon.model.events import Event
+from tfmon.model.gpu_samples import ClockReason, GpuFault, GpuSample, SlowReading
 from tfmon.model.readings import HostSample, Missing, TreeSample
 from tfmon.probes.base import Gpu, absent_gpu
 
@@ -26,25 +27,29 @@ SAMPLE = reread(
 
 
 def test_the_machine_and_its_lanes_are_sampled_until_the_end():
-    lines: deque[bytes] = deque()
+    samples: list[Event] = []
     lanes = {"gpu2/cpu": os.getpid(), "gpu2/gpu:0": 2**30}
-    readings = Readings(lambda: lanes, lines.append, every_s=0.02)
+    tickers = start_readings(lambda: lanes, samples.append, every_s=0.02)
     try:
-        wait_for(lambda: len(lines) >= 8, what="some samples")
+        wait_for(lambda: len(samples) >= 8, what="some samples")
     finally:
-        readings.close()
-    samples = [decode(line, "gpu2") for line in lines]
+        for ticker in tickers:
+            ticker.close()
     hosts = [sample for sample in samples if isinstance(sample, HostSample)]
     trees = [sample for sample in samples if isinstance(sample, TreeSample)]
-    assert hosts and all(host.host == "gpu2" and host.memory_used_bytes > 0 for host in hosts)
+    assert hosts and all(host.memory_used_bytes > 0 for host in hosts)
     assert trees and {tree.lane for tree in trees} == {"gpu2/cpu"}, "a lane without a process has none"
     assert all(tree.private_bytes > 0 and os.getpid() in tree.pids for tree in trees)
     wait_for(lambda: "tfmon-host" not in [one.name for one in threading.enumerate()], what="no thread is left")
 
 
-def test_a_host_cannot_pass_for_another_nor_steer_a_terminal():
-    sent = encode(reread(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno")))
-    found = decode(sent, "gpu2")
+@pytest.mark.process
+def test_a_host_cannot_pass_for_another_nor_steer_a_terminal(ssh):
+    link = ssh.connect()
+    sent = reread(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno"))
+    link._link._tell_sample(plain(sent))
+    link._link._tell_sample({"type": "RaceBegan", "at_ns": 1})
+    (found,) = link.heard(GpuSample)
     assert (found.host, found.name, found.load.busy_pct) == ("gpu2", "H200", Missing("no"))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
 import select
 import shutil
@@ -16,9 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Child, Command, Launched, launch
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess
+from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command
 from tfmon.lanes.pipe_reader import PipeReader
-from tfmon.lanes.remote.frames import CHUNK_BYTES, MESSAGES, FrameError, FrameReader, Sender
+from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Sender
+from tfmon.model.codec import plain
+from tfmon.model.events import Event
 from tfmon.model.folder_views import View
 from tfmon.system.threads import start_thread
 
@@ -28,8 +30,6 @@ LOOK_S = 1.0
 FULL_S = 0.01
 TERM_S, KILL_S = 0.45, 0.4
 LAST_WORD_S = 0.5
-KEPT_OUTPUT_BYTES = 65_536
-"""Older output is dropped, so that the process never blocks."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit
@@ -39,22 +39,36 @@ rm -rf -- "$1"
 """Removes the folder of a killed agent."""
 
 
-class HostedLane(Child):
-    """A lane's process, whose bytes are not decoded. Thread: see `Child`."""
+class HostedLane(LocalProcess):
+    """A lane's process, whose events go to the monitor. Thread: see `LocalProcess`."""
 
-    def __init__(self, number: int, name: str, launched: Launched, sender: Sender, *, own_command: bool) -> None:
-        """The guard ends a user's own command."""
-        super().__init__(launched, lambda chunk: sender.send(2 * number, chunk), self._take_output)
-        self.number, self.name, self.own_command = number, name, own_command
-        self._sender = sender
-        self._output = bytearray()
-        self._dropped = 0
+    def __init__(self, number: int, payload: dict[str, Any], sender: Sender) -> None:
+        """Start it; raises OSError."""
+        self.number, self._sender = number, sender
+        environment = dict(payload["environment"])
+        if payload["path_first"]:
+            own = str(Path(sys.executable).parent)
+            environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
+        script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
+        command, folder = None, payload["folder"]
+        if payload["command"]:
+            view = payload["command"].pop("view")
+            command = Command(**payload["command"], view=View(**view) if view else None)
+        if folder and not Path(folder).is_dir():
+            raise NotADirectoryError(0, f"there is no folder {folder}")
+        python = Path(sys.executable)
+        super().__init__(
+            payload["name"], python, environment, self._send, script, command, folder=folder, guarded=True
+        )
+        if payload["echo"]:
+            self.output.echo = self._send_output
 
-    def end(self) -> None:
-        """End the child soon."""
-        self._end_requests()
-        self.kill(signal.SIGCONT)
-        self.kill(signal.SIGTERM)
+    def _send(self, _: LaneProcess, event: Event) -> None:
+        self._sender.send(number=self.number, event=plain(event, whole=False))
+
+    def _send_output(self, chunk: bytes) -> None:
+        if not self._sender.full:
+            self._sender.send(number=self.number, output=chunk.decode("latin-1"))
 
     def read(self, fd: int) -> bool:
         """Take one chunk, but no events while the link is full: windows then grow longer."""
@@ -63,44 +77,10 @@ class HostedLane(Child):
             return True
         return super().read(fd)
 
-    def _take_output(self, chunk: bytes) -> None:
-        self._output += chunk
-        too_many = len(self._output) - KEPT_OUTPUT_BYTES
-        if too_many > 0:
-            del self._output[:too_many]
-            self._dropped += too_many
-
-    def look(self, *, ended: bool) -> None:
-        """Pass on output and the end."""
-        at_ns, code = time.monotonic_ns(), self._reap() if ended else None
-        if self._output and (ended or not self._sender.full):
-            if self._dropped:
-                self._sender.send_message(dropped=self.number, size=self._dropped)
-            self._sender.send(2 * self.number + 1, bytes(self._output))
-            self._output.clear()
-            self._dropped = 0
-        if ended:
-            self._sender.send_message(ended=self.number, code=code, at_ns=at_ns)
-            self.ended = True
-        super().look(ended=ended)
-
-
-def start_lane(number: int, payload: dict[str, Any], sender: Sender) -> HostedLane:
-    """Start a lane; raises OSError."""
-    environment = dict(payload["environment"])
-    if payload["path_first"]:
-        own = str(Path(sys.executable).parent)
-        environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
-    script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
-    command = None
-    if payload["command"]:
-        view = payload["command"].pop("view")
-        command = Command(**payload["command"], view=View(**view) if view else None)
-    folder = payload["folder"]
-    if folder and not Path(folder).is_dir():
-        raise NotADirectoryError(0, f"there is no folder {folder}")
-    launched = launch(Path(sys.executable), environment, script, command, folder=folder, guarded=True)
-    return HostedLane(number, payload["name"], launched, sender, own_command=command is not None)
+    def tell_output(self, *, last: bool = False) -> None:
+        """Report new output; while the link is full, the oldest is dropped."""
+        if last or not self._sender.full:
+            super().tell_output(last=last)
 
 
 class _Ended(BaseException):
@@ -116,9 +96,9 @@ class Agent:
         self._failure = ""
         self.sender = Sender(out_fd)
         self._reader = PipeReader(self._fail)
-        self._frames = FrameReader()
+        self._lines = LineReader()
         self._lanes: dict[int, HostedLane] = {}
-        self._readings: Any = None
+        self._tickers: list[Any] = []
         self._held = False
 
     def _fail(self, reason: str) -> None:
@@ -146,26 +126,20 @@ class Agent:
             if poll.poll(LOOK_S * 1000):
                 try:
                     chunk = os.read(self._in_fd, CHUNK_BYTES)
-                    frames = self._frames.take(chunk)
+                    messages = self._lines.take(chunk)
                 except OSError as error:
                     raise _Ended(f"the connection broke: {error.strerror}") from error
-                except FrameError as error:
+                except LineError as error:
                     raise _Ended(f"it was sent {error}") from error
                 if not chunk:
                     raise _Ended("the connection was closed")
                 heard_s = time.monotonic()
-                for stream, payload in frames:
-                    self._take(stream, payload)
+                for message in messages:
+                    self._take(message)
             elif not self._held and time.monotonic() - heard_s > SILENCE_S:
                 raise _Ended(f"it heard nothing for {SILENCE_S:.0f} s and ended its lanes")
 
-    def _take(self, stream: int, payload: bytes) -> None:
-        if stream != MESSAGES:
-            lane = self._lanes.get(stream // 2)
-            if lane is not None:
-                lane.write(payload)
-            return
-        message = json.loads(payload)
+    def _take(self, message: dict[str, Any]) -> None:
         method: Callable[..., object] | None = getattr(self, "do_" + str(message.pop("do")), None)
         if method is not None:  # newer monitor
             method(**message)
@@ -174,43 +148,50 @@ class Agent:
         raise _Ended(self._failure or f"it was ended by {signal.Signals(number).name}")
 
     def _end_lanes(self) -> None:
-        lanes = [lane for lane in list(self._lanes.values()) if not lane.own_command]
+        lanes = [lane for lane in list(self._lanes.values()) if lane.grace_s is None]  # guards end commands
         for lane in lanes:
-            lane.end()
+            lane.end_requests()
+            lane.kill(signal.SIGCONT)
+            lane.kill(signal.SIGTERM)
         if not self._reader.wait_ended(lanes, TERM_S):
             for lane in lanes:
                 lane.kill(signal.SIGKILL)
             self._reader.wait_ended(lanes, KILL_S)
-        if self._readings is not None:
-            self._readings.close()
+        for ticker in self._tickers:
+            ticker.close()
 
-    def emit(self, line: bytes) -> None:
+    def emit(self, event: Event) -> None:
         """Send a reading. Thread: any."""
         if not self.sender.full:
-            self.sender.send_message(reading=line.decode())
+            self.sender.send(event=plain(event, whole=False))
 
     def do_start(self, call: int, number: int, **payload: Any) -> None:  # noqa: ANN401 - JSON
         """Start a lane."""
         try:
-            lane = start_lane(number, payload, self.sender)
+            lane = HostedLane(number, payload, self.sender)
         except OSError as error:
-            self.sender.send_message(call=call, failed=error.strerror or str(error), number=error.errno)
+            self.sender.send(call=call, failed=error.strerror or str(error), errno=error.errno)
             return
-        self._lanes = {key: one for key, one in self._lanes.items() if not one.ended} | {number: lane}
+        self._lanes = {key: other for key, other in self._lanes.items() if not other.ended} | {number: lane}
         self._reader.watch(lane)
         if self._held:
             lane.hold()
-        self.sender.send_message(call=call, pid=lane.pid)
+        self.sender.send(call=call, pid=lane.pid)
 
-    def do_control(self, lane: int, method: str, **arguments: int) -> None:
-        """Call `kill`, `suspend` or `continue_` of a lane."""
+    def do_request(self, lane: int, line: str) -> None:
+        """Pass a request on to a lane."""
         if lane in self._lanes:
-            getattr(self._lanes[lane], method)(**arguments)
+            self._lanes[lane].write(line.encode())
+
+    def do_control(self, lane: int, method: str, arguments: list[int]) -> None:
+        """Call a method of a lane."""
+        if lane in self._lanes:
+            getattr(self._lanes[lane], method)(*arguments)
 
     def do_beat(self, sent_ns: int) -> None:
         """Answer a heartbeat."""
         now_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
-        self.sender.send_message(beat=sent_ns, at_ns=now_ns, cpu_ns=cpu_ns, memory_bytes=_memory_bytes())
+        self.sender.send(beat=sent_ns, at_ns=now_ns, cpu_ns=cpu_ns, memory_bytes=_memory_bytes())
 
     def do_hold(self) -> None:
         """Suspend every lane, and ignore silence."""
@@ -236,31 +217,30 @@ class Agent:
         def work() -> None:
             from tfmon.lanes.remote.questions import answer
 
-            self.sender.send_message(call=call, **answer(question, arguments))
+            self.sender.send(call=call, **answer(question, arguments))
 
-        start_thread("tfmon-answer", work, lambda reason: self.sender.send_message(call=call, error=reason))
+        start_thread("tfmon-answer", work, lambda reason: self.sender.send(call=call, error=reason))
 
     def do_read(self, gpus: list[object]) -> None:
         """Read the machine and these GPUs."""
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
-        from tfmon.lanes.remote.questions import Readings
+        from tfmon.lanes.remote.questions import start_readings
         from tfmon.model.codec import read
         from tfmon.probes.base import Gpu
 
-        if self._readings is None:
-            self._readings = Readings(self._leaders, self.emit, [read(gpu, Gpu) for gpu in gpus])
+        if not self._tickers:
+            self._tickers = start_readings(self._leaders, self.emit, [read(gpu, Gpu) for gpu in gpus])
 
     def _tell_no_readings(self, reason: str) -> None:
-        from tfmon.model.codec import encode
         from tfmon.model.readings import Missing
         from tfmon.probes.host_probe import unknown_host
 
-        self.emit(encode(unknown_host(time.monotonic_ns(), Missing(reason))))
+        self.emit(unknown_host(time.monotonic_ns(), Missing(reason)))
 
     def _leaders(self) -> dict[str, int]:
-        return {lane.name: lane.pid for lane in self._lanes.values() if not lane.ended}
+        return {lane.lane: lane.pid for lane in self._lanes.values() if not lane.ended}
 
 
 def _memory_bytes() -> int:
@@ -277,13 +257,13 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)
     say(marker, folder=folder, pid=os.getpid(), python=sys.executable)
-    for fd in (0, 1, 2):  # a library's output must not reach the monitor as frames
+    for fd in (0, 1, 2):  # a library's output must not reach the monitor
         os.dup2(nothing, fd)
     agent = Agent(Path(folder), in_fd, out_fd)
     try:
-        agent.sender.send_message(last=agent.serve())
+        agent.sender.send(last=agent.serve())
     except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
-        agent.sender.send_message(last=f"it failed: {_in_a_line(error)}")
+        agent.sender.send(last=f"it failed: {_in_a_line(error)}")
     finally:
         agent.sender.flush(LAST_WORD_S)
         shutil.rmtree(folder, ignore_errors=True)

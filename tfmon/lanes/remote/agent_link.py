@@ -1,33 +1,35 @@
-"""An established connection to an agent."""
+"""An established connection to an agent, and its lanes."""
 
 from __future__ import annotations
 
 import itertools
-import json
+import os
 import queue
-import signal
+import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import LaneProcess, Sink
+from tfmon.lanes.pipes import TAIL_LINES
 from tfmon.lanes.remote.clock import HostClock, Ping
-from tfmon.lanes.remote.frames import MESSAGES, FrameReader, Sender
-from tfmon.lanes.remote.questions import decode
+from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
-from tfmon.model.codec import CodecError, clean
-from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.codec import CodecError, clean, encode_message, read
+from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.readings import NOT_READ, Missing, Reading
+from tfmon.model.lane_texts import without_chatter
+from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, TreeSample
 from tfmon.model.requests import Assign, Request, TakeProfile
 from tfmon.system.threads import start_thread
 
@@ -38,55 +40,61 @@ LATE_S = 2.0
 """A loop that is this late was stopped itself."""
 CLOSE_S = 2.0
 MOST_UNTOLD = 2_000
-"""No more is read while this many frames wait, so the agent sees a slow link."""
+"""No more is read while this many events wait, so the agent sees a slow link."""
 CROWDED_S = 0.02
 SETTLE_BEATS = 10
 FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
-TELL_EVERY_S = 0.25
 HOLD_S = 0.3
+
+LaneEvent: TypeAlias = FromLane | LaneEnded | LanePrinted | BadLine
+Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 class RemoteProcess(LaneProcess):
-    """A child of an agent. Thread: its events, the link's delivery thread; the rest any."""
-
-    stack_poll_s = 0.8
-    """The agent passes on output twice a second."""
+    """A child of an agent. Thread: `take` and `lose`, the link's delivery thread; the rest any."""
 
     def __init__(
-        self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
+        self,
+        lane: str,
+        number: int,
+        link: Link,
+        sink: Sink,
+        ended: Callable[[], None],
+        *,
+        grace_s: float | None,
+        scenario: str,
+        echo: Callable[[bytes], object] | None,
     ) -> None:
-        super().__init__(lane, sink, self._here)
+        super().__init__(lane, sink, grace_s)
         self.number = number
         self.pid = 0
-        self._scenario = scenario
         self._link = link
         self._note_end = ended
+        self._scenario = scenario
+        self._echo = echo
         self._profiles: dict[str, str] = {}
+        self._printed: deque[str] = deque(maxlen=TAIL_LINES)
 
     def send(self, request: Request) -> bool:
         """Send a request with the host's paths."""
+        if self.ended or self._link.lost:
+            return False
         if isinstance(request, Assign) and self._scenario:
             request = replace(request, scenario=self._scenario)
         elif isinstance(request, TakeProfile):
             there = f"{self._link.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
             self._profiles[there] = request.folder
             request = replace(request, folder=there)
-        return super().send(request)
-
-    def write(self, data: bytes) -> bool:
-        """Send requests; return False after the end."""
-        if self.ended or self._link.lost:
-            return False
-        self._link.sender.send(2 * self.number, data)
+        self._link.sender.send(do="request", lane=self.number, line=encode_message(request).decode())
         return True
 
-    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
-        """Signal the process group, or the child alone."""
-        self._control("kill", number=number, alone=alone)
-
-    def _control(self, method: str, **arguments: int) -> None:
+    def _control(self, method: str, *arguments: int) -> None:
         if not self.ended:
-            self._link.sender.send_message(do="control", lane=self.number, method=method, **arguments)
+            self._link.sender.send(do="control", lane=self.number, method=method, arguments=arguments)
+
+    def kill(self, number: int) -> None:
+        """Signal the process group."""
+        self._control("kill", number)
 
     def suspend(self) -> None:
         """Suspend the child."""
@@ -96,36 +104,65 @@ class RemoteProcess(LaneProcess):
         """Continue a suspended child."""
         self._control("continue_")
 
-    def end(self, code: int, at_ns: int) -> None:
-        """Report the child's end."""
-        self._tell_end(code, self._link.clock.here(at_ns))
-        self._note_end()
+    def request_end(self) -> None:
+        """Request the end, or send SIGINT to a user's command."""
+        self.end_requested = True
+        self._control("request_end")
+
+    def ask_stacks(self) -> None:
+        """Report the stacks as an event."""
+        self._control("ask_stacks")
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Report an event, or echo output."""
+        if "output" in message:
+            if self._echo is not None:
+                self._echo(str(message["output"]).encode("latin-1", "replace"))
+            return
+        problem = ""
+        try:
+            event: LaneEvent = read(message.get("event"), LaneEvent)
+            at_ns = min(self._link.clock.here(event.at_ns), time.monotonic_ns())
+            self._report(replace(event, lane=self.lane, at_ns=at_ns))
+        except CodecError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - one thread delivers all events; one must not end it
+            problem = f"tfmon could not take in an event: {type(error).__name__}: {error}"
+        if problem:
+            self._tell(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
+
+    def _report(self, event: LaneEvent) -> None:
+        if isinstance(event, Profiled | ProfileFailed):
+            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
+        elif isinstance(event, LanePrinted):
+            self._printed.extend(event.lines)
+        elif isinstance(event, LaneEnded):
+            event = replace(event, requested=self.end_requested)
+        self._tell(event)
+        if isinstance(event, LaneEnded):
+            self.ended = True
+            self._note_end()
 
     def lose(self, why: TfmonError, at_ns: int) -> None:
         """Report a lost connection."""
         if self.ended:
             return
         if not self.end_requested:
-            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint)
-            self._tell(failed)
-        self._tell_end(None, at_ns)
-        self._note_end()
-
-    def _here(self, event: FromLane) -> FromLane:
-        """Convert stamp and folder."""
-        if isinstance(event, Profiled | ProfileFailed):
-            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
-        return replace(event, at_ns=self._link.clock.here(event.at_ns))
+            self._tell(LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint))
+        tail = tuple(without_chatter(tuple(self._printed)))
+        self._report(
+            LaneEnded(lane=self.lane, at_ns=at_ns, exit_code=None, signal=None, requested=False, output_tail=tail)
+        )
 
 
 class Link:
-    """Carries frames and messages until it ends.
+    """Carries messages until it ends.
 
     A thread delivers events, so that a slow listener does not delay heartbeats and answers. Thread: any; `hold`
     and `go_on` also from a signal's handler.
     """
 
-    def __init__(self, wire: Wire, sender: Sender, tell: Callable[[Event], None]) -> None:
+    def __init__(self, wire: Wire, tell: Callable[[Event], None]) -> None:
         self.host = wire.host.name
         self.folder = wire.greeting.folder
         self.lost = ""
@@ -137,7 +174,7 @@ class Link:
         self._called = wire.host.called
         self._tell = tell
         self._bridge_error: HostError | None = None
-        self._frames = FrameReader()
+        self._lines = LineReader()
         self._calls: dict[int, Future[dict[str, Any]]] = {}
         self._processes: dict[int, RemoteProcess] = {}
         self._closing = False
@@ -146,8 +183,8 @@ class Link:
         self._ponged = threading.Event()
         self._agent = self._agent_before = (0, 0, -1)
         """Clock, CPU time and memory of the agent."""
-        self.sender = sender
-        start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
+        self.sender = Sender(os.dup(wire.connection.fileno()), partial(wire.connection.shutdown, socket.SHUT_WR))
+        start_thread(f"tfmon-tell-{self.host}", self._deliver, self._end_untold)
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
 
     def call(self, do: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
@@ -157,7 +194,7 @@ class Link:
         try:
             if self.lost:
                 raise self.loss()
-            self.sender.send_message(do=do, call=number, **arguments)
+            self.sender.send(do=do, call=number, **arguments)
             answer = answered.result(timeout_s)
         except NoAnswer:
             raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s") from None
@@ -170,11 +207,12 @@ class Link:
 
     def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
         """Start a process; raises OSError, or HostError if the link is lost."""
-        self._processes[process.number] = process
+        running = {number: other for number, other in self._processes.items() if not other.ended}
+        self._processes = {**running, process.number: process}
         try:
             answer = self.call("start", patience_s, number=process.number, **payload)
             if "failed" in answer:
-                raise OSError(answer["number"], clean(answer["failed"], 200))
+                raise OSError(answer["errno"], clean(answer["failed"], 200))
             process.pid = answer["pid"]
         finally:
             if not process.pid:
@@ -182,12 +220,12 @@ class Link:
 
     def hold(self) -> None:
         """Suspend the lanes."""
-        self.sender.send_message(do="hold")
+        self.sender.send(do="hold")
         self.sender.flush(HOLD_S)
 
     def go_on(self) -> None:
         """End `hold`."""
-        self.sender.send_message(do="go_on")
+        self.sender.send(do="go_on")
 
     def measure(self) -> None:
         """Set the clock by some pings."""
@@ -247,34 +285,26 @@ class Link:
 
     def _take(self, chunk: bytes) -> None:
         at_ns = time.monotonic_ns()
-        for stream, payload in self._frames.take(chunk):
-            if stream == MESSAGES:
-                self._take_message(json.loads(payload), at_ns)
-            elif (process := self._processes.get(stream // 2)) is not None:
-                take = process.output.take if stream % 2 else process.metrics.take
-                self.works.put(partial(take, payload))
-
-    def _take_message(self, message: dict[str, Any], at_ns: int) -> None:
-        match message:
-            case {"beat": sent_ns, "at_ns": there_ns, "cpu_ns": cpu_ns, "memory_bytes": memory_bytes}:
-                self.clock.take(Ping(sent_ns, there_ns, at_ns))
-                self._agent = there_ns, cpu_ns, memory_bytes
-                self._ponged.set()
-            case {"call": number}:
-                answered = self._calls.get(number)
-                if answered is not None and not answered.done():
-                    answered.set_result(message)
-            case {"reading": line}:
-                self.works.put(lambda: self._tell_reading(line.encode()))
-            case {"dropped": number, "size": size} if number in self._processes:
-                self.works.put(partial(self._processes[number].output.drop, size))
-            case {"ended": number, "code": code, "at_ns": there_ns} if number in self._processes:
-                self.works.put(partial(self._processes.pop(number).end, code, there_ns))
-            case {"last": reason}:
-                self._last_word = self._last_word or str(reason)
+        for message in self._lines.take(chunk):
+            match message:
+                case {"number": number}:
+                    if number in self._processes:
+                        self.works.put(partial(self._processes[number].take, message))
+                case {"event": sample}:
+                    self.works.put(partial(self._tell_sample, sample))
+                case {"call": number}:
+                    answered = self._calls.get(number)
+                    if answered is not None and not answered.done():
+                        answered.set_result(message)
+                case {"beat": sent_ns, "at_ns": there_ns, "cpu_ns": cpu_ns, "memory_bytes": memory_bytes}:
+                    self.clock.take(Ping(sent_ns, there_ns, at_ns))
+                    self._agent = there_ns, cpu_ns, memory_bytes
+                    self._ponged.set()
+                case {"last": reason}:
+                    self._last_word = self._last_word or str(reason)
 
     def _ping(self) -> None:
-        self.sender.send_message(do="beat", sent_ns=time.monotonic_ns())
+        self.sender.send(do="beat", sent_ns=time.monotonic_ns())
 
     def _settle(self) -> None:
         if not self.clock.settle():
@@ -313,36 +343,26 @@ class Link:
             self.works.put(partial(process.lose, self.loss(), at_ns))
         self.works.put(None)
 
-    def _tell_all(self) -> None:
-        told_s = time.monotonic()
-        while True:
-            waits = any(process.output.waits for process in list(self._processes.values()))
-            try:
-                work = self.works.get(timeout=TELL_EVERY_S if waits else None)
-            except queue.Empty:
-                pass
-            else:
-                if work is None:
-                    break
-                work()
-            if waits and time.monotonic() - told_s >= TELL_EVERY_S:
-                told_s = time.monotonic()
-                for process in list(self._processes.values()):
-                    process.tell_output()
+    def _deliver(self) -> None:
+        while (work := self.works.get()) is not None:
+            work()
         self.over.set()
 
     def _end_untold(self, reason: str) -> None:
         self.break_off(reason)
         try:
-            self._tell_all()
+            self._deliver()
         finally:
             self.over.set()
 
-    def _tell_reading(self, line: bytes) -> None:
+    def _tell_sample(self, sample: object) -> None:
         try:
-            event = decode(line, self.host)
+            event: Sample = read(sample, Sample, strict=False)
         except CodecError:
             return
         here = self.clock.here
-        moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
-        self._tell(moved)
+        if isinstance(event, TreeSample):
+            self._tell(replace(event, at_ns=here(event.at_ns)))
+            return
+        event = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        self._tell(replace(event, host=self.host))

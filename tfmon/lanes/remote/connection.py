@@ -78,11 +78,11 @@ class Connection:
         self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
         if self._closed:
             wire.cancel()
-        sender = wire.greet()
+        wire.greet()
         self.greeting = wire.greeting
         if self.host.ray is not None:
             self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
-        self._link = link = Link(wire, sender, self._sink)
+        self._link = link = Link(wire, self._sink)
         try:
             if self._closed:  # when there was no link to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
@@ -110,7 +110,7 @@ class Connection:
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Read the machine and these GPUs."""
         self._gpus = tuple(gpus)
-        self._connected().sender.send_message(do="read", gpus=[plain(gpu) for gpu in gpus])
+        self._connected().sender.send(do="read", gpus=[plain(gpu) for gpu in gpus])
 
     def _connected(self) -> Link:
         link = self._link
@@ -123,7 +123,13 @@ class Connection:
         return link
 
     def start_lane(
-        self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
+        self,
+        lane: LanePlan,
+        plan: RacePlan,
+        script: Path,
+        sink: Sink,
+        ended: Callable[[], None],
+        echo: Callable[[bytes], object] | None = None,
     ) -> RemoteProcess:
         """Start a lane; blocks."""
         link = self._connected()
@@ -138,11 +144,20 @@ class Connection:
             "command": command and asdict(command),
             "folder": command and working_folder(),
             "path_first": bool(self.host.python),
+            "echo": echo is not None,
         }
-        scenario = "" if command else self._ship(link, plan.scenario)
-        process = RemoteProcess(lane.spec.name, next(link.numbers), scenario, link, sink, ended)
+        process = RemoteProcess(
+            lane.spec.name,
+            next(link.numbers),
+            link,
+            sink,
+            ended,
+            grace_s=command.grace_s if command is not None else None,
+            scenario="" if command is not None else self._ship(link, plan.scenario),
+            echo=echo,
+        )
         link.begin(process, payload, START_S)
-        passed = script_input.current() if command else None
+        passed = script_input.current() if command is not None else None
         if passed is not None and passed.is_sent:  # waits until the start is recorded
             start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), link.break_off)
         return process
@@ -155,7 +170,7 @@ class Connection:
         except OSError:
             return ""
         name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        link.sender.send_message(do="keep", name=name, content=content)
+        link.sender.send(do="keep", name=name, content=content)
         return f"{link.folder}/{name}"
 
     def hold(self) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.trouble import HostError
-from tfmon.model.codec import CodecError, encode, parse, plain, read
+from tfmon.model.codec import CodecError, plain, read
+from tfmon.model.events import Event
 from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
-from tfmon.model.readings import HostSample, TreeSample
 from tfmon.probes.base import Gpu, Ticker
 from tfmon.probes.find_gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
 from tfmon.probes.interpreter import read_wheel
@@ -31,7 +31,6 @@ Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
 """Without an answer, `error` and `hint`."""
 EVERY_S = 1.0
-Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
@@ -145,31 +144,15 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 }
 
 
-class Readings:
-    """The probes of this machine."""
-
-    def __init__(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        emit: Callable[[bytes], object],
-        gpus: Sequence[Gpu] = (),
-        *,
-        every_s: float = EVERY_S,
-    ) -> None:
-        self._tickers = [
-            Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
-            for probe in choose_probes(lanes, gpus)
-        ]
-        for ticker in self._tickers:
-            ticker.start()
-
-    def close(self) -> None:
-        """End the probes, except a probe that hangs."""
-        for ticker in self._tickers:
-            ticker.close()
-
-
-def decode(line: bytes, host: str) -> Sample:
-    """Return a host's sample, with its own stamps; raises CodecError."""
-    sample: Sample = read(parse(line), Sample, strict=False)
-    return sample if isinstance(sample, TreeSample) else replace(sample, host=host)
+def start_readings(
+    lanes: Callable[[], Mapping[str, int]],
+    emit: Callable[[Event], object],
+    gpus: Sequence[Gpu] = (),
+    *,
+    every_s: float = EVERY_S,
+) -> list[Ticker]:
+    """Start the probes of this machine."""
+    tickers = [Ticker(probe, emit, interval_s=every_s) for probe in choose_probes(lanes, gpus)]
+    for ticker in tickers:
+        ticker.start()
+    return tickers

@@ -18,12 +18,11 @@ import tempfile
 import time
 import zipfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.frames import CHUNK_BYTES, Sender
+from tfmon.lanes.remote.link_lines import CHUNK_BYTES
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import (
     OLDEST_PYTHON,
@@ -105,22 +104,23 @@ class Wire:
         self.received = b""
         self._cancelled = False
 
-    def greet(self) -> Sender:
+    def greet(self) -> None:
         """Start the agent, or raise TfmonError."""
         first = self.first_word()
-        sender = Sender(os.dup(self.connection.fileno()), partial(self.connection.shutdown, socket.SHUT_WR))
         try:
             version = tuple(int(part) for part in first["python"])
             if version < OLDEST_PYTHON:
                 raise old_python(self.host, version, clean(str(first.get("executable")), 200))
             code = packed()
-            sender.put(b"%012d" % len(code) + code)
+            self.connection.settimeout(CODE_PATIENCE_S)
+            with contextlib.suppress(OSError):  # its output explains it
+                self.connection.sendall(b"%012d" % len(code) + code)
+            self.connection.settimeout(None)
             ready = self._next_word(CODE_PATIENCE_S)
             if "failed" in ready:
                 raise no_agent(self.host, str(ready["failed"]), str(ready["folder"]))
         except BaseException:
             self.kill()
-            sender.close()
             raise
         self.greeting = Greeting(
             folder=str(ready["folder"]),
@@ -129,7 +129,6 @@ class Wire:
             launcher=tuple(self.said()),
         )
         self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines explain nothing
-        return sender
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
         """Start a program; return its first message; raises TfmonError."""

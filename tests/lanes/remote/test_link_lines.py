@@ -1,6 +1,5 @@
-"""The traffic of a link: frames that arrive whole and in order, and the clock of a host by pings."""
+"""The traffic of a link: lines that arrive whole and in order, and the clock of a host by pings."""
 
-import json
 import os
 import random
 from pathlib import Path
@@ -11,54 +10,56 @@ from hypothesis import strategies as st
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.remote.clock import HostClock, Ping
-from tfmon.lanes.remote.frames import HEADER, MESSAGES, MOST_BYTES, FrameError, FrameReader, Sender
+from tfmon.lanes.remote.link_lines import LONGEST_BYTES, LineError, LineReader, Sender
 
-FRAMES = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20)
+MESSAGES = st.lists(st.fixed_dictionaries({"text": st.text(max_size=100)}), max_size=20)
 
 
-@given(FRAMES, st.lists(st.integers(1, 400), min_size=1))
-def test_frames_come_out_as_they_were_sent_however_they_are_torn(frames, sizes):
-    reading, writing = os.pipe()
-    sender, reader, found, number = Sender(writing), FrameReader(), [], 0
-    for stream, payload in frames:
-        sender.send(stream, payload)
-    sender.close()
-    while chunk := os.read(reading, sizes[number % len(sizes)]):
+def received(reading: int, size: int = 1 << 20) -> list[object]:
+    reader, found = LineReader(), []
+    while chunk := os.read(reading, size):
         found += reader.take(chunk)
-        number += 1
     os.close(reading)
-    assert found == frames
+    return found
+
+
+@given(MESSAGES, st.integers(1, 400))
+def test_messages_come_out_as_they_were_sent_however_they_are_torn(messages, size):
+    reading, writing = os.pipe()
+    sender = Sender(writing)
+    for message in messages:
+        sender.send(**message)
+    sender.close()
+    assert received(reading, size) == messages
 
 
 def test_a_slow_link_delays_no_caller_and_says_that_it_is_full():
     reading, writing = os.pipe()
-    sender, reader, found = Sender(writing), FrameReader(), []
+    sender = Sender(writing)
     for number in range(20):
-        sender.send(number, b"x" * 200_000)
+        sender.send(number=number, text="x" * 200_000)
     assert sender.full
     sender.flush(0.01)  # it gives up
-    sender.send_message(last="word")
     sender.close()
-    while chunk := os.read(reading, 1 << 20):
-        found += reader.take(chunk)
-    os.close(reading)
-    assert [stream for stream, _ in found] == [*range(20), MESSAGES]
-    assert json.loads(found[-1][1]) == {"last": "word"} and not sender.full
+    assert [message["number"] for message in received(reading)] == [*range(20)] and not sender.full
 
 
 def test_nobody_who_reads_is_no_error_and_a_flush_ends():
     reading, writing = os.pipe()
     os.close(reading)
     sender = Sender(writing)
-    sender.send(1, b"x")
+    sender.send(text="x")
     sender.flush(PATIENCE_S)
     sender.close()
     wait_for(lambda: not Path(f"/proc/self/fd/{writing}").exists(), what="the sender has closed it")
 
 
-def test_noise_is_refused_before_it_is_collected():
-    with pytest.raises(FrameError):
-        FrameReader().take(HEADER.pack(1, MOST_BYTES + 1))
+@pytest.mark.parametrize(
+    "noise", [b"x" * (LONGEST_BYTES + 1), b"\xff\n", b"no JSON\n", b"3\n", b"[" * 10**5 + b"\n"]
+)
+def test_noise_is_refused(noise):
+    with pytest.raises(LineError):
+        LineReader().take(noise)
 
 
 HOUR_NS = 3_600_000_000_000
