@@ -55,7 +55,7 @@ class FaultyGroup(RacingGroup):
 def faulty_group(tmp_path, monkeypatch) -> Iterator[FaultyGroup]:
     # A busy machine writes the stacks later, and with longer breaks.
     monkeypatch.setattr(lane_process, "STACK_PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(lane_process.LaneProcess, "stack_poll_s", 0.5)
+    monkeypatch.setattr(lane_process, "STACK_POLL_S", 0.5)
     group = FaultyGroup(tmp_path)
     yield group
     group.watchdog.close()

@@ -165,7 +165,7 @@ class Agent:
         if not self.sender.full:
             self.sender.send(event=plain(event, whole=False))
 
-    def do_start(self, call: int, number: int, **payload: Any) -> None:  # noqa: ANN401 - JSON
+    def do_start(self, call: int, number: int, payload: dict[str, Any]) -> None:
         """Start a lane."""
         try:
             lane = HostedLane(number, payload, self.sender)

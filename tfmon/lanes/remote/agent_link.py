@@ -210,7 +210,7 @@ class Link:
         running = {number: other for number, other in self._processes.items() if not other.ended}
         self._processes = {**running, process.number: process}
         try:
-            answer = self.call("start", patience_s, number=process.number, **payload)
+            answer = self.call("start", patience_s, number=process.number, payload=payload)
             if "failed" in answer:
                 raise OSError(answer["errno"], clean(answer["failed"], 200))
             process.pid = answer["pid"]
