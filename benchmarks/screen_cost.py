@@ -37,7 +37,7 @@ from pathlib import Path
 
 import psutil
 from common import met, options_of
-from support.link import Link
+from link import Link
 from support.terminal import racing
 
 THIS = Path(__file__).resolve().parents[1]

@@ -53,7 +53,7 @@ class Soak:
     def __init__(self, *, real: bool, seed: int) -> None:
         self.random = random.Random(seed)
         self.real = real
-        child = {} if real else {"TFMON_TEST_CHILD": str(TESTS / "faults" / "children" / "soaker.py")}
+        child = {} if real else {"TFMON_TEST_CHILD": str(Path(__file__).with_name("soaker.py"))}
         root = str(TESTS.parent)
         program = ("-m", "tfmon") if real else (str(TESTS / "support" / "fake_tfmon.py"),)
         settings = {"PYTHONPATH": root, "TFMON_TEST_STALL_S": str(STALL_S), **child}

@@ -57,18 +57,6 @@ def test_a_knob_that_restarts_the_lanes_is_raced_and_a_value_at_which_one_fails_
     wait_for(lambda: group.lane("gpu:0").phase == RACING, what="the lane that failed trains again")
 
 
-def test_stopping_keeps_what_there_is(group, bench):
-    begin(group)
-    bench.start_crossover("batch_size")
-    wait_for(lambda: state(group).at == 2, what="the second value")
-    bench.stop()
-    wait_for(lambda: state(group).over, what="the end")
-    snapshot = group.session.snapshot()
-    assert (snapshot.experiment.over, snapshot.experiment.ended) == (True, "stopped")
-    first = curve_of(snapshot, snapshot.experiment).places[0]
-    assert first.ratio is not None
-
-
 def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(group, bench):
     begin(group, mode=CONCURRENT)
     bench.run(crossover_of("batch_size", ("cpu", "gpu:0"), (13, 16)))
@@ -77,17 +65,6 @@ def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(grou
     assert group.session.snapshot().race.mode == CONCURRENT
     assert refused(group) == {13: "13 brings bad luck"}
     wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), what="32")
-
-
-def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
-    begin(group)
-    bench.start_crossover("batch_size")
-    # A lane that dies before it receives the value is only started again with it.
-    wait_for(lambda: state(group).at == 2 == group.lane("gpu:0").settings["batch_size"], what="the second value")
-    group._processes["gpu:0"].kill(9)
-    wait_for(lambda: refused(group), what="the value that failed")
-    assert "SIGKILL" in next(iter(refused(group).values()))
-    wait_for(lambda: state(group).at not in (2, None), what="the next value, with the lane started again")
 
 
 def test_another_race_ends_it(group, bench):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children
 
 from trainer import FakeTrainer
 
-from tfmon.model.lane_events import Hello, LaneFailed, LibrariesLoaded, PhaseEntered
+from tfmon.model.lane_events import Hello, LaneFailed, LibrariesLoaded
 from tfmon.trainer.channel import die_with_parent, exit_now
 
 METRICS = int(sys.argv[1])
@@ -93,55 +93,11 @@ def hangs_in_c(trainer) -> None:
     libc.pthread_mutex_lock(mutex)
 
 
-def floods_stderr(trainer) -> None:
-    for _ in range(100):
-        write(2, b"\x1b[31mnoise" + b"." * (MEGABYTE - 20) + b"\n")
-    trainer.say(PhaseEntered, phase="racing")
-
-
-def floods_stdout(trainer) -> None:
-    for _ in range(100):
-        write(1, b"." * MEGABYTE)
-
-
 def floods_metrics(trainer) -> None:
     """100 MB of lines that are none."""
     line = b'{"v":2,"type":"Rubbish","x":"' + b"y" * 970 + b'"}\n'
     for _ in range(100):
         write(METRICS, line * (MEGABYTE // len(line)))
-
-
-def floods_short_lines(trainer) -> None:
-    """Many lines of nothing: they cost the most for their size."""
-    write(METRICS, b"x\n" * 200_000)
-
-
-def sends_a_long_line(trainer) -> None:
-    for _ in range(50):
-        write(METRICS, b"z" * MEGABYTE)
-    write(METRICS, b"\n")
-
-
-def sends_rubbish(trainer) -> None:
-    """Send lines that are wrong in every other way: bytes, types, versions, order, parts of lines."""
-    for line in (
-        b'\xff\xfe\x00{"v":2}',
-        b'{"v":2,"type":"Window"}',
-        b'{"v":99,"type":"Hello","at_ns":1,"protocol":99,"pid":1,"python":""}',
-        b'{"v":2,"type":"SliceEnded","at_ns":"soon","round":1}',
-        b'{"v":2,"type":"Finished","at_ns":1e999,"steps":NaN}',
-        b'{"v":2,"type":["Hello"],"at_ns":{}}',
-        b'{"v":2,"type":"SliceEnded","at_ns":1,"rou',
-    ):
-        write(METRICS, line + b"\n")
-    for line in (
-        b'{"v":2,"type":"SliceEnded","at_ns":1,"round":-4}',
-        b'{"v":2,"type":"KnobApplied","at_ns":-5,"request":99,"knob":"none","value":"x","step":-1,"gap_ns":-1}',
-        b'{"v":2,"type":"Hello","at_ns":0,"protocol":2,"pid":1,"python":"3"}',
-        b'{"v":2,"type":"PhaseEntered","at_ns":0,"phase":"importing"}',
-    ):
-        write(METRICS, line + b"\n")
-    trainer.say(PhaseEntered, phase="racing")
 
 
 def sends_escapes(trainer) -> None:
