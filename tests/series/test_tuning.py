@@ -160,13 +160,14 @@ class TestAll:
         assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
         assert answer_text(state) == "no change was measured to the end"
 
-    def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench):
+    @pytest.mark.parametrize("measured", [False, True])
+    def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench, measured):
         begin(group, FASTER="parallel_calls=auto:0.8 prefetch=auto:0.8")
         bench.start_tuning("cpu", everything=True)
 
         def caching() -> bool:
             lane = group.lane("cpu")
-            return lane.settings["cache"] is True and bool(lane.steady.windows)
+            return lane.settings["cache"] is True and (bool(lane.steady.windows) or not measured)
 
         wait_for(caching, what="the cache")
         group._processes["cpu"].kill(9)
