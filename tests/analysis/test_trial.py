@@ -2,6 +2,8 @@
 
 import math
 import random
+import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,12 +15,12 @@ from tfmon.analysis.trial_answer import (
     NO_TRIAL,
     NOT_YET,
     REFUSE,
-    LossDifference,
     compare_training,
     judge_trial,
     loss_difference,
 )
-from tfmon.model.lane_state import FAILED, LaneState, LossCurve, Totals, Trouble
+from tfmon.model.account import BEFORE, STEPS, Accounted, TimePart
+from tfmon.model.lane_state import DONE, FAILED, LaneState, LossCurve, Totals, Trouble
 from tfmon.model.spec import LaneSpec
 
 SEEDED, UNSEEDED = {"seed": "7"}, {"seed": "none"}
@@ -44,16 +46,28 @@ def trained(
     )
 
 
-def judged(first: LaneState, second: LaneState, lengths=None, seeds=None):
-    return judge_trial(analyse(ended(first, second)), lengths or {}, "fix.patch", seeds)
+def judged(first: LaneState, second: LaneState, lengths=None, again=((), ())):
+    return judge_trial(analyse(ended(first, second)), lengths or {}, "fix.patch", again)
+
+
+def took(seconds: float, curve: LossCurve | None = None, *, seed=SEEDED, name="a") -> LaneState:
+    """A lane that ended by itself after a time, of which half is before the first step."""
+    one = trained(name, 100, curve, seed=seed)
+    parts = tuple(TimePart(group, "", time_ns=round(seconds / 2 * 1e9)) for group in (BEFORE, STEPS))
+    account = Accounted(lane=name, at_ns=round(seconds * 1e9), parts=parts, last=True)
+    return replace(one, phase=DONE, account=account, process=replace(one.process, started_ns=0))
+
+
+def runs(first: Sequence[float], second: Sequence[float]):
+    return [took(one) for one in first], [took(one) for one in second]
 
 
 A = trained("a", 100)
 
 
 def test_a_faster_change_that_trains_the_same_is_kept():
-    trial, unclear = judged(A, trained("bb", 200, losses(2)))
-    assert (trial.answer, unclear, trial.same_training, trial.exit_code) == (KEEP, False, True, 0)
+    trial, more = judged(A, trained("bb", 200, losses(2)))
+    assert (trial.answer, more, trial.same_training, trial.exit_code) == (KEEP, True, True, 0)
     assert trial.steps_factor is not None
     assert trial.steps_factor.low < 2 < trial.steps_factor.high
     assert trial.text.startswith("keep: its steps are 2.0× as fast (95 % CI ")
@@ -95,16 +109,27 @@ def test_a_faster_change_that_trains_something_else_is_refused(changed, lengths,
     assert (f"it trains something else: {why}" in trial.text) == bool(why)
 
 
-def test_without_a_seed_a_second_run_tells_what_seeds_explain():
+def test_without_a_seed_further_runs_tell_what_seeds_explain():
     first, second = (trained(name, speed, seed=UNSEEDED) for name, speed in (("a", 100), ("bb", 200)))
     second = replace(second, totals=replace(second.totals, losses=losses(2, offset=0.1)))
-    trial, unclear = judged(first, second)
-    assert (trial.answer, unclear) == (NOT_YET, True)
+    trial, more = judged(first, second)
+    assert (trial.answer, more) == (NOT_YET, True)
     assert "may train something else" in trial.text
-    for apart, answer in ((0.08, KEEP), (0.005, REFUSE)):
-        trial, unclear = judged(first, second, seeds=LossDifference(apart, 0.01, 0.5))
-        assert (trial.answer, unclear) == (answer, False), trial.text
-        assert "two runs of the script as it is differ by" in trial.text
+    for apart, answer in ((0.08, KEEP), (0.002, REFUSE)):
+        trial, _ = judged(first, second, again=([took(9, losses(3, offset=apart), seed=UNSEEDED)], []))
+        assert trial.answer == answer, trial.text
+        assert "2 runs of the script as it is differ by" in trial.text
+
+
+@pytest.mark.parametrize(("offset", "answer"), [(0.0, KEEP), (0.2, REFUSE)])
+def test_one_loss_of_each_run_is_compared_with_what_runs_differ_by(offset, answer):
+    def one(name: str, speed: float, loss: float) -> LaneState:
+        return trained(name, speed, LossCurve().plus(200, loss), seed=UNSEEDED)
+
+    first, second = one("a", 100, 0.50), one("bb", 200, 0.52 + offset)
+    assert judged(first, second)[0].answer == NOT_YET
+    again = [one("a", 100, loss) for loss in (0.53, 0.49, 0.51)], [one("bb", 200, 0.51 + offset)]
+    assert judged(first, second, again=again)[0].answer == answer
 
 
 def test_small_differences_with_equal_seeds_are_not_refused():
@@ -126,13 +151,13 @@ def test_the_mean_of_an_epoch_that_is_reset_is_no_difference():
 @pytest.mark.parametrize(
     ("before", "after", "answer", "why"),
     [
-        (losses(1), LossCurve().plus(1, 2.0).plus(2, 1.0), NOT_YET, "too few losses to compare"),
+        (losses(1), LossCurve().plus(900, 2.0), NOT_YET, "no losses at the same steps to compare"),
         (LossCurve(), LossCurve(), KEEP, "reports no loss, so only steps and examples are compared"),
     ],
 )
 def test_a_change_whose_losses_cannot_be_compared_is_kept_only_if_there_are_none(before, after, answer, why):
-    trial, unclear = judged(trained("a", 100, before), trained("bb", 200, after))
-    assert (trial.answer, trial.same_training, unclear) == (answer, None, False), trial.text
+    trial, _ = judged(trained("a", 100, before), trained("bb", 200, after))
+    assert (trial.answer, trial.same_training) == (answer, None), trial.text
     assert why in trial.text
 
 
@@ -149,3 +174,30 @@ def test_a_run_that_fails_is_one_line(which):
     assert trial.exit_code == (4 if which else 1)
     assert "fails after 20 steps" in trial.text
     assert "ValueError: no (train.py:3)" in trial.text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "answer", "why"),
+    [
+        ((10, 10.4, 9.8), (5, 5.1, 5.1), KEEP, "its whole run is "),
+        ((10, 10.4, 9.8), (10, 10.1, 10.2), REFUSE, "it changes nothing: "),
+        ((10, 14, 9), (10, 8, 11), NOT_YET, "would tell"),
+        ((5, 5.1, 5.1), (10, 10.4, 9.8), REFUSE, "slower: "),
+    ],
+)
+def test_whole_runs_are_compared_in_pairs(first, second, answer, why):
+    trial, _ = judged(took(10), took(10, name="bb"), again=runs(first, second))
+    assert trial.answer == answer, trial.text
+    assert why in trial.text
+    factor, logs = trial.run_factor, [math.log(a / b) for a, b in zip(first, second, strict=True)]
+    assert factor is not None
+    half = 4.3027 * statistics.stdev(logs) / math.sqrt(3)  # Student's t with 2 degrees of freedom
+    wanted = [math.exp(statistics.fmean(logs) + side * half) for side in (-1, 0, 1)]
+    assert [factor.low, factor.value, factor.high] == pytest.approx(wanted, rel=1e-4)
+    assert trial.run_s == pytest.approx((statistics.fmean(first), statistics.fmean(second)))
+
+
+def test_a_whole_run_that_ran_once_decides_nothing():
+    trial, more = judged(took(10), took(5, name="bb"))
+    assert (trial.answer, trial.run_factor, more) == (NOT_YET, None, True)
+    assert "its whole run, once, took 5.0 s instead of 10.0 s" in trial.text

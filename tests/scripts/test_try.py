@@ -81,7 +81,9 @@ def try_edits(run: Runner, *edits: tuple[str, str, str], files: dict[str, str] |
         (run.folder / name).write_text(text)
     (run.folder / "fix.patch").write_text(patch_of(files, *edits))
     before = content(run.folder)
-    done = run("try", "fix.patch", "--slice", "0.2", "--json", *words, "--", run._python, "train.py")
+    done = run(
+        "try", "fix.patch", "--slice", "0.2", "--runs", "0", "--json", *words, "--", run._python, "train.py"
+    )
     assert "Traceback" not in done.stderr
     if "--yes" not in words:
         assert content(run.folder) == before
@@ -94,12 +96,17 @@ def attempt(folder, open_path) -> Callable[..., Tried]:
 
 
 def test_a_faster_module_is_kept_and_the_view_is_named(run, request):
-    tried = try_edits(run, ("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004"))
+    tried = try_edits(run, ("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004"), words=("--runs", "2"))
     assert (tried.code, tried.result["answer"]) == (0, "keep"), tried.text
     assert tried.result["same_training"] is True
     assert tried.result["steps"] == tried.result["steps"][::-1] == [300, 300]
     factor = tried.result["steps_factor"]
     assert 1 < factor["low"] < factor["high"]
+    assert "each side runs 2 times by itself, alternately: about" in tried.err
+    run_factor, run_s = tried.result["run_factor"], tried.result["run_s"]
+    assert run_factor["pairs"] == 2
+    assert run_factor["low"] < run_s[0] / run_s[1] < run_factor["high"]
+    assert run_s[0] > 3.0
     assert [lane["name"] for lane in tried.result["race"]["lanes"]] == ["cpu as it is", "cpu changed"]
     kind = COPY if REFUSED in request.node.name else OVERLAY
     assert tried.result["race"]["views"]["here"]["kind"] == kind
@@ -159,7 +166,9 @@ def test_the_folder_is_tried_against_a_revision(folder, open_path):
     (folder / "work.py").write_text(WORK.replace("0.01", "0.004"))
     before = content(folder)
     run = Runner(folder, open_path / "recordings")
-    done = run("try", "--git", "HEAD", "--slice", "0.2", "--headless", "--", sys.executable, "train.py")
+    done = run(
+        "try", "--git", "HEAD", "--slice", "0.2", "--runs", "0", "--headless", "--", sys.executable, "train.py"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("keep: its steps are ")
     assert "the folder against HEAD: work.py" in done.stdout

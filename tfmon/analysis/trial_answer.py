@@ -6,19 +6,21 @@ Two lanes run the script: A as it is, and B with the change. The change is kept 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_scatter
-from tfmon.analysis.others import contention
-from tfmon.analysis.run_account import Account, account_of
+from tfmon.analysis.intervals import trimmed
+from tfmon.analysis.run_account import account_of
+from tfmon.analysis.statistics import exponential
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, EXIT_WORSE
-from tfmon.model.account import BEFORE, START, STEPS, SUSPENDED
+from tfmon.model.account import BEFORE, START, SUSPENDED
 from tfmon.model.lane_state import DONE, FAILED, LaneState
 from tfmon.model.readings import Estimate, known
 
@@ -29,20 +31,22 @@ NOT_YET: Answer = "not known yet"
 NO_TRIAL: Answer = "failed"
 """The script fails without the change."""
 EXIT_CODES = {KEEP: EXIT_FINE, REFUSE: EXIT_WORSE, NOT_YET: EXIT_CANNOT_TELL, NO_TRIAL: EXIT_LANE_FAILED}
-ONCE_SD = 0.05
-"""Assumed relative deviation of work that each lane does once, unless the imports of the lanes differ more."""
-BUSY_SD = 0.25
-"""The same if other programs use all cores, in proportion to their use."""
+NO_GAIN = 0.25
+"""If the steps are the same, a whole run whose interval includes 1 and ends below this gain shows none."""
+MOST_RUNS = 30
+"""More runs are not proposed."""
 TOLERANCE = 0.01
 """Numbers of steps and examples that differ by less are the same: the last batch of an epoch is smaller."""
 BLOCKS = 4
-"""Losses are compared in this number of stretches of the training."""
+"""Losses are compared in at most this number of stretches of the training."""
 TOO_FAR = 3.0
 """Losses differ from this many times the difference that scatter and seeds explain."""
 SMALL, LARGE = 0.01, 0.1
 """Differences below this share of the loss are the same; with equal seeds, those above the second are not."""
 Lengths: TypeAlias = Mapping[str, tuple[int, int | None]]
 """Epochs, and steps of an epoch, of the first `fit` of each lane."""
+Runs: TypeAlias = tuple[Sequence[LaneState], Sequence[LaneState]]
+"""Further runs of each side, by itself and in alternating order. Those with the same index are a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,7 @@ class Trial:
     steps_factor: Estimate | None = None
     """Speed of the steps with the change, divided by the speed without it."""
     run_factor: Estimate | None = None
-    """The same of the whole run, which ran once; its limits assume how much such runs vary (`ONCE_SD`).
-    `None` if a run did not end by itself."""
+    """The same of the whole run, from pairs of runs. `None` from fewer than two."""
     first_step_s: tuple[float | None, float | None] = (None, None)
     """Time from the start of the command to the first step."""
     run_s: tuple[float | None, float | None] = (None, None)
@@ -111,24 +114,25 @@ class Trial:
 
 
 def loss_difference(first: LaneState, second: LaneState) -> LossDifference | None:
-    """Return how far losses at the same steps are apart. `None` from too few."""
+    """Return how far losses at the same step are apart. `None` without common steps."""
     one, other = (
         [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
         for lane in (first, second)
     )
-    if min(len(one), len(other)) < BLOCKS:
-        return None
     few, many = sorted((one, other), key=len)
     steps = [step for step, _ in many]
-    distances = [_distance(loss, many, steps, step) for step, loss in few if steps[0] <= step <= steps[-1]]
-    length = len(distances) // BLOCKS
-    if not length:
+    distances = [
+        _distance(loss, many, steps, step) for step, loss in few if steps and steps[0] <= step <= steps[-1]
+    ]
+    if not distances:
         return None
-    means = [statistics.fmean(distances[block * length : (block + 1) * length]) for block in range(BLOCKS)]
+    blocks = min(BLOCKS, len(distances))
+    length = len(distances) // blocks
+    means = [statistics.fmean(distances[block * length : (block + 1) * length]) for block in range(blocks)]
     scatter = math.hypot(*(loss_scatter(tuple(points)) for points in (one, other)))
     return LossDifference(
         size=math.sqrt(statistics.fmean(mean**2 for mean in means)),
-        error=scatter / math.sqrt(length),
+        error=scatter / math.sqrt(length) if blocks == BLOCKS else 0.0,
         loss=statistics.fmean(abs(loss) for _, loss in few),
     )
 
@@ -140,16 +144,14 @@ def _distance(loss: float, points: Sequence[tuple[int, float]], steps: Sequence[
     return loss - min(max(loss, min(around)), max(around))
 
 
-def compare_training(
-    first: LaneState, second: LaneState, lengths: Lengths, seeds: LossDifference | None = None
-) -> Training:
+def compare_training(first: LaneState, second: LaneState, lengths: Lengths, again: Runs = ((), ())) -> Training:
     """Return whether two lanes train the same.
 
     Args:
         first: The lane with the script as it is.
         second: The lane with the change.
         lengths: The length of each lane's first `fit`.
-        seeds: The difference between two runs of the script as it is. `None` if it ran once.
+        again: Further runs of both.
     """
     if text := _other_amount(first, second, lengths):
         return Training(False, text)
@@ -157,25 +159,34 @@ def compare_training(
     finite = [loss is not None and math.isfinite(loss) for loss in ends]
     if None not in ends and finite == [True, False]:
         return Training(False, "its loss is no longer a number")
-    difference = loss_difference(first, second)
-    if difference is None:
-        reported = any(lane.totals.losses.points for lane in (first, second))
-        if not reported:
+    as_it_is, changed = (first, *again[0]), (second, *again[1])
+    differences = [*_differences(itertools.product(as_it_is, changed))]
+    if not differences:
+        if ends == [None, None]:
             return Training(None, "the script reports no loss, so only steps and examples are compared")
-        return Training(None, "too few losses to compare", differs=True)
-    explained = max(difference.error, seeds.size if seeds is not None else 0.0)
-    by = "two runs of the script as it is differ by" if seeds is not None else "their scatter explains"
-    figures = f"losses at the same step differ by {units.loss(difference.size)}, {by} {units.loss(explained)}"
-    if difference.size <= max(TOO_FAR * explained, SMALL * difference.loss):
+        return Training(None, "no losses at the same steps to compare", differs=True)
+    size, error, loss = (
+        statistics.fmean(getattr(one, name) for one in differences) for name in ("size", "error", "loss")
+    )
+    by_seeds = [one.size for one in _differences(itertools.combinations(as_it_is, 2))]
+    explained, by = error, "their scatter explains"
+    if by_seeds:
+        explained = statistics.fmean(by_seeds)
+        by = f"{len(as_it_is)} runs of the script as it is differ by"
+    figures = f"losses at the same step differ by {units.loss(size)}, {by} {units.loss(explained)}"
+    if size <= max(TOO_FAR * explained, SMALL * loss):
         return Training(True, f"same steps and examples; {figures}")
-    if seeds is not None:
-        return Training(False, figures)
-    unseeded = any(lane.script.resolved.get("seed", "none") == "none" for lane in (first, second))
-    if unseeded:
-        return Training(None, figures, differs=True, unclear=True)
+    if any(lane.script.resolved.get("seed", "none") == "none" for lane in (first, second)):
+        return Training(False if by_seeds else None, figures, differs=True, unclear=not by_seeds)
     # The order of random numbers can change with the order of operations, as with a cache before a shuffle.
-    same = False if difference.size > LARGE * difference.loss else None
-    return Training(same, f"{figures}, with equal seeds", differs=True)
+    return Training(False if size > LARGE * loss else None, f"{figures}, with equal seeds", differs=True)
+
+
+def _differences(pairs: Iterable[tuple[LaneState, LaneState]]) -> Iterator[LossDifference]:
+    """Yield the differences that are known."""
+    for one, other in pairs:
+        if (difference := loss_difference(one, other)) is not None:
+            yield difference
 
 
 def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
@@ -210,43 +221,30 @@ def _ended(lane: LaneState) -> bool:
     return lane.phase == DONE and lane.end.requested is None
 
 
-def judge_trial(
-    analysis: Analysis,
-    lengths: Lengths,
-    change: str,
-    seeds: LossDifference | None = None,
-) -> tuple[Trial, bool]:
-    """Return the answer, and whether a second run of the script as it is would make it clearer."""
+def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs = ((), ())) -> tuple[Trial, bool]:
+    """Return the answer, and whether further runs would make it clearer."""
     first, second = analysis.snapshot.lanes
-    accounts = account_of(first), account_of(second)
+    alone = again if again[1] else ((first,), (second,))
     trial = Trial(
         answer=NOT_YET,
         text="",
         change=change,
         view="; ".join(view.text for view in analysis.snapshot.race.views.values()),
         steps_factor=_steps_factor(analysis),
-        first_step_s=_pair(*(_seconds(account, (START, BEFORE)) for account in accounts)),
-        run_s=_pair(
-            *(account.wall_s - account.groups.get(SUSPENDED, 0.0) if account else None for account in accounts)
-        ),
+        run_factor=_run_factor(again),
+        first_step_s=_pair(_mean(map(_start_s, side)) for side in alone),
+        run_s=_pair(_mean(map(_run_s, side)) for side in alone),
         peak_bytes=_peaks(first, second),
         steps=(first.totals.steps, second.totals.steps),
         examples=(first.totals.examples, second.totals.examples),
-        last_loss=_pair(first.totals.losses.last, second.totals.losses.last),
+        last_loss=(first.totals.losses.last, second.totals.losses.last),
         notes=tuple(filter(None, (analysis.verdict.note,))),
     )
-    for lane in (first, second):
-        if lane.phase == FAILED:
-            return _failed(trial, lane, changed=lane is second), False
-    training = compare_training(first, second, lengths, seeds)
-    trial = replace(
-        trial,
-        run_factor=_run_factor(accounts, trial.steps_factor, _busy(analysis))
-        if _ended(first) and _ended(second)
-        else None,
-        same_training=training.same,
-        training=training.text,
-    )
+    for changed, lanes in enumerate(((first, *again[0]), (second, *again[1]))):
+        if failed := next((lane for lane in lanes if lane.phase == FAILED), None):
+            return _failed(trial, failed, changed=bool(changed)), False
+    training = compare_training(first, second, lengths, again)
+    trial = replace(trial, same_training=training.same, training=training.text)
     if training.same is False:
         return _answered(trial, REFUSE, f"it trains something else: {training.text}"), False
     trial = _judge_speed(trial, analysis)
@@ -254,10 +252,36 @@ def judge_trial(
         faster = trial.text.removeprefix(f"{KEEP}: ").partition(";")[0]
         reason = f"it is faster, but may train something else: {training.text} ({faster})"
         trial = _answered(trial, NOT_YET, reason)
-    return trial, training.unclear and trial.answer == NOT_YET
+    ended = _ended(first) and _ended(second)
+    return trial, ended or (training.unclear and trial.answer == NOT_YET)
 
 
-def _pair(one: float | None, other: float | None) -> tuple[float | None, float | None]:
+def _start_s(lane: LaneState) -> float | None:
+    """Return the time from the start of the command to the first step."""
+    account = account_of(lane)
+    return sum(account.groups.get(group, 0.0) for group in (START, BEFORE)) if account is not None else None
+
+
+def _run_s(lane: LaneState) -> float | None:
+    """Return the time of a whole run without suspensions, if it ended by itself."""
+    account = account_of(lane) if _ended(lane) else None
+    return account.wall_s - account.groups.get(SUSPENDED, 0.0) if account is not None else None
+
+
+def _run_factor(again: Runs) -> Estimate | None:
+    """Return how much sooner runs with the change end, with the interval of the mean of their pairs."""
+    pairs = [(_run_s(one), _run_s(other)) for one, other in zip(*again, strict=False)]
+    center = trimmed([math.log(one / other) for one, other in pairs if one and other], few=True)
+    return exponential(center.estimate()) if center is not None else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known_values = [value for value in values if value is not None]
+    return statistics.fmean(known_values) if known_values else None
+
+
+def _pair(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+    one, other = values
     return one, other
 
 
@@ -289,70 +313,43 @@ def _steps_factor(analysis: Analysis) -> Estimate | None:
     return replace(one, value=1 / one.value, low=1 / one.high, high=1 / one.low)
 
 
-def _seconds(account: Account | None, groups: Sequence[str]) -> float | None:
-    return sum(account.groups.get(group, 0.0) for group in groups) if account is not None else None
-
-
-def _busy(analysis: Analysis) -> float:
-    """Return the share of the cores that other programs used in the slices, from 0 to 1."""
-    snapshot = analysis.snapshot
-    others = contention([lane.slices for lane in snapshot.lanes]).others_cores
-    cores = snapshot.machine_of(snapshot.lanes[0]).usable_cores
-    return min(1.0, (known(others) or 0.0) / cores) if cores else 0.0
-
-
-def _run_factor(
-    accounts: tuple[Account | None, Account | None], steps: Estimate | None, busy: float
-) -> Estimate | None:
-    """Return how much sooner the second run ended, without suspensions, with its interval.
-
-    The time of steps has the interval of their factor. Other work was measured once in each lane: it has the
-    deviation of the imports, which are the same work in most changes, and at least `ONCE_SD`, or more if other
-    programs are busy.
-    """
-    one, other = accounts
-    if one is None or other is None:
-        return None
-    starts = [account.groups.get(START, 0.0) for account in (one, other)]
-    once = max(ONCE_SD, BUSY_SD * busy, abs(math.log(starts[0] / starts[1])) if all(starts) else 0.0)
-    of_steps = max(math.log(steps.high / steps.value), math.log(steps.value / steps.low)) if steps else math.log(2)
-    runs, parts = [], []
-    for account in (one, other):
-        run = account.wall_s - account.groups.get(SUSPENDED, 0.0)
-        share = min(1.0, account.groups.get(STEPS, 0.0) / run)
-        runs.append(run)
-        parts += [2 * once * (1 - share), of_steps * share / math.sqrt(2)]
-    value, reach = runs[0] / runs[1], math.hypot(*parts)
-    return Estimate(value, value * math.exp(-reach), value * math.exp(reach), 1)
-
-
 def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
     """Return the answer of two lanes that train the same, or may do so."""
     margin = analysis.snapshot.race.margin
     steps, run = trial.steps_factor, trial.run_factor
     kinds = _kind(steps, margin), _kind(run, margin)
-    text = " and ".join(
-        filter(
-            None,
-            (_factor_text("its steps are", steps, "95 % CI"), _factor_text("its whole run is", run, "estimated")),
-        )
-    )
+    factors = (_factor_text("its steps are", steps), _factor_text("its whole run is", run))
+    took = [units.duration(seconds) for seconds in trial.run_s if seconds is not None]
+    once = f"its whole run, once, took {took[1]} instead of {took[0]}" if run is None and len(took) == 2 else ""
+    text = " and ".join(filter(None, (*factors, once)))
     same = f"it trains the same ({trial.training})" if trial.same_training else trial.training
     match kinds:
-        case ("faster", "slower") | ("slower", "faster") if run is not None:
+        case ("faster", "slower") | ("slower", "faster"):
             answer, but = (KEEP, ", so a longer run can lose") if kinds[1] == "faster" else (REFUSE, "")
             return _answered(trial, answer, f"{'faster' if answer == KEEP else 'slower'} in this run: {text}{but}")
         case ("faster", _) | (_, "faster"):
             return _answered(trial, KEEP, f"{text}; {same}")
         case ("slower", _) | (_, "slower"):
             return _answered(trial, REFUSE, f"slower: {text}")
-        case ("same", _) if run is None or abs(math.log(run.value)) <= 2 * ONCE_SD:
-            return _answered(
-                trial, REFUSE, f"it changes nothing: the same speed within ±{100 * margin:g} % ({text})"
-            )
-    left_s = analysis.verdict.left_s
-    more = f"about {units.about(left_s)} more of training would tell" if left_s else "a longer training would tell"
+        case (_, "same") | ("same", _) if _gain_left(trial) < NO_GAIN:
+            within = f" within ±{100 * margin:g} %" if "same" in kinds else ""
+            return _answered(trial, REFUSE, f"it changes nothing: the same speed{within} ({text})")
+    left_s, longer = analysis.verdict.left_s, "more of training"
+    if run is not None and all(trial.run_s):
+        width = math.log(run.high / run.value) / max(abs(math.log(run.value)), 1e-9)
+        runs = math.ceil(run.pairs * width**2)
+        left_s = runs * sum(filter(None, trial.run_s)) if runs <= MOST_RUNS else None
+        longer = f"with --runs {runs}"
+    more = f"about {units.about(left_s)} {longer} would tell" if left_s else "a longer training would tell"
     return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
+
+
+def _gain_left(trial: Trial) -> float:
+    """Return how much faster the whole run may be."""
+    if trial.run_factor is not None:
+        return trial.run_factor.high - 1
+    one, other = trial.run_s
+    return math.exp(abs(math.log(one / other))) - 1 if one and other else 0.0
 
 
 def _kind(factor: Estimate | None, margin: float) -> str:
@@ -363,8 +360,8 @@ def _kind(factor: Estimate | None, margin: float) -> str:
     return "faster" if factor.low > 1 else "slower" if factor.high < 1 else "unclear"
 
 
-def _factor_text(what: str, factor: Estimate | None, interval_name: str) -> str:
+def _factor_text(what: str, factor: Estimate | None) -> str:
     if factor is None:
         return ""
     value, interval = units.ratio_in(factor.value, factor.low, factor.high)
-    return f"{what} {value} as fast ({interval_name} {interval})"
+    return f"{what} {value} as fast (95 % CI {interval})"

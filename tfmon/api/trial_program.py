@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.summarise import summarise
-from tfmon.analysis.trial_answer import LossDifference, Trial, judge_trial, loss_difference
-from tfmon.api.change import Change
+from tfmon.analysis.trial_answer import Trial, judge_trial
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.race_lock import Tell
-from tfmon.api.run_base import run_until_over
+from tfmon.api.run_base import run_until_over, say
 from tfmon.api.series_run import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
 from tfmon.model.folder_views import IN_PLACE
-from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, LaneState
 from tfmon.model.script_events import Progressed
 from tfmon.reports.trial_report import to_json, to_text
 
@@ -31,11 +31,11 @@ class TrialProgram(Program):
     def __init__(self, race_options: RaceOptions, purpose: Purpose, tell: Tell | None = None) -> None:
         super().__init__(race_options, purpose, tell)
         assert purpose.change is not None, "a try without a change"
-        self._change = purpose.change
+        self.change = purpose.change
         self._lengths: dict[str, tuple[int, int | None]] = {}
         self._first_over: set[str] = set()
-        self.seeds: LossDifference | None = None
-        """Between the losses of two runs of the script as it is."""
+        self.again: tuple[list[LaneState], list[LaneState]] = [], []
+        """Further runs of each side."""
         self.session.listen(self._note_length)
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
@@ -65,10 +65,10 @@ class TrialProgram(Program):
         return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
 
     def judge(self) -> tuple[Trial, bool]:
-        """Return the answer, and whether a second run would make it clearer."""
+        """Return the answer, and whether further runs would make it clearer."""
         analysis = analyse(self.session.snapshot())
-        trial, unclear = judge_trial(analysis, self._lengths, self._change.title, self.seeds)
-        return replace(trial, files=self._change.paths), unclear
+        trial, unclear = judge_trial(analysis, self._lengths, self.change.title, self.again)
+        return replace(trial, files=self.change.paths), unclear
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
@@ -83,17 +83,28 @@ class TrialProgram(Program):
         return (to_json(trial, result) if as_json else to_text(trial, result)), code
 
 
-def compare_seeds(options: RaceOptions, program: TrialProgram, change: Change) -> str:
-    """Run the script as it is once more, and compare its losses; return the interruption.
+def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
+    """Run both sides alternately, each by itself; return the interruption.
 
-    Two runs without a seed differ. Only such a difference shows whether a change trains something else.
+    If a side did not end, only the script as it is runs again, for as long: its losses show what seeds explain.
     """
-    first = program.session.snapshot().lanes[0]
-    seconds = max(1.0, first.totals.trained_ns / 1e9) if options.seconds else None
-    purpose = Purpose(watched=False, restarts=True, change=replace(change, sides=change.sides[:1]))
-    again = Program(replace(options, record=False, seconds=seconds), purpose)
-    plan_race(again, options.info, ())
-    interrupted = run_until_over(again)
-    lanes = again.session.snapshot().lanes
-    program.seeds = loss_difference(first, lanes[0]) if lanes and not interrupted else None
-    return interrupted
+    first, *_ = lanes = program.session.snapshot().lanes
+    ended = all(lane.phase == DONE and lane.end.requested is None for lane in lanes)
+    seconds = None if ended else max(1.0, first.totals.trained_ns / 1e9)
+    change = program.change
+    if ended:
+        about = units.about(runs * sum(filter(None, program.judge()[0].run_s)))
+        say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
+    else:
+        say("the losses differ: the script as it is runs once more")
+    for number in range(2 * runs if ended else 1):
+        side = (number + 1) // 2 % 2  # A B B A A B: a drift of the machine cancels out
+        purpose = Purpose(watched=False, restarts=True, change=replace(change, sides=(change.sides[side],)))
+        alone = Program(replace(options, record=False, seconds=seconds), purpose)
+        plan_race(alone, options.info, ())
+        if interrupted := run_until_over(alone):
+            return interrupted
+        program.again[side].extend(alone.session.snapshot().lanes)
+        if any(lane.phase == FAILED for lane in program.again[side]):
+            break
+    return ""

@@ -18,10 +18,21 @@ from tfmon.errors import EXIT_FINE, UsageError
 if TYPE_CHECKING:
     from tfmon.api.change import Change
 
+MOST_RUNS = 30
+
 
 @click.command("try", cls=flags.TakesCommand)
 @click.argument("patch", required=False, type=click.Path(path_type=Path))
 @click.option("--git", "revision", metavar="REV", help="Try the files as they are against this revision of git.")
+@click.option("--cause", metavar="ID", help="Try the code that a cause in a recording of this script proposes.")
+@click.option("--recorded", metavar="RUN", help="The recording of --cause. Default: the newest that has it.")
+@click.option(
+    "--runs",
+    type=click.IntRange(0, MOST_RUNS),
+    default=3,
+    show_default=True,
+    help="Without a screen: run each side this often by itself, too, for the factor of the whole run.",
+)
 @click.option("--keep", is_flag=True, help="If the answer is keep, ask, and apply the patch to the folder.")
 @click.option("--yes", is_flag=True, help="Apply it without the question.")
 @flags.takes(RaceOptions, "try")
@@ -33,16 +44,22 @@ def try_(
     chosen: RaceOptions,
     patch: Path | None,
     revision: str | None,
+    cause: str | None,
+    recorded: str | None,
+    runs: int,
     keep: bool,
     yes: bool,
     headless: bool,
     as_json: bool,
 ) -> None:
-    """Race your script with PATCH, a unified diff, against the script as it is: keep the change, or not?
+    """Race your script with a change against the script as it is: keep the change, or not?
+
+    The change is PATCH, a unified diff; or the files as they are against a revision; or the code that a cause of a
+    recorded run proposes, if that is one certain edit of its line.
 
     Both lanes see your folder, and one of them with the change. Your files stay as they are. The change is kept if
     it is faster and trains the same: the same numbers of steps and examples, and losses that differ no more than
-    seeds explain. Without a screen, a try lasts 5 minutes at most, or --seconds.
+    seeds explain. Without a screen, the race lasts 5 minutes at most, or --seconds; then each side runs by itself.
 
     Exit codes: 0 keep, 4 refuse, 5 not known yet, 1 the script fails without the change.
 
@@ -50,36 +67,38 @@ def try_(
     For example:
       tfmon try fix.patch -- python train.py
       tfmon try --git main --json -- python train.py --epochs 3
+      tfmon try --cause input_no_cache -- python train.py
       tfmon try fix.patch --headless --keep -- python train.py
     """
     if not chosen.command:
         raise UsageError("there is no script to try it on", "name its command: tfmon try PATCH -- python train.py")
-    if (patch is None) == (revision is None):
-        raise UsageError("name a patch, or a revision with --git", ALONE if patch is not None else "")
+    if (given := sum(one is not None for one in (patch, revision, cause))) != 1:
+        raise UsageError("name a patch, a revision with --git, or a cause with --cause", ALONE if given else "")
     if revision is not None and (keep or yes):
-        raise UsageError("--keep is for a patch: with --git, the folder has the change", "leave it out")
+        raise UsageError("with --git, the folder already has the change that --keep would apply", "leave it out")
     headless = headless or as_json
     if not headless and (why := flags.why_no_screen()):
         click.echo(f"tfmon: {why}: going on without the screen (--headless)", err=True)
         headless = True
-    change = _change(patch, revision, as_json=as_json)
-    code = _without_screen(chosen, change, as_json=as_json) if headless else _on_screen(chosen, change, screen)
-    if (keep or yes) and code == EXIT_FINE:
-        _keep(change, yes=yes)
-    sys.exit(code)
-
-
-def _change(patch: Path | None, revision: str | None, *, as_json: bool) -> Change:
-    """Return the change. Print a refusal, and exit."""
-    from tfmon.api.change import PatchError, change_of_patch, change_of_revision
+    from tfmon.api import cause_change
+    from tfmon.api import change as changes
 
     with flags.errors_as_json(as_json):
         try:
             if patch is not None:
-                return change_of_patch(patch, Path.cwd())
-            return change_of_revision(revision or "", Path.cwd())
-        except PatchError as error:
+                change = changes.change_of_patch(patch, Path.cwd())
+            elif cause is not None:
+                change = cause_change.change_of_cause(cause, recorded or "", chosen.info.name, Path.cwd())
+            else:
+                change = changes.change_of_revision(revision or "", Path.cwd())
+        except changes.PatchError as error:
             _refuse(patch.name if patch is not None else f"the folder against {revision}", error.line, as_json)
+    code = (
+        _without_screen(chosen, change, runs, as_json=as_json) if headless else _on_screen(chosen, change, screen)
+    )
+    if (keep or yes) and code == EXIT_FINE:
+        _keep(change, yes=yes)
+    sys.exit(code)
 
 
 def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
@@ -100,10 +119,10 @@ def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> in
         return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
 
 
-def _without_screen(chosen: RaceOptions, change: Change, *, as_json: bool) -> int:
+def _without_screen(chosen: RaceOptions, change: Change, runs: int, *, as_json: bool) -> int:
     from tfmon.api.run_base import run_until_over
     from tfmon.api.series_run import plan_race
-    from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, compare_seeds
+    from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, run_again
 
     limited = replace(chosen, seconds=HEADLESS_SECONDS if chosen.seconds is None else chosen.seconds)
     program = TrialProgram(limited, Purpose(watched=False, change=change))
@@ -113,12 +132,11 @@ def _without_screen(chosen: RaceOptions, change: Change, *, as_json: bool) -> in
         click.echo(f"tfmon: {note}", err=True)
     if chosen.seconds is None:
         most = units.about(HEADLESS_SECONDS)
-        click.echo(f"tfmon: both runs end after {most} at the latest; --seconds changes that", err=True)
+        click.echo(f"tfmon: the race ends after {most} at the latest; --seconds changes that", err=True)
     interrupted = run_until_over(program)
     _, unclear = program.judge()
-    if unclear and not interrupted:
-        click.echo("tfmon: the losses differ: running the script as it is once more", err=True)
-        interrupted = compare_seeds(limited, program, change)
+    if unclear and runs and not interrupted:
+        interrupted = run_again(program, limited, runs)
     recording = program.session.snapshot().recording
     result, code = program.outcome(interrupted, as_json=as_json)
     flags.print_result(result, recording.path if recording is not None else "")
