@@ -151,19 +151,22 @@ def test_a_patch_is_kept_only_if_the_answer_is_keep(attempt, folder):
     tried = attempt(("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.03"), words=("--keep", "--yes", "--seconds", "3"))
     assert tried.code != 0
     assert (folder / "work.py").read_text() == WORK
-    tried = attempt(("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.003"), words=("--keep", "--yes"))
+    longer = WORK.replace("STEPS = 300", "STEPS = 900")
+    files = {"train.py": LOOP, "work.py": longer}
+    tried = attempt(("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.003"), files=files, words=("--keep", "--yes"))
     assert tried.code == 0, tried.text
     assert "work.py is changed" in tried.err
-    assert (folder / "work.py").read_text() == WORK.replace("PAUSE_S = 0.01", "PAUSE_S = 0.003")
+    assert (folder / "work.py").read_text() == longer.replace("PAUSE_S = 0.01", "PAUSE_S = 0.003")
 
 
 def test_the_folder_is_tried_against_a_revision(folder, open_path):
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(folder)]
-    for name, text in (("train.py", LOOP), ("work.py", WORK)):
+    longer = WORK.replace("STEPS = 300", "STEPS = 900")
+    for name, text in (("train.py", LOOP), ("work.py", longer)):
         (folder / name).write_text(text)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *words], check=True)
-    (folder / "work.py").write_text(WORK.replace("0.01", "0.004"))
+    (folder / "work.py").write_text(longer.replace("0.01", "0.003"))
     before = content(folder)
     run = Runner(folder, open_path / "recordings")
     done = run(

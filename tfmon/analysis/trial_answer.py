@@ -195,7 +195,7 @@ def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
         lengths.get(lane.spec.name, (0, None)) for lane in (first, second)
     )
     sizes = [lane.totals.examples / lane.totals.steps if lane.totals.steps else 0.0 for lane in (first, second)]
-    both = _ended(first) and _ended(second)
+    both = ended(first) and ended(second)
     if all(sizes) and not _alike(sizes[0], sizes[1], 0 if both else 1 / (batches or 10)):
         return f"{_number(sizes[1])} instead of {_number(sizes[0])} examples per step"
     if batches and other_batches and abs(batches - other_batches) > 1 and not _alike(batches, other_batches):
@@ -217,12 +217,13 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
 
 
-def _ended(lane: LaneState) -> bool:
+def ended(lane: LaneState) -> bool:
+    """Return whether a lane's script ended by itself."""
     return lane.phase == DONE and lane.end.requested is None
 
 
 def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs = ((), ())) -> tuple[Trial, bool]:
-    """Return the answer, and whether further runs would make it clearer."""
+    """Return the answer, and whether it needs another run of the script as it is."""
     first, second = analysis.snapshot.lanes
     alone = again if again[1] else ((first,), (second,))
     trial = Trial(
@@ -252,8 +253,7 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
         faster = trial.text.removeprefix(f"{KEEP}: ").partition(";")[0]
         reason = f"it is faster, but may train something else: {training.text} ({faster})"
         trial = _answered(trial, NOT_YET, reason)
-    ended = _ended(first) and _ended(second)
-    return trial, ended or (training.unclear and trial.answer == NOT_YET)
+    return trial, training.unclear and trial.answer == NOT_YET
 
 
 def _start_s(lane: LaneState) -> float | None:
@@ -264,7 +264,7 @@ def _start_s(lane: LaneState) -> float | None:
 
 def _run_s(lane: LaneState) -> float | None:
     """Return the time of a whole run without suspensions, if it ended by itself."""
-    account = account_of(lane) if _ended(lane) else None
+    account = account_of(lane) if ended(lane) else None
     return account.wall_s - account.groups.get(SUSPENDED, 0.0) if account is not None else None
 
 

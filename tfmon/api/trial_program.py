@@ -7,7 +7,7 @@ from dataclasses import replace
 from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.summarise import summarise
-from tfmon.analysis.trial_answer import Trial, judge_trial
+from tfmon.analysis.trial_answer import Trial, ended, judge_trial
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.race_lock import Tell
@@ -18,7 +18,7 @@ from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED,
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
 from tfmon.model.folder_views import IN_PLACE
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.script_events import Progressed
 from tfmon.reports.trial_report import to_json, to_text
 
@@ -65,7 +65,7 @@ class TrialProgram(Program):
         return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
 
     def judge(self) -> tuple[Trial, bool]:
-        """Return the answer, and whether further runs would make it clearer."""
+        """Return the answer, and whether it needs another run of the script as it is."""
         analysis = analyse(self.session.snapshot())
         trial, unclear = judge_trial(analysis, self._lengths, self.change.title, self.again)
         return replace(trial, files=self.change.paths), unclear
@@ -84,22 +84,26 @@ class TrialProgram(Program):
 
 
 def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
-    """Run both sides alternately, each by itself; return the interruption.
+    """Run both sides alternately, each by itself, if that can change the answer; return the interruption.
 
-    If a side did not end, only the script as it is runs again, for as long: its losses show what seeds explain.
+    If a side does not end, only the script as it is runs again, for as long: its losses show what seeds explain.
     """
-    first, *_ = lanes = program.session.snapshot().lanes
-    ended = all(lane.phase == DONE and lane.end.requested is None for lane in lanes)
-    seconds = None if ended else max(1.0, first.totals.trained_ns / 1e9)
-    change = program.change
-    if ended:
-        about = units.about(runs * sum(filter(None, program.judge()[0].run_s)))
+    trial, unclear = program.judge()
+    first, second = program.session.snapshot().lanes
+    in_pairs = runs > 0 and ended(first) and ended(second)
+    if trial.same_training is False or FAILED in (first.phase, second.phase) or not (in_pairs or unclear):
+        return ""
+    if in_pairs:
+        about = units.about(runs * sum(filter(None, trial.run_s)))
         say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
     else:
         say("the losses differ: the script as it is runs once more")
-    for number in range(2 * runs if ended else 1):
+    seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
+    for number in range(2 * runs if in_pairs else 1):
         side = (number + 1) // 2 % 2  # A B B A A B: a drift of the machine cancels out
-        purpose = Purpose(watched=False, restarts=True, change=replace(change, sides=(change.sides[side],)))
+        purpose = Purpose(
+            watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
+        )
         alone = Program(replace(options, record=False, seconds=seconds), purpose)
         plan_race(alone, options.info, ())
         if interrupted := run_until_over(alone):

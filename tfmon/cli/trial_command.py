@@ -134,8 +134,7 @@ def _without_screen(chosen: RaceOptions, change: Change, runs: int, *, as_json: 
         most = units.about(HEADLESS_SECONDS)
         click.echo(f"tfmon: the race ends after {most} at the latest; --seconds changes that", err=True)
     interrupted = run_until_over(program)
-    _, unclear = program.judge()
-    if unclear and runs and not interrupted:
+    if not interrupted:
         interrupted = run_again(program, limited, runs)
     recording = program.session.snapshot().recording
     result, code = program.outcome(interrupted, as_json=as_json)
