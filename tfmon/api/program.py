@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.progress import outlook, speeds
+from tfmon.analysis.summarise import summarise
 from tfmon.api import state
 from tfmon.api.automatic_end import Ending
 from tfmon.api.devices import Idle
@@ -25,7 +26,7 @@ from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.profiling import Profiling
 from tfmon.api.race_lock import Tell
 from tfmon.api.repeat_command import command_line
-from tfmon.api.run_base import AnyRun, say, tell_changes
+from tfmon.api.run_base import LocalRun, connecting, say, tell_changes
 from tfmon.api.settings import LimitOptions
 from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -78,11 +79,13 @@ if TYPE_CHECKING:
 SAMPLE_EVERY_S = 1.0
 
 
-class Program(AnyRun):
+class Program(LocalRun):
     """A race. It ends when every lane has ended.
 
     Thread: `plan`, `begin` and `close` can block for seconds.
     """
+
+    hint = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 
     def __init__(
         self,
@@ -93,7 +96,6 @@ class Program(AnyRun):
         self._options, self._purpose = race_options, purpose or Purpose()
         self._machine = read_machine()
         self._latest: RacePlan | None = None
-        self._announced: ScenarioInfo | None = None
         self._analysis: Analysis | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
@@ -133,11 +135,20 @@ class Program(AnyRun):
             start_s=LimitOptions.of_user().start_timeout,
         )
 
-    def announce(self, info: ScenarioInfo) -> None:
+    def announce(self) -> None:
         """Announce the race before its lanes are known."""
-        self._announced = info
+        info = self._options.info
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
+
+    def prepare(self) -> None:
+        """Plan the race; raises TfmonError."""
+        try:
+            with connecting(self._options.lanes):
+                self.planned()
+        except BaseException:
+            self.close()
+            raise
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race of a scenario; raises TfmonError."""
@@ -186,11 +197,7 @@ class Program(AnyRun):
 
     def planned(self) -> RacePlan:
         """Return the plan; raises TfmonError."""
-        if self._latest is None:
-            assert self._announced is not None, "neither planned nor announced"
-            self.plan(self._announced)
-        assert self._latest is not None
-        return self._latest
+        return self._latest or self.plan(self._options.info)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -200,7 +207,12 @@ class Program(AnyRun):
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
-        return "", self.ending.exit_code_of_race(interrupted)
+        from tfmon.reports.race_report import to_text  # late: it is slow to load
+
+        result, code = analyse(self.session.snapshot()), self.ending.exit_code_of_race(interrupted)
+        if not result.snapshot.lanes:
+            return "", code
+        return (summarise(result, self.header).to_json() if as_json else to_text(result)), code
 
     def join(self, timeout_s: float) -> bool:
         """Wait; return whether it has ended."""
@@ -227,7 +239,7 @@ class Program(AnyRun):
 
     def go_on_alone(self) -> bool:
         """Continue a command without a terminal."""
-        if not self.trains_command:
+        if self._latest is None or not self.trains_command:
             return False
         self.alone = True
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -241,7 +253,7 @@ class Program(AnyRun):
         return True
 
     def perform(self, message: ControlMessage) -> str:
-        """Carry out a request; raises TfmonError or ExperimentError."""
+        """Carry out a request."""
         lanes, experiments = self.lanes, self.experiments
         match message:
             case ChangeKnob():
@@ -345,8 +357,7 @@ class Program(AnyRun):
     @property
     def trains_command(self) -> bool:
         """Whether a user's command trains or will."""
-        plan, lanes = self._latest, self.session.snapshot().lanes
-        return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
+        return bool((self._latest or self._options).command) and not self.session.snapshot().over
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Explicit lanes are only for the first race."""

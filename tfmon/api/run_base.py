@@ -24,6 +24,8 @@ from tfmon.api.race_lock import TOLD_EVERY_S, Tell, beside
 from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
+from tfmon.model.control_messages import ControlMessage
+from tfmon.model.session import Session
 from tfmon.system.threads import start_thread
 
 POLL_S = 0.2
@@ -86,12 +88,57 @@ class AnyRun(ABC):
     def end_now(self) -> None:
         """Kill the processes that the end waits for."""
 
-    def publish(self) -> None:
-        """Report facts without an event."""
-
     def go_on_alone(self) -> bool:
         """Continue without the terminal, if possible."""
         return False
+
+
+class LocalRun(AnyRun):
+    """A run whose lanes are children of this process."""
+
+    session: Session
+    hint = ""
+    """For a user without recordings."""
+    is_series = False
+    """Whether it ends with its series, even if viewers are attached."""
+
+    def announce(self) -> None:
+        """Tell viewers what will be run."""
+
+    def prepare(self) -> None:
+        """Plan it, and close it after an error; raises TfmonError."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Lines about the plan."""
+        return ()
+
+    @property
+    def trains_command(self) -> bool:
+        """Whether a user's command trains or will."""
+        return False
+
+    @property
+    def all_over(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.join(0)
+
+    @property
+    def recorded(self) -> str:
+        """The path of the recording."""
+        recording = self.session.snapshot().recording
+        return recording.path if recording is not None else ""
+
+    def publish(self) -> None:
+        """Report facts without an event."""
+
+    @abstractmethod
+    def perform(self, message: ControlMessage) -> str:
+        """Carry out a request; raises TfmonError or ExperimentError."""
+
+    @abstractmethod
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output and the exit code."""
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.compare_profiles import ProfiledSide, profiled_pair
@@ -14,8 +14,6 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
 from tfmon.api.race_lock import Tell
-from tfmon.api.run_base import connecting
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.profile import Profile
@@ -28,20 +26,11 @@ if TYPE_CHECKING:
 LEAST_WINDOWS = 5
 
 
-def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
-    """Plan a race; raises TfmonError."""
-    try:
-        with connecting(lanes):
-            return program.plan(info)
-    except BaseException:
-        program.close()
-        raise
-
-
 class SeriesProgram(Program):
     """A crossover or a tuning."""
 
     result: Snapshot | None = None
+    is_series = True
 
     def __init__(
         self,
@@ -59,6 +48,11 @@ class SeriesProgram(Program):
         self._state = self._make([lane.spec for lane in plan.lanes])
         super().begin(plan)
         self.experiments.run(self._state)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The lanes, their differences, and views."""
+        return *(f"{lane.spec.id}: {lane.spec.name}" for lane in self.planned().lanes), *super().notes
 
     def join(self, timeout_s: float) -> bool:
         """Wait; return whether it has ended."""
@@ -139,19 +133,3 @@ class ProfileProgram(Program):
         else:
             self.profiles.in_turns(names, self._folder, self._steps, self._times)
             self.sides = profiled_pair(self.session.snapshot().lanes)
-
-
-def pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes to a stream."""
-    broken = False
-
-    def write(chunk: bytes) -> None:
-        nonlocal broken
-        if not broken:
-            try:
-                stream.buffer.write(chunk)
-                stream.flush()
-            except (OSError, ValueError):
-                broken = True
-
-    return write

@@ -11,9 +11,8 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from tfmon.api.run_base import Interruption
+from tfmon.api.run_base import Interruption, LocalRun
 from tfmon.api.sockets import (
     LONGEST_REQUEST_BYTES,
     Answer,
@@ -35,10 +34,6 @@ from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread
 
-if TYPE_CHECKING:
-    from tfmon.api.program import Program
-    from tfmon.api.sweep_program import SweepProgram
-
 CALM_S = 1.0
 """Each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
@@ -54,7 +49,7 @@ UNANNOUNCED = (*SLOW, Perform("repeat"), Perform("suspend"), Perform("continue")
 class Server:
     """The viewers of a run. Thread: any; the session may be locked when its lock is taken."""
 
-    def __init__(self, program: Program | SweepProgram, interrupted: Interruption) -> None:
+    def __init__(self, program: LocalRun, interrupted: Interruption) -> None:
         self.lock = threading.Lock()
         self.viewers: list[Connection] = []
         self.lost = False

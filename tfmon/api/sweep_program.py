@@ -12,7 +12,7 @@ from tfmon.analysis.intervals import FEW
 from tfmon.api import devices
 from tfmon.api.options import SweepOptions
 from tfmon.api.planner import check_settings
-from tfmon.api.run_base import AnyRun
+from tfmon.api.run_base import LocalRun
 from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
@@ -34,7 +34,7 @@ from tfmon.series.sweep import Sweep
 CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
 
 
-class SweepProgram(AnyRun):
+class SweepProgram(LocalRun):
     """A sweep. Thread: its creation and `close` can block."""
 
     def __init__(self, options: SweepOptions) -> None:
@@ -95,11 +95,6 @@ class SweepProgram(AnyRun):
     def trains_command(self) -> bool:
         """Whether it sweeps the user's command."""
         return bool(self._info.command)
-
-    @property
-    def all_over(self) -> bool:
-        """Whether the measurement has ended."""
-        return self.sweep.join(0)
 
     def publish(self) -> None:
         """Publish whether the file is written."""

@@ -12,7 +12,6 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.race_lock import Tell
 from tfmon.api.run_base import run_until_over, say
-from tfmon.api.series_run import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED, UsageError
 from tfmon.lanes.plan import RacePlan
@@ -105,7 +104,7 @@ def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
             watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
         )
         alone = Program(replace(options, record=False, seconds=seconds), purpose)
-        plan_race(alone, options.info, ())
+        alone.prepare()
         if interrupted := run_until_over(alone):
             return interrupted
         program.again[side].extend(alone.session.snapshot().lanes)

@@ -7,12 +7,14 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tfmon.api.options import ALONE
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
@@ -20,10 +22,10 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import Purpose, RaceOptions, SweepOptions
-    from tfmon.api.runner import Series
+    from tfmon.api.options import RaceOptions, SweepOptions
+    from tfmon.api.run_base import LocalRun
+    from tfmon.api.runner import Make
     from tfmon.api.viewer import Viewer
-    from tfmon.catalog import ScenarioInfo
 
 RECORDED_S = 3.0
 
@@ -102,24 +104,37 @@ def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) ->
         raise
 
 
+def run_here(run: LocalRun, *, as_json: bool, quiet: bool = False, notes: Iterable[str] = ()) -> int:
+    """Run without a screen, and print the result; return the exit code. `quiet`: see `run_until_over`."""
+    from tfmon.api.run_base import run_until_over
+
+    with flags.errors_as_json(as_json):
+        run.prepare()
+    for note in (*notes, *run.notes):
+        click.echo(f"tfmon: {note}", err=True)
+    result, code = run.outcome(run_until_over(run, quiet=quiet), as_json=as_json)
+    flags.print_result(result, run.recorded)
+    return code
+
+
 def start(
-    info: ScenarioInfo | None,
+    make: Make,
     chosen: RaceOptions | SweepOptions,
     screen: ScreenOptions | None,
-    purpose: Purpose,
     *,
     detach: bool,
-    series: Series | None = None,
     as_json: bool = False,
 ) -> NoReturn:
     """Start a run in its own process, and show it unless it is detached."""
     from tfmon.api import runner
 
+    if detach and as_json:
+        raise UsageError("--detach excludes --json", ALONE)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    connection = runner.start(info, chosen, purpose, series, as_json=as_json, detach=detach)
+    connection = runner.start(make, as_json=as_json, detach=detach)
     try:
         with flags.errors_as_json(as_json):
-            _watch_start(connection, info, chosen, None if detach else screen, detach=detach, as_json=as_json)
+            _watch_start(connection, chosen, None if detach else screen, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
@@ -127,7 +142,6 @@ def start(
 
 def _watch_start(
     connection: socket.socket,
-    info: ScenarioInfo | None,
     chosen: RaceOptions | SweepOptions,
     screen: ScreenOptions | None,
     *,
@@ -141,7 +155,10 @@ def _watch_start(
     from tfmon.api.viewer import Viewer
     from tfmon.model.control_messages import Perform
 
-    race, lanes = (chosen.race, chosen.on) if isinstance(chosen, SweepOptions) else (chosen, chosen.lanes)
+    if isinstance(chosen, SweepOptions):
+        race, lanes, info = chosen.race, chosen.on, None
+    else:
+        race, lanes, info = chosen, chosen.lanes, chosen.info
     viewer = Viewer(connection, began_here=True, detachable=info is None or bool(info.command))
     if info is not None:
         viewer.announce(info, race.mode)
@@ -205,14 +222,11 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
     if viewer.ended is None:
         _say_how_to_attach(viewer)
         sys.exit(EXIT_FINE)
-    from tfmon.analysis.analysis import analyse
-    from tfmon.reports.race_report import to_text
-
     snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
-    if snapshot.lanes or result:
+    if result:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            flags.print_result(json.loads(result) if as_json else result or to_text(analyse(snapshot)), recorded)
+            flags.print_result(json.loads(result) if as_json else result, recorded)
     if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
         raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
     sys.exit(viewer.ended.exit_code)

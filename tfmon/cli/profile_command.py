@@ -161,14 +161,14 @@ def _profiled(
     chosen: RaceOptions, folder: Path, chrome: str | None, *, local: bool, steps: int, profiles: int
 ) -> ProfileProgram:
     from tfmon.api.run_base import run_until_over
-    from tfmon.api.series_run import ProfileProgram, plan_race
+    from tfmon.api.series_run import ProfileProgram
 
     if len(chosen.lanes) > 2:
         raise UsageError(f"two lanes are compared, not {len(chosen.lanes)}", "name one or two with --lane")
     purpose, trace = Purpose(one_lane=len(chosen.lanes) < 2), str(Path(chrome).absolute()) if chrome else ""
     program = ProfileProgram(replace(chosen, record=False), purpose, folder, steps, trace, profiles)
-    plan = plan_race(program, chosen.info, chosen.lanes)
-    if local and any(lane.spec.host for lane in plan.lanes):
+    program.prepare()
+    if local and any(lane.spec.host for lane in program.planned().lanes):
         program.close()
         raise UsageError("--chrome and --keep need lanes of this machine: traces stay where they are")
     run_until_over(program)

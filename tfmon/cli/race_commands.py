@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -18,6 +19,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.program import Program
+    from tfmon.api.race_lock import Tell
 
 
 @click.command(cls=flags.TakesCommand)
@@ -83,7 +85,7 @@ def _start(
     chosen: RaceOptions, purpose: Purpose, screen: ScreenOptions, *, headless: bool, detach: bool, as_json: bool
 ) -> NoReturn:
     """Race on the screen if possible, in a separate process."""
-    info, screen.notify = chosen.info, chosen.notify
+    screen.notify = chosen.notify
     headless = headless or as_json
     if detach and headless:
         raise UsageError("--detach excludes --headless and --json", ALONE)
@@ -91,46 +93,51 @@ def _start(
     if not headless and not detach and (why := flags.why_no_screen()):
         notes.append(f"{why}: going on without the screen (--headless)")
         headless = True
-    if not headless:
-        from tfmon.cli.attach import start
+    unwatched = chosen.unwatched() if headless else chosen
+    purpose = replace(purpose, watched=not headless)
 
-        start(info, chosen, screen, purpose, detach=detach)
-    unwatched, purpose = chosen.unwatched(), replace(purpose, watched=False)
+    def make(tell: Tell | None) -> Program:
+        from tfmon.api.program import Program
+
+        return Program(unwatched, purpose, tell)
+
+    from tfmon.cli.attach import run_here, start
+
+    if not headless:
+        start(make, chosen, screen, detach=detach)
     if unwatched.seconds != chosen.seconds:
         notes.append(f"racing for {unwatched.seconds:g} s; --seconds or --steps says how long")
     from tfmon.api.notify import notices_in_terminal
-    from tfmon.api.program import Program
-    from tfmon.api.run_base import run_until_over
-    from tfmon.api.series_run import pass_on, plan_race
-    from tfmon.model.folder_views import describe
 
-    program = Program(unwatched, purpose)
+    program = make(None)
     with flags.errors_as_json(as_json):
-        plan = plan_race(program, info, chosen.lanes)
-    for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
-        click.echo(f"tfmon: {note}", err=True)
+        program.prepare()
+    plan = program.planned()
     passes_output = bool(plan.command) and len(plan.lanes) == 1
     if passes_output:
         apart = not (as_json or os.path.sameopenfile(1, 2))
-        output = pass_on(sys.stderr if as_json else sys.stdout)
-        program.lanes.echo = output
-        program.lanes.echo_error = pass_on(sys.stderr) if apart else None
+        program.lanes.echo = _pass_on(sys.stderr if as_json else sys.stdout)
+        program.lanes.echo_error = _pass_on(sys.stderr) if apart else None
     shows = screen.notify if sys.stderr.isatty() else ""
     with notices_in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
-        interrupted = run_until_over(program, quiet=passes_output)
-    recording = program.session.snapshot().recording
-    flags.print_result(_result(program, as_json=as_json), recording.path if recording is not None else "")
-    sys.exit(program.ending.exit_code_of_race(interrupted))
+        code = run_here(program, as_json=as_json, quiet=passes_output, notes=notes)
+    sys.exit(code)
 
 
-def _result(program: Program, *, as_json: bool = False) -> object:
-    """Return the result as text. Its writers are slow to load."""
-    from tfmon.analysis.analysis import analyse
-    from tfmon.analysis.summarise import summarise
-    from tfmon.reports.race_report import to_text
+def _pass_on(stream: TextIO) -> Callable[[bytes], None]:
+    """Return a function that writes to a stream."""
+    broken = False
 
-    result = analyse(program.session.snapshot())
-    return summarise(result, program.header).to_json() if as_json else to_text(result)
+    def write(chunk: bytes) -> None:
+        nonlocal broken
+        if not broken:
+            try:
+                stream.buffer.write(chunk)
+                stream.flush()
+            except (OSError, ValueError):
+                broken = True
+
+    return write
 
 
 @click.command

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -16,6 +17,8 @@ from tfmon.cli import flags
 from tfmon.errors import TfmonError, UsageError
 
 if TYPE_CHECKING:
+    from tfmon.api.race_lock import Tell
+    from tfmon.api.run_base import LocalRun
     from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
 
@@ -60,7 +63,7 @@ def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | N
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    _run(chosen, Purpose(varied_knob=knob), planned, as_json=as_json)
+    _finish(_run(chosen, Purpose(varied_knob=knob), planned, None), as_json=as_json)
 
 
 @click.command(cls=flags.TakesCommand)
@@ -88,36 +91,30 @@ def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
     def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
         return tuning_of(lanes[0].name, everything=True)
 
-    if detach and as_json:
-        raise UsageError("--detach excludes --json", ALONE)
-    chosen, purpose = replace(chosen, fresh=True), Purpose(one_lane=True, restarts=True)
+    fresh = replace(chosen, fresh=True)
+    make = partial(_run, fresh, Purpose(one_lane=True, restarts=True), planned)
     if detach or (chosen.command and sys.stderr.isatty()):
         from tfmon.cli.attach import start
 
-        start(chosen.info, chosen, None, purpose, detach=detach, series=planned, as_json=as_json)
-    _run(chosen, purpose, planned, as_json=as_json)
+        start(make, fresh, None, detach=detach, as_json=as_json)
+    _finish(make(None), as_json=as_json)
 
 
 def _run(
     chosen: RaceOptions,
     purpose: Purpose,
     planned: Callable[[Sequence[LaneSpec]], SeriesState],
-    *,
-    as_json: bool,
-) -> None:
-    from tfmon.api.run_base import run_until_over
-    from tfmon.api.series_run import SeriesProgram, plan_race
-    from tfmon.model.folder_views import describe
+    tell: Tell | None,
+) -> LocalRun:
+    from tfmon.api.series_run import SeriesProgram
 
-    program = SeriesProgram(chosen, purpose, planned)
-    with flags.errors_as_json(as_json):
-        plan = plan_race(program, chosen.info, chosen.lanes)
-    for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
-        click.echo(f"tfmon: {line}", err=True)
-    result, code = program.outcome(run_until_over(program), as_json=as_json)
-    recording = program.session.snapshot().recording
-    flags.print_result(result, recording.path if recording is not None else "")
-    sys.exit(code)
+    return SeriesProgram(chosen, purpose, planned, tell)
+
+
+def _finish(run: LocalRun, *, as_json: bool) -> NoReturn:
+    from tfmon.cli.attach import run_here
+
+    sys.exit(run_here(run, as_json=as_json))
 
 
 @click.command(cls=flags.TakesCommand)
@@ -144,8 +141,12 @@ def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: b
       tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
-    from tfmon.api.run_base import run_until_over
-    from tfmon.api.sweep_program import SweepProgram
+    from tfmon.cli.attach import run_here, start
+
+    def make(_tell: Tell | None) -> LocalRun:
+        from tfmon.api.sweep_program import SweepProgram
+
+        return SweepProgram(chosen)
 
     if detach and (headless or as_json):
         raise UsageError("--detach excludes --headless and --json", ALONE)
@@ -153,16 +154,12 @@ def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: b
         click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
         headless = True
     if not (headless or as_json):
-        from tfmon.cli.attach import start
-
-        start(None, chosen, screen, Purpose(watched=False), detach=detach)
+        start(make, chosen, screen, detach=detach)
     with flags.errors_as_json(as_json):
-        program = SweepProgram(chosen)
-    file = program.file
-    for line in program.notes:
-        click.echo(f"tfmon: {line}", err=True)
-    result, code = program.outcome(run_until_over(program), as_json=as_json)
-    flags.print_result(result, str(file.path) if file is not None else "")
-    if file is not None and file.failure:
-        raise TfmonError(file.failure, "some printed results were not saved")
+        program = make(None)
+    code = run_here(program, as_json=as_json)
+    program.publish()
+    recording = program.session.snapshot().recording
+    if recording is not None and recording.reason:
+        raise TfmonError(recording.reason, "some printed results were not saved")
     sys.exit(code)

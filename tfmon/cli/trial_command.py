@@ -17,6 +17,8 @@ from tfmon.errors import EXIT_FINE, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.change import Change
+    from tfmon.api.race_lock import Tell
+    from tfmon.api.trial_program import TrialProgram
 
 MOST_RUNS = 30
 
@@ -113,21 +115,25 @@ def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
 def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
     from tfmon.cli.attach import start
 
+    def make(tell: Tell | None) -> TrialProgram:
+        from tfmon.api.trial_program import TrialProgram
+
+        return TrialProgram(chosen, Purpose(change=change), tell)
+
     try:
-        start(chosen.info, chosen, screen, Purpose(change=change), detach=False)
+        start(make, chosen, screen, detach=False)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
 
 
 def _without_screen(chosen: RaceOptions, change: Change, runs: int, *, as_json: bool) -> int:
     from tfmon.api.run_base import run_until_over
-    from tfmon.api.series_run import plan_race
     from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, run_again
 
     limited = replace(chosen, seconds=HEADLESS_SECONDS if chosen.seconds is None else chosen.seconds)
     program = TrialProgram(limited, Purpose(watched=False, change=change))
     with flags.errors_as_json(as_json):
-        plan_race(program, limited.info, limited.lanes)
+        program.prepare()
     for note in program.notes:
         click.echo(f"tfmon: {note}", err=True)
     if chosen.seconds is None:
@@ -136,9 +142,8 @@ def _without_screen(chosen: RaceOptions, change: Change, runs: int, *, as_json: 
     interrupted = run_until_over(program)
     if not interrupted:
         interrupted = run_again(program, limited, runs)
-    recording = program.session.snapshot().recording
     result, code = program.outcome(interrupted, as_json=as_json)
-    flags.print_result(result, recording.path if recording is not None else "")
+    flags.print_result(result, program.recorded)
     return code
 
 
