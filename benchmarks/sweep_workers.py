@@ -21,7 +21,7 @@ from unittest import mock
 from common import met, options_of
 
 from tfmon.api import program as programs
-from tfmon.api import sweep_places
+from tfmon.api import sweep_program
 from tfmon.api.options import SweepOptions
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.lanes.group import LaneGroup
@@ -128,9 +128,9 @@ def stand_ins() -> Iterator[None]:
 
 def main() -> None:
     options = options_of(__doc__, combinations=16, slice=0.25, limit=4.0)
-    begin = apart(sweep_places.PlaceStation.__init__)
+    begin = apart(sweep_program.PlaceStation.__init__)
     with (
-        mock.patch.object(sweep_places.PlaceStation, "__init__", begin),
+        mock.patch.object(sweep_program.PlaceStation, "__init__", begin),
         mock.patch.object(programs, "LaneGroup", functools.partial(LaneGroup, script=CHILD)),
         stand_ins(),
     ):

@@ -30,7 +30,7 @@ from tfmon.model.series import (
     learns_differently,
 )
 from tfmon.model.spec import LaneSpec
-from tfmon.reports.series_json import sweep_to_json
+from tfmon.reports.series_report import sweep_to_json
 
 KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="", low=0.0, high=1.0))
 

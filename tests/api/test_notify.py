@@ -12,8 +12,7 @@ from support.processes import run_python
 from support.ui import racing_demo, sample_hosts
 
 from tfmon.api import notify
-from tfmon.api.notify import Notice, notices, run_command, sequence
-from tfmon.api.occasions import happening
+from tfmon.api.notify import Notice, happening, notices, run_command, sequence
 from tfmon.model.gpu_samples import GpuFault
 from tfmon.version import __version__
 

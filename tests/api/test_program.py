@@ -8,7 +8,7 @@ import pytest
 from support.events import window
 
 from tfmon.analysis.verdict import Rank
-from tfmon.api import automatic_end
+from tfmon.api import program
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.errors import EXIT_UNHEALTHY, TfmonError
@@ -28,7 +28,7 @@ from tfmon.probes.host_probe import unknown_host
 def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, monkeypatch):
     ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
     analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
-    monkeypatch.setattr(automatic_end, "analyse", lambda snapshot: analysis)
+    monkeypatch.setattr(program, "analyse", lambda snapshot: analysis)
     racing, finished = Program(RaceOptions(until_ci=0.05, record=False)), []
     monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))

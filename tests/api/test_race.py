@@ -12,7 +12,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
-from tfmon.api import race_lock, run_base
+from tfmon.api import run_base
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
 QUICK = {"steps": 100, "record": False, "slice_s": 0.2}
@@ -101,22 +101,22 @@ class TestARace:
 
 @pytest.mark.process
 def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
-    folder = race_lock.state_folder()
+    folder = run_base.state_folder()
     folder.mkdir(exist_ok=True)
     refused = pytest.raises(tfmon.TfmonError, match="another race")
     # Python does not wait for a race on a terminal, which may stay open.
     for name, answer in (("race.lock", refused), ("terminal.lock", contextlib.nullcontext())):
         with (folder / name).open("w") as other:
-            race_lock.fcntl.flock(other, race_lock.fcntl.LOCK_EX)
+            run_base.fcntl.flock(other, run_base.fcntl.LOCK_EX)
             print(123, end="", file=other, flush=True)
-            with race_lock.beside() as said:
+            with run_base.beside() as said:
                 assert said.startswith("another race is under way (process 123): ")
-            with answer, race_lock.alone(False, None):
+            with answer, run_base.alone(False, None):
                 pass
-    with race_lock.alone(False, None):
+    with run_base.alone(False, None):
         pass
-    monkeypatch.setattr(race_lock.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
-    with race_lock.alone(False, None), pytest.raises(tfmon.TfmonError), race_lock.alone(False, None):
+    monkeypatch.setattr(run_base.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with run_base.alone(False, None), pytest.raises(tfmon.TfmonError), run_base.alone(False, None):
         pass
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 import tfmon
-from tfmon.api import sweep_places
+from tfmon.api import sweep_program
 from tfmon.api.options import RaceOptions, SweepOptions
-from tfmon.api.sweep_places import close_all, open_stations, split_places
+from tfmon.api.sweep_program import close_all, open_stations, split_places
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.ray import RayCluster
@@ -161,7 +161,7 @@ WORDS: list[str] = []
 
 @pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "bad", "c"]])
 def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_closes_the_others(monkeypatch, words):
-    monkeypatch.setattr(sweep_places, "PlaceStation", Place)
+    monkeypatch.setattr(sweep_program, "PlaceStation", Place)
     monkeypatch.setattr(Place, "closed", [])
     WORDS[:] = words
     if "bad" in words:
@@ -189,8 +189,8 @@ def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_
         def begin(self, plan):
             pass
 
-    monkeypatch.setattr(sweep_places, "Program", Planner)
-    place = sweep_places.PlaceStation(INFO, "ray/gpu", RaceOptions(record=False), counts=(2, 8, 4))
+    monkeypatch.setattr(sweep_program, "Program", Planner)
+    place = sweep_program.PlaceStation(INFO, "ray/gpu", RaceOptions(record=False), counts=(2, 8, 4))
     assert asked == [("ray/8xgpu",), ("ray/4xgpu",), ("ray/2xgpu",)]
     assert (place.place, place.kind, place.absent) == ("ray/gpu", "gpu", {8: "there are 4 GPUs"})
     assert place.begin(Attempt(0, "gpu", {"batch_size": 64, "gpus": 4})) == (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.api.race_lock import state_folder
+from tfmon.api.run_base import state_folder
 from tfmon.errors import UsageError
 
 SUFFIX = ".ipynb"

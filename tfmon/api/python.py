@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.compare import compare_all
@@ -14,12 +17,11 @@ from tfmon.analysis.gate import MORE_MEMORY, SLOWER, Gate, judge
 from tfmon.analysis.health import Concern
 from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.analysis.summarise import summarise
-from tfmon.api.arguments import with_arguments
-from tfmon.api.option import Option
+from tfmon.api.option import Option, Options
 from tfmon.api.options import SHARE, Purpose, RaceOptions, SweepOptions
 from tfmon.api.program import Program
-from tfmon.api.race_lock import Tell, alone
-from tfmon.api.run_base import follow, teller
+from tfmon.api.run_base import Tell, alone, follow, teller
+from tfmon.api.settings import settled
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
 from tfmon.api.value_rules import PROGRESS, YES_OR_NO, ValueRule
@@ -42,6 +44,58 @@ ENDED = "ended by the program that began it"
 
 WAIT = "Wait while another race or sweep that Python began is under way; False raises TfmonError."
 SHOWN = "Whether to show the progress in a notebook or on a terminal, or a function that gets each line."
+
+
+Chosen = TypeVar("Chosen", bound=Options)
+Result = TypeVar("Result")
+P = ParamSpec("P")
+
+
+def with_arguments(
+    options: Callable[P, Chosen], command: str
+) -> Callable[[Callable[[Chosen], Result]], Callable[P, Result]]:
+    """Give a function declared options as arguments."""
+
+    def decorate(function: Callable[[Chosen], Result]) -> Callable[P, Result]:
+        made = inspect.signature(options)
+        known = {option.name: option for option in cast("type[Options]", options).declared()}
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            made.bind(*args, **kwargs)
+            try:
+                return function(settled(options(*args, **kwargs), command))
+            except TfmonError as error:
+                error.use_arguments()
+                raise
+
+        plain = [
+            parameter.replace(annotation=parameter.empty, default=known[parameter.name].default)
+            for parameter in made.parameters.values()
+        ]
+        vars(call)["__signature__"] = made.replace(parameters=plain, return_annotation=made.empty)
+        doc = inspect.cleandoc(function.__doc__ or "")
+        call.__doc__ = doc.replace(
+            "Raises:", f"Args:\n{_describe([known[name] for name in made.parameters])}\n\nRaises:"
+        )
+        return call
+
+    return decorate
+
+
+def _describe(options: list[Option[Any, Any]]) -> str:
+    names = {option.flag.partition("/")[0]: option.name for option in options}
+    lines = []
+    for option in options:
+        help = " ".join(names.get(word, word) for word in option.help.split())
+        unclear = option.default not in ((), "", None) and "Default:" not in help
+        default = f" Default: {option.default!r}." if unclear else ""
+        allowed = f" Takes {option.rule.allowed()}." if option.rule.name != "boolean" else ""
+        text = f"{option.name}: {help}{allowed}{default}"
+        lines.append(
+            textwrap.fill(text, 110, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False)
+        )
+    return "\n".join(lines)
 
 
 @dataclass(kw_only=True)

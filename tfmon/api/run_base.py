@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import select
@@ -15,12 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
-from tfmon.api.race_lock import TOLD_EVERY_S, Tell, beside
+from tfmon import units
+from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
@@ -361,3 +364,75 @@ def tell_changes() -> Tell:
             click.echo(f"tfmon: {line}", err=True)
 
     return tell
+
+
+FOLDER_VARIABLE = "TFMON_STATE"
+LOOK_EVERY_S = 0.1
+TOLD_EVERY_S = 1.0
+Tell = Callable[[str], None]
+_IN_THIS_PROCESS = threading.Lock()
+
+
+def state_folder() -> Path:
+    """Return the folder for persistent data."""
+    from platformdirs import user_state_path
+
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else user_state_path("tfmon", appauthor=False)
+
+
+@contextlib.contextmanager
+def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
+    """Wait until Python's other race is over, or raise TfmonError."""
+    since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
+    with contextlib.ExitStack() as entered:
+        while other := _enter(entered):
+            looks += 1
+            if not wait and looks > 1:  # a race on a terminal locks it for a moment
+                raise TfmonError(f"another race is under way{other}", "wait=True waits until it is over")
+            now_s = time.monotonic()
+            if tell is not None and now_s >= told_s + TOLD_EVERY_S:
+                told_s = now_s
+                tell(f"another race is under way{other}; waiting for its end: {units.clock(now_s - since_s)}")
+            time.sleep(LOOK_EVERY_S)
+        yield
+
+
+@contextlib.contextmanager
+def beside() -> Iterator[str]:
+    """Announce a race; return the text about another."""
+    with contextlib.ExitStack() as entered:
+        with contextlib.ExitStack() as looked:
+            other = _enter(looked)
+        other = other or _enter(entered, "terminal.lock")
+        yield (
+            f"another race is under way{other}: the lanes of each disturb the figures of the other"
+            if other
+            else ""
+        )
+
+
+def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
+    """Lock both files; return the other process."""
+    if not _IN_THIS_PROCESS.acquire(blocking=False):
+        return " in this process"
+    with contextlib.ExitStack() as mine:
+        mine.callback(_IN_THIS_PROCESS.release)
+        path = state_folder() / name
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            fd = None  # other processes are not seen
+        if fd is not None:
+            mine.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(fd, 0)
+                os.write(fd, str(os.getpid()).encode())
+            except BlockingIOError:
+                return f" (process {os.read(fd, 20).decode('ascii', 'replace')})"
+            except OSError:
+                pass  # a file system without locks
+        entered.push(mine.pop_all())
+    return ""

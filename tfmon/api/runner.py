@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 
 if TYPE_CHECKING:
-    from tfmon.api.race_lock import Tell
-    from tfmon.api.run_base import LocalRun
+    from tfmon.api.run_base import LocalRun, Tell
 
     Make: TypeAlias = Callable[[Tell | None], LocalRun]
     """Makes a run, whose lines go to the viewers, or without a function to the terminal."""
@@ -57,7 +56,7 @@ def start(make: Make, *, as_json: bool = False, detach: bool = False) -> socket.
 
 def _leave_terminal(kept: int) -> None:
     """Close inherited descriptors except one and piped input."""
-    from tfmon.api.race_lock import state_folder
+    from tfmon.api.run_base import state_folder
     from tfmon.api.sockets import LOG
 
     with contextlib.suppress(FileNotFoundError):  # no /proc

@@ -13,7 +13,7 @@ from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
-from tfmon.api.race_lock import Tell
+from tfmon.api.run_base import Tell
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.profile import Profile
@@ -85,7 +85,7 @@ class SeriesProgram(Program):
         if self.alone or self.result is None:  # without a terminal, or it could not begin
             return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race_report import to_text
-        from tfmon.reports.series_json import series_to_json
+        from tfmon.reports.series_report import series_to_json
 
         result = analyse(self.result)
         code = self.ending.exit_code() or (EXIT_FINE if result.answered else EXIT_CANNOT_TELL)

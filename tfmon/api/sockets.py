@@ -183,7 +183,7 @@ def connect(path: Path) -> socket.socket:
 def read_greeting(line: bytes) -> RunnerGreeting:
     """Read the greeting, of any schema; raises TfmonError."""
     if not line:
-        from tfmon.api.race_lock import state_folder
+        from tfmon.api.run_base import state_folder
 
         raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, compare, log_speeds
-from tfmon.api.race_lock import state_folder
+from tfmon.api.run_base import state_folder
 from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan

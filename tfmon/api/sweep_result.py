@@ -125,7 +125,7 @@ class SweepResult(_Printed):
 
 def sweep_result_of(ranking: Ranking, file: Path | None) -> SweepResult:
     """Return the result of a sweep."""
-    from tfmon.reports.series_json import sweep_to_json
+    from tfmon.reports.series_report import sweep_to_json
     from tfmon.reports.series_report import to_text as sweep_to_text
 
     data = sweep_to_json(ranking, str(file or ""))

@@ -10,8 +10,7 @@ from tfmon.analysis.summarise import summarise
 from tfmon.analysis.trial_answer import Trial, ended, judge_trial
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
-from tfmon.api.race_lock import Tell
-from tfmon.api.run_base import run_until_over, say
+from tfmon.api.run_base import Tell, run_until_over, say
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED, UsageError
 from tfmon.lanes.plan import RacePlan

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfmon import units
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.run_base import AnyRun, run_until_over
-from tfmon.api.sweep_places import ProgramStation
+from tfmon.api.sweep_program import ProgramStation
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.lanes.suspend import Suspender

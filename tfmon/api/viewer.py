@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
-from tfmon.api.race_lock import state_folder
-from tfmon.api.run_base import AnyRun
+from tfmon.api.run_base import AnyRun, state_folder
 from tfmon.api.sockets import (
     LOG,
     LONGEST_BYTES,

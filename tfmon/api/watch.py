@@ -24,8 +24,7 @@ from tfmon.analysis.result import LaneResult
 from tfmon.analysis.summarise import lane_result
 from tfmon.api.devices import device_of
 from tfmon.api.options import RaceOptions
-from tfmon.api.race_lock import Tell
-from tfmon.api.run_base import notebook_display, show_progress
+from tfmon.api.run_base import Tell, notebook_display, show_progress
 from tfmon.api.settings import settled
 from tfmon.api.value_rules import PROGRESS
 from tfmon.errors import UsageError

@@ -72,7 +72,7 @@ def export(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.reports import text
     from tfmon.reports.secrets import hides
-    from tfmon.reports.series_json import sweep_to_json
+    from tfmon.reports.series_report import sweep_to_json
 
     ways = [html is not None, markdown, as_text, as_json]
     if sum(ways) != 1:

@@ -19,7 +19,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.program import Program
-    from tfmon.api.race_lock import Tell
+    from tfmon.api.run_base import Tell
 
 
 @click.command(cls=flags.TakesCommand)

@@ -17,8 +17,7 @@ from tfmon.cli import flags
 from tfmon.errors import TfmonError, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.race_lock import Tell
-    from tfmon.api.run_base import LocalRun
+    from tfmon.api.run_base import LocalRun, Tell
     from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
 

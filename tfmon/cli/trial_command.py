@@ -17,7 +17,7 @@ from tfmon.errors import EXIT_FINE, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.change import Change
-    from tfmon.api.race_lock import Tell
+    from tfmon.api.run_base import Tell
     from tfmon.api.trial_program import TrialProgram
 
 MOST_RUNS = 30

@@ -184,9 +184,7 @@ def _reader(kind: Any, strict: bool) -> _Reader:
     if origin is tuple:
         return functools.partial(_read_parts, tuple(_reader(part, strict) for part in arguments))
     if origin in (dict, Mapping):
-        pairs = functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
-        keys, items = _limits(arguments[0]), _limits(arguments[1])
-        return functools.partial(_read_counts, keys, items, pairs) if keys and items else pairs
+        return functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
     if origin is Literal:
         return functools.partial(_read_choice, arguments)
     raise TypeError(f"{kind} cannot be encoded")
@@ -278,30 +276,6 @@ def _read_pairs(key: _Reader, item: _Reader, value: object) -> dict[object, obje
     if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         raise CodecError("no object, and no list of pairs")
     return {key(name): item(one) for name, one in value}
-
-
-def _limits(kind: Any) -> tuple[float, float] | None:
-    origin, arguments = get_origin(kind), get_args(kind)
-    limited = origin is Annotated and arguments[0] is int and isinstance(arguments[1], Range)
-    return (max(arguments[1].low, -LARGEST_INT), min(arguments[1].high, LARGEST_INT)) if limited else None
-
-
-def _read_counts(
-    keys: tuple[float, float], items: tuple[float, float], read_pairs: _Reader, value: object
-) -> object:
-    if type(value) is list:
-        try:
-            counts = {key: item for key, item in value}
-        except (TypeError, ValueError):
-            return read_pairs(value)
-        numbers = (*counts, *counts.values())
-        if not numbers:
-            return counts
-        if {*map(type, numbers)} == {int} and len(counts) == len(value):
-            possible = keys[0] <= min(counts) and max(counts) <= keys[1]
-            if possible and items[0] <= min(counts.values()) and max(counts.values()) <= items[1]:
-                return counts
-    return read_pairs(value)
 
 
 def _read_choice(choices: tuple[object, ...], value: object) -> object:

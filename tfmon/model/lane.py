@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -98,13 +98,87 @@ class Lane(LaneState):
         if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, Window):
             self.heartbeat.hear(event.at_ns)
         phase = self.phase
-        handler = _HANDLERS.get(type(event))
-        if handler is not None:
-            handler(self, event)
+        self._take(event)
         unchanged = isinstance(event, PhaseEntered) and self.phase == phase
         quiet = isinstance(event, Window) and not event.traced_steps
         if not unchanged and not quiet:
             self.log = append_log(self.log, event)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Window():
+                self._on_window(event)
+            case SliceEnded():
+                self.measurements.end_slice(event)
+            case TreeSample():
+                self.on_tree_sample(event)
+            case PhaseEntered():
+                self._on_phase_entered(event)
+            case KnobRequested():
+                self.changes.requested = {**self.changes.requested, event.knob: event}
+                self.changes.refused = ""
+            case KnobApplied():
+                self._on_knob_applied(event)
+            case KnobRefused():
+                self.changes.answer(event.knob, event.request)
+                self.changes.refused, self.changes.refused_ns = event.reason, event.at_ns
+            case LaneStarted():
+                self._on_started(event)
+            case Hello():
+                self._on_hello(event)
+            case LibrariesLoaded():
+                self._on_libraries_loaded(event)
+            case Built():
+                self.process.data_examples = event.examples
+                self.settings = event.settings
+            case LaneFailed():
+                self._enter(ABSENT if event.kind == "device_absent" else FAILED, event.at_ns)
+                self.trouble = Trouble(event.message, event.hint, event.kind)
+            case Finished() if not self.over:
+                self._enter(DONE, event.at_ns)
+            case EndRequested():
+                self.end.stood_still_s = self.stands_still_s(event.at_ns)
+                self.end.requested = event
+            case LaneEnded():
+                self._on_ended(event)
+            case LaneStalled():
+                self.heartbeat.stalled_since_ns = event.since_ns
+            case Suspended():
+                self._on_suspended(event)
+            case _:
+                self._learn(event)
+
+    def _learn(self, event: Event) -> None:
+        """Store a fact about the process or its script."""
+        process, script = self.process, self.script
+        match event:
+            case Progressed():
+                self._on_progressed(event)
+            case NotMeasured():
+                self._on_not_measured(event)
+            case StepDescribed():
+                self._on_step_described(event)
+            case Profiled():
+                self._on_profiled(event)
+            case PathsUsed():
+                self._on_paths_used(event)
+            case KnobOffered():
+                self.settings = {**self.settings, event.knob: event.value}
+            case DefaultsResolved():
+                script.resolved = event.values
+            case InputDescribed():
+                script.input_traits = event.traits
+            case CauseSeen():
+                causes = [cause for cause in script.causes if cause.key != event.key]
+                script.causes = (*causes, event)[-MOST_CAUSES:]
+            case BadLine():
+                process.bad_lines += event.lines
+                process.last_bad_line = event.problem
+            case StackReported():
+                process.stack = event
+            # A process that has not trained may have started the training one.
+            case Accounted() if event.trained or not self.totals.steps:
+                self.account = event
 
     def _on_window(self, window: Window) -> None:
         heartbeat = self.heartbeat
@@ -145,9 +219,6 @@ class Lane(LaneState):
             self.turn_since_ns = at_ns
         self.tree.clock = self.tree.clock.granted(at_ns, own=own)
         self.step_clock = self.step_clock.granted(at_ns, own=own)
-
-    def _on_slice_ended(self, event: SliceEnded) -> None:
-        self.measurements.end_slice(event)
 
     def on_tree_sample(self, sample: TreeSample, *, sliced: bool = False, cores: float = 0) -> None:
         """Store a sample; CPU of a `sliced` lane is per time in slices."""
@@ -207,10 +278,6 @@ class Lane(LaneState):
         if not self.over:
             self._enter(event.phase, event.at_ns)
 
-    def _on_knob_requested(self, event: KnobRequested) -> None:
-        self.changes.requested = {**self.changes.requested, event.knob: event}
-        self.changes.refused = ""
-
     def _on_knob_applied(self, event: KnobApplied) -> None:
         self.changes.answer(event.knob, event.request)
         self.changes.refused = ""
@@ -221,10 +288,6 @@ class Lane(LaneState):
         self.settings = {**self.settings, event.knob: event.value}
         self.step.computing_share = self.step.calling_share = None
         self.step.profiles = ()
-
-    def _on_knob_refused(self, event: KnobRefused) -> None:
-        self.changes.answer(event.knob, event.request)
-        self.changes.refused, self.changes.refused_ns = event.reason, event.at_ns
 
     def _on_started(self, event: LaneStarted) -> None:
         self.heartbeat = Heartbeat(heard_ns=event.at_ns, suspensions=self.heartbeat.suspensions)
@@ -285,25 +348,6 @@ class Lane(LaneState):
         process.device_name, process.bfloat16 = event.device_name, event.bfloat16
         process.gpu_uuids = event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ())
 
-    def _on_built(self, event: Built) -> None:
-        self.process.data_examples = event.examples
-        self.settings = event.settings
-
-    def _on_defaults_resolved(self, event: DefaultsResolved) -> None:
-        self.script.resolved = event.values
-
-    def _on_failed(self, event: LaneFailed) -> None:
-        self._enter(ABSENT if event.kind == "device_absent" else FAILED, event.at_ns)
-        self.trouble = Trouble(event.message, event.hint, event.kind)
-
-    def _on_finished(self, event: Finished) -> None:
-        if not self.over:
-            self._enter(DONE, event.at_ns)
-
-    def _on_end_requested(self, event: EndRequested) -> None:
-        self.end.stood_still_s = self.stands_still_s(event.at_ns)
-        self.end.requested = event
-
     def _on_ended(self, event: LaneEnded) -> None:
         command = self.script.command
         if command and event.signal is not None and self.totals.steps:
@@ -325,9 +369,6 @@ class Lane(LaneState):
             if command and not stalled and well:
                 self.trouble = of_script
             self._enter(DONE, event.at_ns)
-
-    def _on_knob_offered(self, event: KnobOffered) -> None:
-        self.settings = {**self.settings, event.knob: event.value}
 
     def _on_progressed(self, event: Progressed) -> None:
         script, before = self.script, self.script.progress
@@ -360,9 +401,6 @@ class Lane(LaneState):
         elif what == "loss" and reason:
             self.totals.losses = replace(self.totals.losses, first=None, last=None)
 
-    def _on_input_described(self, event: InputDescribed) -> None:
-        self.script.input_traits = event.traits
-
     def _on_step_described(self, event: StepDescribed) -> None:
         """A step at another location begins a new steady state."""
         script, places = self.script, self.script.places
@@ -373,13 +411,6 @@ class Lane(LaneState):
         if places:
             self.measure_again()
             self.mark_charts(event.at_ns, event.place)
-
-    def _on_bad_line(self, event: BadLine) -> None:
-        self.process.bad_lines += event.lines
-        self.process.last_bad_line = event.problem
-
-    def _on_stalled(self, event: LaneStalled) -> None:
-        self.heartbeat.stalled_since_ns = event.since_ns
 
     def _on_suspended(self, event: Suspended) -> None:
         suspensions = self.heartbeat.suspensions[1 - MOST_SUSPENSIONS :]
@@ -395,18 +426,6 @@ class Lane(LaneState):
         step.calling_share = profile.calling_share
         if profile.computing_share is not None:
             step.computing_share = profile.computing_share
-
-    def _on_accounted(self, event: Accounted) -> None:
-        """A process that has not trained may have started the training one."""
-        if event.trained or not self.totals.steps:
-            self.account = event
-
-    def _on_stack_reported(self, event: StackReported) -> None:
-        self.process.stack = event
-
-    def _on_cause_seen(self, event: CauseSeen) -> None:
-        causes = [cause for cause in self.script.causes if cause.key != event.key]
-        self.script.causes = (*causes, event)[-MOST_CAUSES:]
 
     def _on_paths_used(self, event: PathsUsed) -> None:
         uses = self.script.uses
@@ -445,36 +464,3 @@ class Lane(LaneState):
 
     def _set_not_measured(self, what: str, reason: str) -> None:
         self.script.not_measured = {**self.script.not_measured, what: reason}
-
-
-_HANDLERS: dict[type, Callable[..., None]] = {
-    Window: Lane._on_window,
-    SliceEnded: Lane._on_slice_ended,
-    TreeSample: Lane.on_tree_sample,
-    PhaseEntered: Lane._on_phase_entered,
-    KnobRequested: Lane._on_knob_requested,
-    KnobApplied: Lane._on_knob_applied,
-    KnobRefused: Lane._on_knob_refused,
-    LaneStarted: Lane._on_started,
-    Hello: Lane._on_hello,
-    LibrariesLoaded: Lane._on_libraries_loaded,
-    Built: Lane._on_built,
-    DefaultsResolved: Lane._on_defaults_resolved,
-    LaneFailed: Lane._on_failed,
-    Finished: Lane._on_finished,
-    EndRequested: Lane._on_end_requested,
-    LaneEnded: Lane._on_ended,
-    KnobOffered: Lane._on_knob_offered,
-    Progressed: Lane._on_progressed,
-    NotMeasured: Lane._on_not_measured,
-    InputDescribed: Lane._on_input_described,
-    StepDescribed: Lane._on_step_described,
-    BadLine: Lane._on_bad_line,
-    LaneStalled: Lane._on_stalled,
-    Suspended: Lane._on_suspended,
-    Profiled: Lane._on_profiled,
-    Accounted: Lane._on_accounted,
-    StackReported: Lane._on_stack_reported,
-    CauseSeen: Lane._on_cause_seen,
-    PathsUsed: Lane._on_paths_used,
-}

@@ -6,18 +6,22 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_layout import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_tables import answer as sweep_answer
 from tfmon.analysis.series_tables import (
     baseline_text,
     crossover_table,
     progress_text,
     ratio_texts,
+    scaling_of,
     sweep_table,
     tuning_table,
 )
+from tfmon.analysis.series_values import crossover_json, ratio_json, tuning_json
 from tfmon.analysis.sweep_ranking import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
@@ -37,13 +41,15 @@ from tfmon.reports import (
     Section,
     Table,
     charts,
+    head,
     machine_rows,
+    recording_json,
     repeated,
+    scaling_json,
     text,
     versions_text,
 )
 from tfmon.reports.charts import Series
-from tfmon.reports.series_json import sweep_to_json
 
 CHART = (90, 16)
 
@@ -250,3 +256,61 @@ def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
     for place, why in ranking.state.lost.items():
         if place not in before.state.lost:
             yield f"{place} is not used any more: {why}"
+
+
+def series_to_json(analysis: Analysis) -> dict[str, Any]:
+    """Return a crossover or tuning as JSON."""
+    part = crossover_json(analysis) or tuning_json(analysis) or {}
+    return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
+
+
+def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
+    """Return a sweep as JSON."""
+    state, plan = ranking.state, ranking.state.plan
+    return {
+        **head(),
+        "scenario": plan.scenario,
+        "over": {knob: list(values) for knob, values in plan.over.items()},
+        "baseline": {**ranking.baseline, **plan.baseline},
+        "places": [{"place": place, "device_name": plan.machines.get(place) or None} for place in plan.places],
+        "until_ci": plan.until_ci,
+        "limit_s": plan.each_s,
+        "all": plan.everything,
+        "text": sweep_answer(ranking),
+        "best": {
+            kind: best.attempt.settings if (best := ranking.best(kind)) and best.span[0] >= 1 else None
+            for kind in plan.kinds
+        },
+        "scaling": [scaling_json(one) for one in scaling_of(ranking)],
+        "combinations": [_combination_json(row) for row in ranking.ranked],
+        "settled": ranking.settled,
+        "lost_places": state.lost,
+        "interrupted": state.ended or None,
+        "file": file or None,
+    }
+
+
+def _combination_json(row: SweepRow) -> dict[str, Any]:
+    known, figures = row.attempt, row.attempt.figures
+    missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
+    return {
+        "number": known.number,
+        "device": known.kind,
+        "settings": known.settings,
+        **ratio_json("ratio", row.ratio),
+        "pairs": len(known.pairs),
+        "visits": known.visits,
+        "measured_s": known.measured_s,
+        "examples_per_s": figures.examples_per_s if figures else None,
+        "baseline_examples_per_s": figures.baseline_examples_per_s if figures else None,
+        "step_ms": figures.step_ms if figures else None,
+        "memory_bytes": figures.memory_bytes if figures else None,
+        "bottleneck": figures.bottleneck or None if figures else None,
+        "bottleneck_text": figures.bottleneck_text or None if figures else None,
+        "place": figures.place if figures else row.place or None,
+        "state": row.state,
+        "learns_differently_by": list(row.learns),
+        "deaths": list(known.deaths),
+        "reason": row.reason or None,
+        "missing": missing,
+    }
