@@ -31,8 +31,12 @@ class TfmonError(Exception):
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, message: str, hint: str = "", *, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, options: tuple[str, ...] = (), exit_code: int | None = None
+    ) -> None:
         super().__init__(message, hint)
+        if exit_code is not None:
+            self.exit_code = exit_code
         self.message = message
         """The problem, and the allowed values."""
         self.hint = hint

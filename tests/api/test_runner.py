@@ -20,7 +20,7 @@ from tfmon.api import server, sockets
 from tfmon.api.program import Program
 from tfmon.api.run_base import Interruption
 from tfmon.api.server import MOST_WAITING, Server
-from tfmon.api.sockets import Ended, Follow, FromRunner, Notice, Request, RunnerGreeting
+from tfmon.api.sockets import Answer, Ended, Follow, FromRunner, Request, RunnerGreeting
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError, UsageError
 from tfmon.model import codec
@@ -161,7 +161,7 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
     (slow,) = run.server.viewers
     quick = run.watch()
     run.print(20 * MOST_WAITING)
-    assert len(slow._events) <= MOST_WAITING
+    assert len(slow._waiting) <= MOST_WAITING
     wait_for(lambda: run.caught_up(quick.session), what="the other one follows")
     assert slow._behind
     session, restored = Session(run.demo.session.snapshot().machine, run.demo.clock), 0
@@ -173,7 +173,7 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
             if isinstance(message, Known):
                 session.restore(message.known)
                 restored += 1
-            elif not isinstance(message, Notice):
+            elif not isinstance(message, Answer):
                 session.accept(message)
     assert restored >= 2, "when it began to watch, and when it read again"
     connection.close()

@@ -98,9 +98,7 @@ def _app(
 
 
 def _screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    failed = TfmonError(f"the screen failed: {described(error)}", hint)
-    failed.exit_code = EXIT_LANE_FAILED
-    return failed
+    return TfmonError(f"the screen failed: {described(error)}", hint, exit_code=EXIT_LANE_FAILED)
 
 
 def _flush_input() -> None:

@@ -62,9 +62,7 @@ class Hosts:
         if len(lines) == 1:
             raise problems[0]
         if lines:
-            together = TfmonError("\ntfmon: ".join(lines))
-            together.exit_code = max(problem.exit_code for problem in problems)
-            raise together
+            raise TfmonError("\ntfmon: ".join(lines), exit_code=max(problem.exit_code for problem in problems))
 
     def search(self, host: str) -> GpuSearch:
         """Return the GPUs of a host."""

@@ -126,9 +126,8 @@ class RemoteRuns:
 
     def _lost(self, code: int | None, hint: str) -> TfmonError:
         why = why_ended(self.host, code, self._wire.said())
-        failed = TfmonError(f"the connection to {self.host.name} is lost: {why}", hint)
-        failed.exit_code = EXIT_LANE_FAILED
-        return failed
+        message = f"the connection to {self.host.name} is lost: {why}"
+        return TfmonError(message, hint, exit_code=EXIT_LANE_FAILED)
 
     def close(self) -> None:
         """End the connection."""

@@ -16,6 +16,7 @@ from tfmon.api.program import Program
 from tfmon.api.run_base import Tell
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
+from tfmon.model.lane_state import Trouble
 from tfmon.model.profile import Profile
 from tfmon.model.series import TUNING, SeriesState
 from tfmon.model.session import Snapshot
@@ -117,10 +118,8 @@ class ProfileProgram(Program):
         lanes = self.session.snapshot().lanes
         for lane in lanes:
             if lane.over:
-                trouble = lane.trouble
-                failed = TfmonError(trouble.message, trouble.hint) if trouble else TfmonError("the lane ended")
-                failed.exit_code = EXIT_LANE_FAILED
-                raise failed
+                trouble = lane.trouble or Trouble("the lane ended")
+                raise TfmonError(trouble.message, trouble.hint, exit_code=EXIT_LANE_FAILED)
         return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
 
     def settle(self, *, interrupted: bool) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from functools import partial
 
 from tfmon.api.run_base import Interruption, LocalRun
@@ -18,7 +19,6 @@ from tfmon.api.sockets import (
     Answer,
     Ended,
     Follow,
-    Notice,
     Request,
     RunnerGreeting,
     listen,
@@ -57,8 +57,7 @@ class Server:
         self.unreachable = ""
         self._program, self._interrupted = program, interrupted
         self._listening: socket.socket | None = None
-        self._began = threading.Event()
-        self._start: TfmonError | str = ""
+        self._start = Future[str]()
         self.known = program.session.keep_journal(self._take)
 
     def _take(self, event: Event, known: Snapshot) -> None:
@@ -126,18 +125,20 @@ class Server:
 
     def begin(self, start: TfmonError | Sequence[str]) -> None:
         """Set the result of the start."""
-        self._start = start if isinstance(start, TfmonError) else "\n".join(start)
-        self._began.set()
+        if isinstance(start, TfmonError):
+            self._start.set_exception(start)
+        else:
+            self._start.set_result("\n".join(start))
 
     def tell(self, text: str, except_to: Connection | None = None) -> None:
         """Display a line on all viewers, except one."""
         for viewer in [*self.viewers]:
             if viewer is not except_to:
-                viewer.send(Notice(text=text))
+                viewer.send(Answer(text=text))
 
     def all_done(self) -> bool:
         """Return whether nothing and nobody is left."""
-        failed = isinstance(self._start, TfmonError)
+        failed = self._start.done() and self._start.exception() is not None
         return not self.viewers and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
@@ -177,7 +178,7 @@ class Server:
         viewer.send(answer)
 
     def _end(self, signal_name: str) -> None:
-        if not (self._began.is_set() or self._program.session.snapshot().lanes):
+        if not (self._start.done() or self._program.session.snapshot().lanes):
             # The wait for a host or GPU would continue.
             code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
             for viewer in self.viewers:
@@ -192,10 +193,7 @@ class Server:
             self._end(message.signal)
             return ""
         if message == Perform("await_start"):
-            self._began.wait()
-            if isinstance(self._start, TfmonError):
-                raise self._start
-            return self._start
+            return self._start.result()
         if message == Perform("suspend"):
             self._program.suspend_lanes()
         elif message == Perform("continue"):
@@ -215,8 +213,7 @@ class Connection:
         self.name = f"process {peer(connection)[0]}"
         self._active_s = time.monotonic()
         self._wake = threading.Event()
-        self._events: list[Event] = []
-        self._messages: list[Answer | Notice | Ended] = []
+        self._waiting: list[Event | Answer | Ended] = []
         self._behind = True
         """Whether a snapshot is sent next."""
 
@@ -224,17 +221,18 @@ class Connection:
         """Queue an event."""
         if self._behind or not self.follows:
             return
-        self._events.append(event)
-        if len(self._events) > MOST_WAITING:
-            self._events, self._behind = [], True
+        self._waiting.append(event)
+        if len(self._waiting) > MOST_WAITING:
+            self._waiting = [line for line in self._waiting if isinstance(line, Answer | Ended)]
+            self._behind = True
         if time.monotonic() - self._active_s < AFTER_KEY_S:
             self._wake.set()
 
-    def send(self, message: Answer | Notice | Ended) -> None:
+    def send(self, message: Answer | Ended) -> None:
         """Queue a message after the events."""
         with self._server.lock:
-            self._messages.append(message)
-        if len(self._messages) > MOST_WAITING:
+            self._waiting.append(message)
+        if len(self._waiting) > 2 * MOST_WAITING:
             self.drop()
         self._wake.set()
 
@@ -280,12 +278,9 @@ class Connection:
                 self._wake.clear()
                 with self._server.lock:
                     known = [Known(known=self._server.known)] if self._behind else []
-                    events, self._events = self._events, []
-                    messages, self._messages = self._messages, []
-                    self._behind = False
-                lines = [codec.encode(line) for line in (*known, *events, *messages)]
-                self.socket.sendall(b"".join(lines))
-                if any(isinstance(message, Ended) for message in messages):
+                    waiting, self._waiting, self._behind = self._waiting, [], False
+                self.socket.sendall(b"".join(map(codec.encode, (*known, *waiting))))
+                if any(isinstance(line, Ended) for line in waiting):
                     self.over.set()
 
 

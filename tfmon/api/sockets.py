@@ -68,20 +68,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The text, or the error."""
+    """The text, or the error; without a number, a line for all viewers."""
 
-    number: int
+    number: int = 0
     text: str = ""
     error: str = ""
     hint: str = ""
     exit_code: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A line to display."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +87,7 @@ class Ended:
     result: tuple[str, ...] = ()
 
 
-FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Notice | Ended | Event
+FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Ended | Event
 
 
 class LiveRun(NamedTuple):
@@ -185,20 +178,15 @@ def read_greeting(line: bytes) -> RunnerGreeting:
     if not line:
         from tfmon.api.run_base import state_folder
 
-        raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
+        hint = f"{LOG} in {state_folder()} may say why"
+        raise TfmonError("the process that was to run the race has ended", hint, exit_code=EXIT_LANE_FAILED)
     try:
         message: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
     except CodecError as error:
         raise UsageError(f"what runs the race is not understood: {error}", "it is of another tfmon") from None
     if isinstance(message, Ended):
-        raise _failed(message.error, message.hint, message.exit_code)
+        raise TfmonError(message.error, message.hint, exit_code=message.exit_code)
     return message
-
-
-def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> TfmonError:
-    failed = TfmonError(message, hint)
-    failed.exit_code = exit_code
-    return failed
 
 
 def under_way() -> Iterator[LiveRun]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import queue
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from tfmon.api.sockets import (
     Follow,
     FromRunner,
     LiveRun,
-    Notice,
     Request,
     RunnerGreeting,
     read_greeting,
@@ -75,7 +74,7 @@ class Viewer(AnyRun, Source):
         """Whether samples of tfmon include this process."""
         self._processor_time = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
-        self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
+        self._answers: dict[int, futures.Future[Answer]] = {}
         self.left = False
         self.died = False
         """Without a message, or after an invalid one."""
@@ -138,11 +137,9 @@ class Viewer(AnyRun, Source):
             self.session.restore(message.known)
         elif isinstance(message, Answer):
             if message.number in self._answers:
-                self._answers.pop(message.number).put(message)
-            elif message.error:
-                self.tell(message.error)
-        elif isinstance(message, Notice):
-            self.tell(message.text)
+                self._answers.pop(message.number).set_result(message)
+            elif text := message.error or ("" if message.number else message.text):
+                self.tell(text)
         elif isinstance(message, Ended):
             self.ended = message
         elif isinstance(message, HostSample) and self.counted and not message.host:
@@ -162,8 +159,8 @@ class Viewer(AnyRun, Source):
         self.died = self.ended is None and not self.left
         self.over.set()
         answer = Answer(number=0, error=reason or self.lost_error().message)
-        for waiting in list(self._answers.values()):
-            waiting.put(answer)
+        while self._answers:
+            self._answers.popitem()[1].set_result(answer)
         if self.died or not (self._ending or self.left):
             self.tell(reason or (self.lost_error().line if self.died else "the run has ended"))
 
@@ -176,12 +173,11 @@ class Viewer(AnyRun, Source):
         assert self.greeting is not None, "not connected"
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
-        failed = TfmonError(
+        return TfmonError(
             f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended without a word",
             f"what it recorded is there: tfmon replay last; {state_folder() / LOG} may say why",
+            exit_code=EXIT_LANE_FAILED,
         )
-        failed.exit_code = EXIT_LANE_FAILED
-        return failed
 
     def send(self, message: ControlMessage | Follow, number: int = 0) -> None:
         """Send a request at once, so that threads and signal handlers need no lock."""
@@ -191,18 +187,16 @@ class Viewer(AnyRun, Source):
     def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
         """Return the answer to a request; raises TfmonError."""
         number = next(self._numbers)
-        waiting = self._answers[number] = queue.SimpleQueue[Answer]()
+        waiting = self._answers[number] = futures.Future[Answer]()
         if self.over.is_set():
             raise self.lost_error()
         self.send(message, number)
         try:
-            answer = waiting.get(timeout=timeout_s)
-        except queue.Empty:
+            answer = waiting.result(timeout_s)
+        except futures.TimeoutError:
             raise TfmonError(f"the process that runs {self.name} does not answer") from None
         if answer.error:
-            failed = TfmonError(answer.error, answer.hint)
-            failed.exit_code = answer.exit_code or EXIT_LANE_FAILED
-            raise failed
+            raise TfmonError(answer.error, answer.hint, exit_code=answer.exit_code or EXIT_LANE_FAILED)
         return answer.text
 
     def repeat(self) -> str:

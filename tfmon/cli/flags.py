@@ -169,9 +169,8 @@ def errors_as_json(as_json: bool) -> Iterator[None]:
 
 def unwritable(error: OSError, hint: str = "") -> TfmonError:
     """Return the error for an unwritable standard output."""
-    result = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
-    result.exit_code = EXIT_LANE_FAILED
-    return result
+    message = f"standard output cannot be written: {error.strerror}"
+    return TfmonError(message, hint, exit_code=EXIT_LANE_FAILED)
 
 
 def print_result(result: object, path: str) -> None:
