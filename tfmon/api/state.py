@@ -18,7 +18,7 @@ from tfmon.api.run_base import state_folder
 from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.codec import plain
+from tfmon.model.codec import CodecError, parse, plain, read, to_json
 from tfmon.model.events import Event, FilesWritten, RaceBegan
 from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.race import TURNS, BetweenProcesses, Machine
@@ -41,7 +41,7 @@ def path() -> Path:
 
 def recall(machines: Sequence[Machine]) -> BetweenProcesses | None:
     """Return the between-process variance of these machines."""
-    return _read_entry(_read().get(_key(machines)))
+    return _read().get(_key(machines))
 
 
 def remember_race(raced: Snapshot) -> None:
@@ -61,10 +61,10 @@ def remember_race(raced: Snapshot) -> None:
 def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
     """Add a race's variance."""
     table, key = _read(), _key(machines)
-    before = _read_entry(table.get(key)) or BetweenProcesses(0.0, 0.0)
+    before = table.get(key) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
     part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
-    table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
+    table[key] = BetweenProcesses(squares * part, degrees * part, before.races + 1)
     _write(table)
 
 
@@ -76,33 +76,23 @@ def _key(machines: Sequence[Machine]) -> str:
     )
 
 
-def _read_entry(value: object) -> BetweenProcesses | None:
-    if not isinstance(value, Mapping):
-        return None
-    numbers = [value.get(name) for name in ("squares", "degrees", "races")]
-    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
-        return None
-    squares, degrees, races = (float(number) for number in numbers if isinstance(number, int | float))
-    return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
-
-
-def _read() -> dict[str, Any]:
+def _read() -> dict[str, BetweenProcesses]:
     """Return the table. Empty for a broken file, because no race depends on it."""
     try:
-        table = json.loads(path().read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        table: dict[str, BetweenProcesses] = read(parse(path().read_bytes()), dict[str, BetweenProcesses])
+    except (OSError, CodecError):
         return {}
-    return table if isinstance(table, dict) else {}
+    return {key: one for key, one in table.items() if math.isfinite(one.squares) and 0 < one.degrees < math.inf}
 
 
-def _write(table: Mapping[str, Any]) -> None:
+def _write(table: Mapping[str, BetweenProcesses]) -> None:
     """Replace the file atomically, if possible."""
     with contextlib.suppress(OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(table, file, indent=1)
+                json.dump(to_json(table), file, indent=1)
             Path(name).replace(path())
         except OSError:
             Path(name).unlink(missing_ok=True)
