@@ -198,7 +198,7 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
 def test_the_words_and_the_same_arguments_become_the_same_options(tfmon, monkeypatch, words, arguments, said):
     seen = []
 
-    def program(_self, race_options, purpose):
+    def program(_self, race_options, purpose, tell=None):
         assert purpose == Purpose(watched=False, one_lane=words[0] == "watch")
         seen.append(race_options)
         raise UsageError("seen")
