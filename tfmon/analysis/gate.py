@@ -145,7 +145,7 @@ def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, 
     change = Change(*map(math.exp, shift(before, after, looks.error)))
     ratio, low, high = change.ratio, cast(float, change.low), cast(float, change.high)
     said = f"{_said(change, 'less', 'more')}, {sizes}, {count} races each"
-    loss = Loss(ratio - 1, high / ratio - 1, high - 1)
+    loss = (ratio - 1, high / ratio - 1, high - 1)
     return _decide(lane, MORE_MEMORY, said, change, loss, limit, beyond=low > 1 + limit)
 
 
@@ -162,19 +162,10 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
     of_baseline, told_of_baseline = _explained(after, before, cores, "baseline")
     of_run, told_of_run = _explained(before, after, cores, "run")
     low = change.low / of_baseline
-    loss = Loss(1 - change.ratio, 1 - low / change.ratio, 1 - low)
+    loss = (1 - change.ratio, 1 - low / change.ratio, 1 - low)
     beyond, explained = change.high * of_run < 1 - limit, change.high < 1 - limit
     said += told_of_baseline + told_of_run
     return _decide(lane, SLOWER, said, change, loss, limit, beyond=beyond, explained=explained)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """As shares of the baseline."""
-
-    middle: float
-    width: float
-    worst: float
 
 
 def _decide(
@@ -182,21 +173,24 @@ def _decide(
     watched: GateKind,
     said: str,
     change: Change,
-    loss: Loss,
+    loss: tuple[float, float, float],
     limit: float,
     *,
     beyond: bool,
     explained: bool = False,
 ) -> LaneGate:
-    """`beyond`: past the limit despite other programs. `explained`: other programs may explain it."""
-    figures = change.ratio, change.low, change.high
+    """`loss`: at the middle, from there to the worst, and at the worst, as shares of the baseline.
+
+    `beyond`: past the limit despite other programs. `explained`: other programs may explain it.
+    """
+    figures, (middle, width, worst) = (change.ratio, change.low, change.high), loss
     if beyond:
         return LaneGate(lane, watched, said, *figures)
-    can_tell = min(max(loss.width, loss.middle), loss.worst)
+    can_tell = min(max(width, middle), worst)
     if can_tell <= limit:
         return LaneGate(lane, PASSED[watched], said, *figures)
     needed = math.ceil(1_000 * can_tell) / 1_000
-    why = "others may explain it" if explained else "too noisy" if loss.width > limit else "too close"
+    why = "others may explain it" if explained else "too noisy" if width > limit else "too close"
     can = f"{100 * needed:.1f} %" if needed < 1 else "nothing"
     return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {said}", *figures, needed)
 

@@ -15,7 +15,7 @@ from tfmon.analysis.intervals import trimmed
 from tfmon.model.gpu_others import Taken, process_text
 from tfmon.model.gpu_samples import GpuProcesses, GpuSample, ProcessName
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import NO_STOLEN, Missing, Reading, SliceLoad, known
+from tfmon.model.readings import NO_STOLEN, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 
@@ -87,13 +87,11 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 def others_notes(snapshot: Snapshot) -> list[str]:
     """Return a line for each GPU that others used."""
-    result: dict[str, GpuOthers] = {}
-    for lane in snapshot.lanes:
-        one = gpu_others(lane)
-        if one is not None and one.shown:
-            before = result.get(one.place)
-            result[one.place] = one if before is None or one.time_share > before.time_share else before
-    return [f"{one.text}; the figures include that" for one in result.values()]
+    notable = [one for lane in snapshot.lanes if (one := gpu_others(lane)) is not None and one.shown]
+    longest = {one.place: one for one in sorted(notable, key=lambda one: one.time_share)}
+    return [
+        f"{longest[place].text}; the figures include that" for place in dict.fromkeys(one.place for one in notable)
+    ]
 
 
 def _span_ns(one: Taken) -> int:
@@ -204,11 +202,16 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     """Return the contention of lanes for CPU time."""
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
-    stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
-    others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
-    known = [load.contended for load in loads if load.contended is not None]
-    unknown = NO_DELAYS if loads else NO_SLICES
-    share: Reading = sum(known) / len(known) if known else unknown
+
+    def mean(values: Sequence[tuple[float | None, int]], unknown: Missing) -> Reading:
+        known = [(value, weight) for value, weight in values if value is not None]
+        if known:
+            return sum(value for value, _ in known) / max(1, sum(weight for _, weight in known))
+        return unknown if loads else NO_SLICES
+
+    share = mean([(load.contended, 1) for load in loads], NO_DELAYS)
+    stolen = mean([(load.stolen_ns, load.span_ns) for load in loads], NO_STOLEN)
+    others = mean([(load.others_ns, load.span_ns) for load in loads], NO_DELAYS)
     told = any(not isinstance(one, Missing) and one > TOLD for one in (share, stolen))
     ratio = cpu_ratio(slices[0], slices[-1]) if told and len(slices) > 1 else None
     return Contention(share, stolen, ratio, others)
@@ -217,7 +220,11 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
     """Return the ratio of CPU times per example, if both lanes are CPU-bound with similar cores."""
     loads = [{one.round: one.load for one in lane if one.load is not None} for lane in (first, second)]
-    cores = sorted(_busy_cores(list(one.values())) for one in loads)
+    cores = sorted(
+        sum(load.cpu_ns + (load.delay_ns or 0) for load in of_lane.values())
+        / max(1, sum(load.span_ns for load in of_lane.values()))
+        for of_lane in loads
+    )
     if cores[0] < BUSY_CORES or cores[1] > ALIKE_CORES * cores[0]:
         return None
     costs = [
@@ -230,15 +237,3 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
     ]
     result = trimmed([costs[1][number] - cost for number, cost in costs[0].items() if number in costs[1]])
     return None if result is None else math.exp(result.value)
-
-
-def _busy_cores(loads: Sequence[SliceLoad]) -> float:
-    busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
-    return busy_ns / max(1, sum(load.span_ns for load in loads))
-
-
-def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
-    known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
-    if known:
-        return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))
-    return unknown if loads else NO_SLICES

@@ -56,24 +56,18 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     state = snapshot.tuned
     if result is None or state is None:
         return result
-    present = state.present if not state.over else ()
-    settled = [
+    tried = [
         one
-        for one in present
+        for one in (state.present if not state.over else ())
         if one.outcome == KEPT or _not_kept(one) or (one.gain is not None and one.gain.high < 1 - CLEAR)
     ]
-    since = itertools.takewhile(
-        lambda one: one.outcome != KEPT,
-        (change for change in reversed(state.changes) if change.of_lane.lane == lane.spec.name),
-    )
-    tried = [*settled, *since]
+    latest = (change for change in reversed(state.changes) if change.of_lane.lane == lane.spec.name)
+    tried += itertools.takewhile(lambda one: one.outcome != KEPT, latest)
     causes = []
-    for one in result.causes:
-        attempt = next((attempt for attempt in tried if attempt.settings == {one.knob: one.value}), None)
-        if attempt is None:
-            causes.append(one)
-        elif one.count:
-            causes.append(replace(one, effect=attempt_text(attempt)))
+    for cause in result.causes:
+        attempt = next((one for one in tried if one.settings == {cause.knob: cause.value}), None)
+        if attempt is None or cause.count:
+            causes.append(cause if attempt is None else replace(cause, effect=attempt_text(attempt)))
     return replace(result, causes=tuple(causes))
 
 
@@ -114,17 +108,13 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
     if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
     state = snapshot.tuned
-    if state is not None and any(
-        attempt.outcome == KEPT and _changes_of(attempt) == made[-1] for attempt in state.attempts
-    ):
-        undone = (
-            replace(attempt, outcome=UNDONE)
-            if attempt.outcome == KEPT and _changes_of(attempt) == made[-1]
-            else attempt
-            for attempt in state.attempts
-        )
-        return made[-1], replace(state, attempts=tuple(undone))
-    return made[-1], None
+    undone = [
+        replace(one, outcome=UNDONE) if one.outcome == KEPT and _changes_of(one) == made[-1] else one
+        for one in (state.attempts if state is not None else ())
+    ]
+    if state is None or tuple(undone) == state.attempts:
+        return made[-1], None
+    return made[-1], replace(state, attempts=tuple(undone))
 
 
 def undoes_last(snapshot: Snapshot) -> bool:
@@ -291,22 +281,18 @@ def _not_kept(attempt: Attempt) -> str:
 
 def attempt_text(attempt: Attempt) -> str:
     """Return a trial or its result."""
-    change = change_text(attempt)
+    change, gain = change_text(attempt), attempt.gain
     if attempt.outcome == "":
         return f"trying {change}: {_measured_text(attempt)}"
     if attempt.outcome == REFUSED:
         return f"{change} is not possible: {attempt.refused}"
-    measured = gain_text(attempt.gain) if attempt.gain is not None else "too little could be measured"
     if attempt.outcome == STOPPED:
-        so_far = f"{measured} so far, " if attempt.gain is not None else ""
+        so_far = f"{gain_text(gain)} so far, " if gain is not None else ""
         return f"{change}: {so_far}stopped before it was known"
-    if attempt.outcome == UNDONE:
-        return f"{change}: {measured}, undone"
-    if attempt.outcome == KEPT:
-        return f"{change}: {measured}, kept"
-    if attempt.gain is not None and not attempt.gain.clear_of(1):
-        return f"{change}: {measured}, no clear gain, reverted"
-    return f"{change}: {measured}, {_not_kept(attempt) or 'reverted'}"
+    measured = gain_text(gain) if gain is not None else "too little could be measured"
+    unclear = attempt.outcome == REVERTED and gain is not None and not gain.clear_of(1)
+    outcome = "no clear gain, reverted" if unclear else _not_kept(attempt) or attempt.outcome
+    return f"{change}: {measured}, {outcome}"
 
 
 def _measured_text(attempt: Attempt) -> str:
