@@ -21,7 +21,7 @@ from typing import Any
 
 from common import Watch, options_of, program_of
 
-from tfmon.analysis.statistics import log_speeds, ratio
+from tfmon.analysis.statistics import compare, log_speeds
 from tfmon.api.options import RaceOptions
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
@@ -68,7 +68,8 @@ def one_race(scenario: str, lanes: Sequence[str], turned: bool) -> tuple[float, 
         program.lanes.set_mode(TURNS)
         time.sleep(TURNS_S)
         first, second = watch.snapshot().lanes
-        found = ratio(log_speeds(first.slices), log_speeds(second.slices))
+        compared = compare(log_speeds(first.slices), log_speeds(second.slices))
+        found = compared.estimate() if compared is not None else None
         assert found is not None, "too few slices"
         program.lanes.set_mode(CONCURRENT)
         each_alone()

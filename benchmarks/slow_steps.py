@@ -225,8 +225,7 @@ class Judge:
 
     def look(self, known: Snapshot) -> bool:
         """Return whether there is an answer."""
-        found = find_verdict(known, before=self.verdict)
-        self.verdict = found
+        found = self.verdict = find_verdict(known)
         rounds = min(len(lane.slices) for lane in known.lanes)
         return found.kind in (FASTER, SAME) or rounds >= MOST_ROUNDS
 

@@ -62,13 +62,9 @@ class TestLongSteps:
         assert (three.winner, three.interval.pairs) == ("gpu:0", 3)
         assert three.interval.low < 120 < three.interval.high
 
-    def test_equal_lanes_are_told_how_long_it_takes_and_the_figure_falls_until_it_has_passed(self):
-        slices = [5.0, 5.05, 4.95, 5.1]
-        first = find_verdict(snapshot_of(slices[:3]))
-        assert first.kind == NOT_YET and " rounds)" in first.text
-        less = find_verdict(snapshot_of([*slices[:3], 7.5]), before=first)
-        alone = find_verdict(snapshot_of([*slices[:3], 7.5]))
-        assert less.answer_ns == first.answer_ns < alone.answer_ns, "a disturbed pair does not raise it"
+    def test_equal_lanes_are_told_how_many_rounds_it_takes(self):
+        verdict = find_verdict(snapshot_of([5.0, 5.05, 4.95]))
+        assert verdict.kind == NOT_YET and " rounds)" in verdict.text
 
     def test_a_lane_that_hangs_before_anything_is_compared_is_out_of_the_race(self):
         known = self.racing(runs_s=80.0)

@@ -149,7 +149,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         same = name in known and known[name].slices is lane.slices
         throughputs[name] = known[name] if same else Throughput.of(lane.slices, known.get(name))
     series = snapshot.experiment
-    verdict = find_verdict(snapshot, throughputs, before.verdict if before is not None else None)
+    verdict = find_verdict(snapshot, throughputs)
     measured = measure(snapshot, verdict, before.measured if before is not None else ())
     rows = history_of(snapshot, measured)
     return Analysis(

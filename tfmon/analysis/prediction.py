@@ -140,17 +140,6 @@ def _batch(lane: LaneState) -> float | None:
     return float(size) if isinstance(size, int | float) else None
 
 
-def falling(
-    left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], answer_ns: int | None
-) -> tuple[float, int]:
-    """Return the remaining time, which does not rise, and its end."""
-    measured_ns = max(lane[-1].at_ns for lane in slices)
-    now_ns, then_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
-    if answer_ns is not None and answer_ns > now_ns:
-        then_ns = min(then_ns, answer_ns)
-    return max(0.0, (then_ns - now_ns) / 1e9), then_ns
-
-
 def longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:

@@ -146,43 +146,39 @@ def compare(
         in_turns: Whether the lanes trained in turns.
         apart: Whether they trained on two machines.
     """
-    pairs = [(one, second[number]) for number, one in first.items() if number in second]
-    logs = [one.log - other.log for one, other in pairs]
-    leads = [one.at_ns < other.at_ns for one, other in pairs] if in_turns and not apart else []
-    processes = [(one.process, other.process) for one, other in pairs]
-    return _compare(logs, leads, processes, prior, BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD)
+    both = [(one, second[number]) for number, one in first.items() if number in second]
+    processes = [one.process for one, _ in both], [other.process for _, other in both]
+    fewest = min(processes, key=lambda one: len(set(one)))  # restarts
+    pairs = [
+        Pair(one.log - other.log, one.at_ns < other.at_ns, process)
+        for (one, other), process in zip(both, fewest, strict=True)
+    ]
+    return compare_pairs(pairs, prior, in_turns=in_turns, apart=apart)
 
 
 def compare_pairs(
-    pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, apart: bool = False
+    pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, in_turns: bool = True, apart: bool = False
 ) -> LogRatio | None:
-    """Compare two lanes by the pairs of a series."""
-    leads = [] if apart else [pair.leads for pair in pairs]
-    processes = [(pair.visit, pair.visit) for pair in pairs]
+    """Compare two lanes by pairs. `None` from too few."""
+    logs, estimated = [pair.log for pair in pairs], 0
+    if in_turns and not apart:  # without the effect of coming first
+        ahead, behind = (trimmed([pair.log for pair in pairs if pair.leads is leads]) for leads in (True, False))
+        if ahead is not None and behind is not None:
+            half, estimated = (ahead.value - behind.value) / 2, 1
+            logs = [pair.log - half if pair.leads else pair.log + half for pair in pairs]
+    center = trimmed(logs, estimated=estimated, few=True)
+    if center is None:
+        return None
     supposed_sd = BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD
-    return _compare([pair.log for pair in pairs], leads, processes, prior, supposed_sd)
-
-
-def ratio(
-    first: LogSpeeds,
-    second: LogSpeeds,
-    looks: Looks = AT_THE_END,
-    prior: BetweenProcesses | None = None,
-    *,
-    apart: bool = False,
-) -> Estimate | None:
-    """Return the first lane's throughput over the second's."""
-    result = compare(first, second, prior, apart=apart)
-    return None if result is None else result.estimate(looks)
+    return LogRatio(center, between_processes(logs, [pair.visit for pair in pairs], prior, supposed_sd))
 
 
 def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool = True) -> Estimate | None:
     """Return the gain of new settings. Without `one_process` with between-process variance."""
-    logs = [pair.log for pair in pairs]
     if one_process:
-        center = trimmed(logs)
+        center = trimmed([pair.log for pair in pairs])
         return None if center is None else exponential(center.estimate(looks))
-    result = _compare(logs, (), [(pair.visit, pair.visit) for pair in pairs])
+    result = compare_pairs(pairs, in_turns=False)
     return None if result is None else result.estimate(looks)
 
 
@@ -249,32 +245,6 @@ def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
     scatter = within.error**2 * count / each  # of one process, by its pairs
     degrees = len(centers) - 1
     return BetweenProcesses(squares - degrees * scatter, degrees, 1)
-
-
-def _compare(
-    logs: Sequence[float],
-    first_leads: Sequence[bool],
-    processes: Sequence[tuple[int, int]],
-    prior: BetweenProcesses | None = None,
-    supposed_sd: float = BETWEEN_PROCESSES_SD,
-) -> LogRatio | None:
-    effect = None  # of coming first, halved
-    if first_leads:
-        leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
-        following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
-        if leading is not None and following is not None:
-            effect = (leading.value - following.value) / 2
-    if effect is not None:
-        logs = [
-            value - effect if leads else value + effect for value, leads in zip(logs, first_leads, strict=True)
-        ]
-    center = trimmed(logs, estimated=0 if effect is None else 1, few=True)
-    if center is None:
-        return None
-    # Group by the lane with fewer restarts.
-    firsts, seconds = zip(*processes, strict=True)
-    groups = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
-    return LogRatio(center, between_processes(logs, groups, prior, supposed_sd))
 
 
 def exponential(logs: Estimate | None) -> Estimate | None:

@@ -16,7 +16,6 @@ from tfmon.analysis.health import trained_text
 from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.prediction import (
-    falling,
     least_rounds,
     longer_text,
     looks_of,
@@ -94,7 +93,6 @@ class Verdict:
     kind: VerdictKind = ""
     left_s: float | None = None
     """Time until there is an answer."""
-    answer_ns: int | None = None
     also: tuple[str, ...] = ()
     """Other knobs in which the lanes differ."""
     machines: tuple[MachineDifference, ...] = ()
@@ -107,14 +105,12 @@ class Verdict:
         return self.interval.kind if self.interval is not None else None
 
 
-def find_verdict(
-    snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None, before: Verdict | None = None
-) -> Verdict:
+def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
     """Compare the lanes by examples/s in steady state since their last knob changes.
 
-    `throughputs` has known throughputs by lane. With `before`, the remaining time does not rise.
+    `throughputs` has known throughputs by lane.
     """
-    result = _find_verdict(snapshot, throughputs, before)
+    result = _find_verdict(snapshot, throughputs)
     notes = [
         *went_on_notes(snapshot.lanes),
         *(one.text for one in collisions(snapshot.lanes, snapshot.race.views)[:1]),
@@ -139,9 +135,7 @@ def find_verdict(
     )
 
 
-def _find_verdict(
-    snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None, before: Verdict | None
-) -> Verdict:
+def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
     silent = hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
@@ -149,15 +143,15 @@ def _find_verdict(
         loss = loss_text(lane, find_bottleneck(snapshot, lane))
         return Verdict(trained_text(snapshot, lane, loss), trained_text(snapshot, lane, loss, brief=True))
     if len(lanes) >= 2:
-        return _compared(snapshot, lanes, throughputs, before)
+        return _compared(snapshot, lanes, throughputs)
     trained = [lane for lane in snapshot.lanes if lane.phase != ABSENT and lane.steady.examples_per_s is not None]
-    result = _compared(snapshot, trained, throughputs, before) if len(trained) >= 2 else None
+    result = _compared(snapshot, trained, throughputs) if len(trained) >= 2 else None
     if result is not None and result.ratio is not None:
         lost = min((lane for lane in trained if lane not in lanes), key=_lost_ns)
         how = "hung" if lost in silent else "failed"
         clock = units.clock((_lost_ns(lost) - (snapshot.race.started_ns or 0)) / 1e9)
         until = f"; until {clock}, when {lost.title} {how}"
-        return replace(result, text=result.text + until, short=result.short + until, left_s=None, answer_ns=None)
+        return replace(result, text=result.text + until, short=result.short + until, left_s=None)
     if silent:
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
@@ -176,10 +170,7 @@ def _settled(lanes: Sequence[LaneState]) -> bool:
 
 
 def _compared(
-    snapshot: Snapshot,
-    lanes: Sequence[LaneState],
-    throughputs: Mapping[str, Throughput] | None,
-    before: Verdict | None,
+    snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mapping[str, Throughput] | None
 ) -> Verdict:
     """Compare slices, or in a concurrent race the stretches in which all trained: a lane alone is faster."""
     race, over = snapshot.race, _settled(lanes)
@@ -197,7 +188,7 @@ def _compared(
         known = list(map(Throughput.of, stretches))
     else:
         known = [throughputs[lane.spec.name] if throughputs else Throughput.of(lane.slices) for lane in lanes]
-    if result := _judged(snapshot, list(zip(lanes, known, strict=True)), before):
+    if result := _judged(snapshot, list(zip(lanes, known, strict=True))):
         return result
     least, stopped = least_rounds(race, over=over), over and not ended_itself(lanes)
     if together:
@@ -212,7 +203,7 @@ def _compared(
     return Verdict((running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
 
 
-def _judged(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict | None:
+def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     race, slices, together = snapshot.race, [one.slices for _, one in compared], snapshot.race.mode == CONCURRENT
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
@@ -248,9 +239,9 @@ def _judged(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> V
         lead if race.until_ci is None else max((found for _, found, _ in known), key=lambda one: one.reach(looks))
     )
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
-    answer_ns = None
     if left_s is not None and not over:
-        left_s, answer_ns = falling(left_s, snapshot, slices, before.answer_ns if before is not None else None)
+        measured_ns = max(lane[-1].at_ns for lane in slices)
+        left_s = max(0.0, left_s - max(0, snapshot.at_ns - measured_ns) / 1e9)
     within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
     margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
     kind: VerdictKind
@@ -286,7 +277,6 @@ def _judged(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> V
         looks=looks,
         kind=kind,
         left_s=left_s,
-        answer_ns=answer_ns,
     )
     scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
     if not scaling:
