@@ -54,7 +54,7 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
         assert demo.experiments.refusal in shown(pilot)
     demo = crossover_demo(at=64)
     async with app_of(demo).run_test(size=SIZE) as pilot:
-        running = "crossover over batch: measuring 64, about 0:42 left; c, Enter stops it"
+        running = "crossover over batch: measuring 64, at most 0:42 left; c, Enter stops it"
         assert running in shown(pilot) and "crossover: gpu:0 overtakes cpu" in shown(pilot)
         await press(pilot, "p")
         assert running in shown(pilot)
@@ -66,7 +66,7 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
         demo.session.advance_series(replace(state, attempts=(*others, replace(last, pairs=()), refused)))
         pilot.app.pull()
         await press(pilot, "escape")
-        assert re.search(r"measuring 64, about \d:\d\d to \d:\d\d left", shown(pilot))
+        assert re.search(r"measuring 64, at most \d:\d\d left", shown(pilot))
         await press(pilot, "c", "enter")
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 

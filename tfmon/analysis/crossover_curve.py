@@ -73,8 +73,8 @@ class Curve:
 
     knob: str
     titles: tuple[str, str]
-    left_s: tuple[float, float] | None
-    """Bounds of the remaining time."""
+    left_s: float | None
+    """The longest remaining time."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
@@ -153,7 +153,10 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     places = tuple(_too_slow(points))
     crossings = _crossings(places, *titles)
     answer = _answer(state, places, crossings, titles)
-    return Curve(state.knob, titles, _left_s(state, places), places, crossings, answer)
+    left_s = None
+    if state.visits_s and not state.over:  # each visit measures as many pairs
+        left_s = pairs_left(places) * sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS
+    return Curve(state.knob, titles, left_s, places, crossings, answer)
 
 
 def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
@@ -169,18 +172,14 @@ def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
     return fewest.value, fewest.pairs + FIRST_PAIRS
 
 
-def pairs_left(places: Sequence[CurvePoint]) -> tuple[int, int]:
-    """Return bounds of the remaining pairs."""
-    open_places = [place for place in places if not place.refused]
-    near = _near_crossings(open_places)
-    least = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
-    least += sum(max(1, SURE_PAIRS - place.pairs) for place in near)
-    most = 0
+def pairs_left(places: Sequence[CurvePoint]) -> int:
+    """Return the most pairs that remain."""
+    open_places, most = [place for place in places if not place.refused], 0
     for at, place in enumerate(open_places):
         leads = {_lead(one) if one.sure else None for one in open_places[max(0, at - 1) : at + 2]}
         if len(leads) > 1 or None in leads:
             most += max(0, (SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs)
-    return least, most if next_value(places) is not None else 0
+    return most if next_value(places) is not None else 0
 
 
 def ended_text(state: SeriesState) -> str:
@@ -227,14 +226,6 @@ def _too_slow(points: Sequence[CurvePoint]) -> Iterator[CurvePoint]:
         yield point
         if slow is None and point.pair_s is not None and point.pair_s > LONG_PAIR_S:
             slow = point
-
-
-def _left_s(state: SeriesState, places: Sequence[CurvePoint]) -> tuple[float, float] | None:
-    if state.over or not state.visits_s:
-        return None
-    pair_s = sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS  # each visit measures as many
-    least, most = pairs_left(places)
-    return least * pair_s, most * pair_s
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:

@@ -345,10 +345,10 @@ def doing_text(snapshot: Snapshot) -> str:
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
         id = next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == state.lane), state.lane)
         return f"{id} is {f'trying {change}' if change else 'being tuned'}"
-    if state is None or state.policy != CROSSOVER:
+    if state.policy != CROSSOVER:
         return ""
-    ends = dict.fromkeys(map(units.clock, curve_of(snapshot, state).left_s or ()))
-    left = f", about {' to '.join(ends)} left" if ends else ""
+    left_s = curve_of(snapshot, state).left_s
+    left = "" if left_s is None else f", at most {units.clock(left_s)} left"
     doing = f"measuring {show(state.at)}{left}" if state.at is not None else "waiting for the lanes"
     return f"crossover over {short_name(state.knob)}: {doing}"
 
