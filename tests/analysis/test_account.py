@@ -1,9 +1,11 @@
 """The account of a run: the parts and the time before and after them add up to the wall time."""
 
+from dataclasses import replace
+
 import pytest
 
 from tfmon.analysis.run_account import UNSCOPED, account_lines, account_of, kind_of_operation
-from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, Accounted, TimePart
+from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, SUSPENDED, Accounted, TimePart
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import LaneEnd, LaneState, ProcessInfo
 from tfmon.model.spec import LaneSpec
@@ -31,6 +33,16 @@ def test_the_lines_have_the_groups_and_their_large_parts_with_the_lines_of_the_u
     assert lines[0] == ("the run", "12.0 s", "100 %", "")
     assert ("before the first step", "6.0 s", "50 %", "") in lines
     assert ("· adapting layers", "6.0 s", "50 %", "train.py:3 `adapt(x)`") in lines
+
+
+def test_the_time_of_other_lanes_turns_has_no_share_and_is_in_no_denominator():
+    state = lane()
+    parts = (*PARTS, TimePart(SUSPENDED, "", "", 4 * S))
+    account = account_of(replace(state, account=replace(state.account, at_ns=22 * S, parts=parts)))
+    lines = list(account_lines(account))
+    assert lines[0] == ("the run, not suspended", f"{account.wall_s - 4:.1f} s", "100 %", "")
+    assert lines[-1] == (SUSPENDED, "4.0 s", "", "")
+    assert sum(row.share for row in account.rows if row.share is not None) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

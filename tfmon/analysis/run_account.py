@@ -1,4 +1,4 @@
-"""The account of a whole run. Its shares are of the run's wall time."""
+"""The account of a whole run. Its shares are of the run's wall time without suspensions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfmon.model.account import AFTER, CALL, GROUPS, INTERPRETER, NOT_SPLIT, START, STEPS, UNKNOWN
+from tfmon.model.account import AFTER, CALL, GROUPS, INTERPRETER, NOT_SPLIT, START, STEPS, SUSPENDED, UNKNOWN
 from tfmon.model.lane_state import LaneState
 
 LEAST_SHARE = 0.01
@@ -30,7 +30,8 @@ class AccountRow:
     place: str
     """Such as "train.py:17 `model.fit(x, y)`"."""
     seconds: float
-    share: float
+    share: float | None
+    """Of the run without suspensions; `None` for a suspension."""
     source: str = ""
 
 
@@ -45,6 +46,11 @@ class Account:
     """In the order of a run, the longest of a group first."""
 
     @property
+    def run_s(self) -> float:
+        """The denominator of all shares: the wall time without suspensions."""
+        return self.wall_s - self.groups.get(SUSPENDED, 0.0)
+
+    @property
     def groups(self) -> dict[str, float]:
         """Seconds by group."""
         sums: dict[str, float] = {}
@@ -57,7 +63,7 @@ class Account:
         rows = [row for row in self.rows if row.group == group]
         for row in rows:
             named = row.place or row.part != NOT_SPLIT or len(rows) > 1
-            if named and row.share >= LEAST_SHARE:
+            if named and (row.share or 0.0) >= LEAST_SHARE:
                 yield row
 
 
@@ -79,10 +85,16 @@ def account_of(lane: LaneState) -> Account | None:
         left = (AFTER, "exit", "") if reported.last else (UNKNOWN, NOT_SPLIT, "")
         times[left] += max(0, end.at_ns - reported.at_ns)
     wall_ns = times.total()
+    run_ns = wall_ns - sum(time_ns for (group, _, _), time_ns in times.items() if group == SUSPENDED)
     source, profiled = _by_profile(lane, times.pop((STEPS, CALL, ""), 0))
     times.update(profiled)
     rows = [
-        AccountRow(*key, time_ns / 1e9, time_ns / wall_ns, source if key in profiled else "")
+        AccountRow(
+            *key,
+            seconds=time_ns / 1e9,
+            share=None if key[0] == SUSPENDED else time_ns / run_ns,
+            source=source if key in profiled else "",
+        )
         for key, time_ns in times.most_common()
         if time_ns > 0
     ]
@@ -118,17 +130,21 @@ def kind_of_operation(name: str) -> str:
 
 
 def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:
-    """Yield table rows: part, time, share, line."""
-    yield "the run", *_amount(account.wall_s, 1.0), ""
-    for group, seconds in account.groups.items():
-        if seconds >= LEAST_SHARE * account.wall_s:
-            yield group, *_amount(seconds, seconds / account.wall_s), ""
+    """Yield table rows: part, time, share of the first row, line."""
+    groups, run_s = account.groups, account.run_s
+    suspended_s = groups.pop(SUSPENDED, 0.0)
+    yield "the run" if not suspended_s else "the run, not suspended", *_amount(run_s, 1.0), ""
+    for group, seconds in groups.items():
+        if seconds >= LEAST_SHARE * run_s:
+            yield group, *_amount(seconds, seconds / run_s), ""
             for row in account.parts_of(group):
                 yield f"· {row.part}", *_amount(row.seconds, row.share), row.place or row.source
-    rest_s = sum(one for one in account.groups.values() if one < LEAST_SHARE * account.wall_s)
+    rest_s = sum(one for one in groups.values() if one < LEAST_SHARE * run_s)
     if rest_s > 0:
-        yield "everything else", *_amount(rest_s, rest_s / account.wall_s), ""
+        yield "everything else", *_amount(rest_s, rest_s / run_s), ""
+    if suspended_s > 0:
+        yield SUSPENDED, *_amount(suspended_s, None), ""
 
 
-def _amount(seconds: float, share: float) -> tuple[str, str]:
-    return f"{seconds:.1f} s", f"{100 * share:.0f} %"
+def _amount(seconds: float, share: float | None) -> tuple[str, str]:
+    return f"{seconds:.1f} s", "" if share is None else f"{100 * share:.0f} %"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares
 from tfmon.analysis.run_account import account_of
-from tfmon.model.account import STEPS, SUSPENDED
+from tfmon.model.account import STEPS
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.script_events import CauseSeen
@@ -62,9 +62,8 @@ def whole_of(lane: LaneState) -> Whole:
             one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback ")
         )
         return Whole(0, "the time", max(0.01, 1 - sum(own)))
-    groups = account.groups
-    run_s = account.wall_s - groups.get(SUSPENDED, 0.0)
-    return Whole(round(1e9 * run_s), "the run", groups.get(STEPS, 0.0) / run_s if run_s > 0 else 0.0)
+    run_s, steps_s = account.run_s, account.groups.get(STEPS, 0.0)
+    return Whole(round(1e9 * run_s), "the run", steps_s / run_s if run_s > 0 else 0.0)
 
 
 def shares_of(lane: LaneState) -> Shares | None:

@@ -39,7 +39,7 @@ def _account_rows(account: Account, width: int) -> list[Row]:
         style = DIM if part.startswith("·") else STRONG
         line = f"  {crop(part, NAME_CELLS):<{NAME_CELLS}}{time:>9} {share:>6}  "
         if style == STRONG:
-            rows.append(((line, style), *meter(float(share[:-2]) / 100, BAR_CELLS, TEXT)))
+            rows.append(((line, style), *(meter(float(share[:-2]) / 100, BAR_CELLS, TEXT) if share else ())))
         else:
             rows.append(((line, style), (crop(place, max(0, width - len(line) - 2)), TEXT)))
     return rows

@@ -129,7 +129,11 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = T
     if result := concerns(snapshot, lane):
         sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in result), ()))
     if (account := account_of(lane)) is not None:
-        groups = ((part, f"{time}, {share}") for part, time, share, _ in account_lines(account) if part[0] != "·")
+        groups = (
+            (part, f"{time}, {share}".rstrip(", "))
+            for part, time, share, _ in account_lines(account)
+            if part[0] != "·"
+        )
         sections.append(("The whole run (A has its lines)", groups, ()))
     gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
