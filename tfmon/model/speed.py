@@ -15,6 +15,7 @@ Both the mean and the median step time are tested: other programs hardly change 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
@@ -102,9 +103,11 @@ class SpeedWatch(StatePart):
             return
         self.pending = (*self.pending, SteadyWindow(window, step, self.readings))
         ripe = [one for one in self.pending if one.window.at_ns < window.at_ns - LATE_NS]
-        if sum(one.window.span_ns for one in ripe) >= BLOCK_NS:
-            self.pending = self.pending[len(ripe) :]
-            self._add_block(_block_of(ripe))
+        for count, span_ns in enumerate(itertools.accumulate(one.window.span_ns for one in ripe), 1):
+            if span_ns >= BLOCK_NS:
+                self.pending = self.pending[count:]
+                self._add_block(_block_of(ripe[:count]))
+                break
 
     def _add_block(self, block: StepBlock) -> None:
         self.blocks, self.count = (*self.blocks, block), self.count + 1
