@@ -30,8 +30,8 @@ class AccountRow:
     place: str
     """Such as "train.py:17 `model.fit(x, y)`"."""
     seconds: float
-    share: float | None
-    """Of the run without suspensions; `None` for a suspension."""
+    share: float
+    """Of the run without suspensions, as for every row."""
     source: str = ""
 
 
@@ -63,7 +63,7 @@ class Account:
         rows = [row for row in self.rows if row.group == group]
         for row in rows:
             named = row.place or row.part != NOT_SPLIT or len(rows) > 1
-            if named and (row.share or 0.0) >= LEAST_SHARE:
+            if named and row.share >= LEAST_SHARE:
                 yield row
 
 
@@ -92,7 +92,7 @@ def account_of(lane: LaneState) -> Account | None:
         AccountRow(
             *key,
             seconds=time_ns / 1e9,
-            share=None if key[0] == SUSPENDED else time_ns / run_ns,
+            share=time_ns / max(1, run_ns),
             source=source if key in profiled else "",
         )
         for key, time_ns in times.most_common()

@@ -14,12 +14,10 @@ Both the mean and the median step time are tested: other programs hardly change 
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfmon.model.histogram import add, quantile_ns
 from tfmon.model.lane_events import Window
@@ -32,20 +30,11 @@ SCATTER = 0.95
 CHANCE = 0.01
 LEAST_SIDE, LEAST_BLOCKS = 5, 19
 """Least blocks beside a slowdown, and before a lane can become faster or be steady."""
-MOST_BLOCKS, THINNED, MOST_KEPT = 368, 128, 32
-"""Blocks of the present level; then half of the oldest are left out. Blocks of a finished level."""
+MOST_RECENT, MOST_KNOWN, MOST_KEPT = 240, 128, 32
+"""Recent blocks, a sample of earlier ones, and blocks of a finished level."""
 MOST_LEVELS, MOST_NOTES = 8, 16
 LATE_NS = 1_500_000_000
 """For late readings of disturbances."""
-
-
-@dataclass(frozen=True, slots=True)
-class SteadyWindow:
-    """A steady window with its last step, and other readings of that time."""
-
-    window: Window
-    step: int
-    readings: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +42,40 @@ class StepBlock:
     """Consecutive steady windows."""
 
     since_ns: int
+    at_ns: int
     span_ns: int
     steps: int
     step: int
-    """The first one."""
-    input_ns: int
-    median_ns: float
-    readings: Mapping[str, float]
+    input_ns: int = 0
+    median_ns: float = 0.0
+    """0 while the block is open."""
+    histogram: Mapping[int, int] = field(default_factory=dict)
+    """While the block is open."""
+    readings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def logs(self) -> tuple[float, float]:
         """Of mean and median step time in nanoseconds."""
-        return math.log(self.span_ns / self.steps), math.log(self.median_ns)
+        return math.log(self.mean_ns), math.log(self.median_ns)
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean step time."""
+        return self.span_ns / self.steps
+
+    @property
+    def closed(self) -> StepBlock:
+        """Return the block with only its median."""
+        median_ns = quantile_ns(self.histogram, 0.5) or self.mean_ns
+        return replace(self, median_ns=median_ns, histogram={})
+
+    def joined(self, later: StepBlock) -> StepBlock:
+        """Return both blocks as one."""
+        span_ns, steps = self.span_ns + later.span_ns, self.steps + later.steps
+        input_ns, times = self.input_ns + later.input_ns, add(self.histogram, later.histogram)
+        return StepBlock(
+            self.since_ns, later.at_ns, span_ns, steps, self.step, input_ns, 0.0, times, later.readings
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,57 +91,67 @@ class Level:
 class SpeedWatch(StatePart):
     """The speed since the last change."""
 
-    blocks: tuple[StepBlock, ...] = ()
-    """Of the present level, oldest first."""
-    thinned: int = 0
-    """The first blocks, of which others were left out."""
+    known: tuple[StepBlock, ...] = ()
+    recent: tuple[StepBlock, ...] = ()
+    every: int = 1
     count: int = 0
-    """All blocks of the present level."""
+    """Blocks of the present level."""
+    open: StepBlock | None = None
     levels: tuple[Level, ...] = ()
     """Finished ones, oldest first."""
     since_ns: int = 0
     step: int = 0
     """Start of the present level."""
-    pending: tuple[SteadyWindow, ...] = ()
-    """Of the next blocks."""
+    late: tuple[StepBlock, ...] = ()
     readings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[tuple[int, str], ...] = ()
     """Other activities of the lane."""
+
+    @property
+    def blocks(self) -> tuple[StepBlock, ...]:
+        """Blocks of the present level, oldest first."""
+        return (*self.known, *self.recent)
 
     def add(self, window: Window, step: int) -> None:
         """Add a steady window with the last step `step`."""
         if not window.steps:
             return
-        self.pending = (*self.pending, SteadyWindow(window, step, self.readings))
-        ripe = [one for one in self.pending if one.window.at_ns < window.at_ns - LATE_NS]
-        for count, span_ns in enumerate(itertools.accumulate(one.window.span_ns for one in ripe), 1):
-            if span_ns >= BLOCK_NS:
-                self.pending = self.pending[count:]
-                self._add_block(_block_of(ripe[:count]))
-                break
+        since_ns, first = window.at_ns - window.span_ns, step - window.steps + 1
+        times = since_ns, window.at_ns, window.span_ns
+        block = StepBlock(*times, window.steps, first, window.input_ns, 0.0, window.histogram, self.readings)
+        self.late = (*self.late, block)
+        while len(self.late) > 1 and self.late[0].at_ns < window.at_ns - LATE_NS:
+            oldest, self.late = self.late[0], self.late[1:]
+            self._add_block(oldest if self.open is None else self.open.joined(oldest))
 
     def _add_block(self, block: StepBlock) -> None:
-        self.blocks, self.count = (*self.blocks, block), self.count + 1
-        if len(self.blocks) > MOST_BLOCKS:
-            kept = self.blocks[:THINNED:2]
-            self.blocks, self.thinned = (*kept, *self.blocks[THINNED:]), len(kept)
-        for which in (0, 1):
-            place = _changed_at([one.logs[which] for one in self.blocks], self.thinned, self.count)
-            if place is not None:
-                before, after = self.blocks[:place], self.blocks[place:]
-                level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
-                self.levels = (*self.levels[1 - MOST_LEVELS :], level)
-                self.blocks, self.thinned, self.count = after, 0, len(after)
-                self.since_ns, self.step = after[0].since_ns, after[0].step
-                return
+        if block.span_ns < BLOCK_NS:
+            self.open = block
+            return
+        self.open, self.recent, self.count = None, (*self.recent, block.closed), self.count + 1
+        if len(self.recent) > MOST_RECENT:
+            if not self.count % self.every:
+                self.known = (*self.known, self.recent[0])
+            self.recent = self.recent[1:]
+        if len(self.known) > MOST_KNOWN:
+            self.known, self.every = self.known[::2], 2 * self.every
+        places = [
+            _changed_at([one.logs[which] for one in self.blocks], len(self.known), self.count) for which in (0, 1)
+        ]
+        place = next((place for place in places if place is not None), None)
+        if place is not None:
+            self._begin_level(place)
+
+    def _begin_level(self, place: int) -> None:
+        before, after = self.blocks[:place], self.blocks[place:]
+        level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
+        self.levels = (*self.levels[1 - MOST_LEVELS :], level)
+        self.known, self.recent, self.every, self.count = (), after, 1, len(after)
+        self.since_ns, self.step = after[0].since_ns, after[0].step
 
     def discard(self, since_ns: int, until_ns: int) -> None:
         """Discard windows in a disturbance, known after they ended."""
-        self.pending = tuple(
-            one
-            for one in self.pending
-            if one.window.at_ns <= since_ns or one.window.at_ns - one.window.span_ns >= until_ns
-        )
+        self.late = tuple(one for one in self.late if one.at_ns <= since_ns or one.since_ns >= until_ns)
 
     def note(self, at_ns: int, text: str) -> None:
         """Note another activity."""
@@ -139,20 +160,6 @@ class SpeedWatch(StatePart):
     def read(self, **readings: float | None) -> None:
         """Store readings."""
         self.readings = {**self.readings, **{name: one for name, one in readings.items() if one is not None}}
-
-
-def _block_of(steady: Sequence[SteadyWindow]) -> StepBlock:
-    windows = [one.window for one in steady]
-    span_ns, steps = sum(one.span_ns for one in windows), sum(one.steps for one in windows)
-    return StepBlock(
-        since_ns=windows[0].at_ns - windows[0].span_ns,
-        span_ns=span_ns,
-        steps=steps,
-        step=steady[0].step - windows[0].steps + 1,
-        input_ns=sum(one.input_ns for one in windows),
-        median_ns=quantile_ns(functools.reduce(add, (one.histogram for one in windows)), 0.5) or span_ns / steps,
-        readings=steady[-1].readings,
-    )
 
 
 def _changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
