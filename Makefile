@@ -25,6 +25,8 @@ COMPILED := $(if $(UV),--compile-bytecode)
 DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
+PYTHONS := 3.10/lowest-direct 3.13/highest
+PYTHON_ENVIRONMENTS := .venv-pythons
 # What uv writes after each package that every environment of pyproject.toml gets in the same version.
 EVERYWHERE := python_full_version < '3.14' and ((platform_machine == 'arm64' and sys_platform == 'darwin') or sys_platform == 'linux')
 
@@ -65,8 +67,20 @@ debian-packages:
 	elif [ "$$(id -u)" = 0 ]; then echo "apt-get installs $$missing"; apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
 	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
 
+# The oldest Python gets the lowest versions of tfmon's requirements, the newest the newest versions. A Python that is
+# not installed is no failure, and the Python of `make test` is left to it. The shims of pyenv fail.
 test-pythons: $(VENV)/all.stamp
-	$(BIN)/python tests/pythons.py
+	@set -e; for run in $(PYTHONS); do \
+		version=$${run%/*}; there=$(PYTHON_ENVIRONMENTS)/$$version; \
+		PATH="$$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version"*/bin 2>/dev/null | tail -1):$$PATH"; \
+		if [ "$$run" = "$$($(BIN)/python -c 'import sys; print("%d.%d/highest" % sys.version_info[:2])')" ]; then \
+			echo "Python $$version: left to make test"; continue; fi; \
+		if ! $(BIN)/uv python find --quiet --system --no-python-downloads $$version; then \
+			echo "Python $$version: not found"; continue; fi; \
+		$(BIN)/uv venv --quiet --allow-existing --python $$version $$there; \
+		$(BIN)/uv pip install --quiet --python $$there --resolution $${run#*/} -e '.[test]'; \
+		$$there/bin/python -m pytest -q -p no:cacheprovider -n 2 -m pythons $$(grep -rl 'mark\.pythons' tests --include='test_*.py'); \
+	done
 
 test-tf218: $(VENV_218)/stamp
 	PYTHONPATH=$(CURDIR) $(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
@@ -111,7 +125,7 @@ release: $(VENV)/all.stamp  ## Build wheel and sdist into dist, and check them, 
 	$(BIN)/python tests/release.py
 
 clean:  ## Remove the environments and everything that was built.
-	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) .venv-pythons build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) $(PYTHON_ENVIRONMENTS) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find tfmon tests scenarios benchmarks acceptance -name __pycache__ -type d -exec rm -rf {} +
 
 $(VENV)/bin/python:

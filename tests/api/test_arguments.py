@@ -68,7 +68,7 @@ def test_every_argument_is_tried(function):
 
 
 @pytest.mark.parametrize(("function", "name"), [(one, name) for one, names in WRONG.items() for name in names])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_wrong_argument_is_refused_in_one_line_that_says_what_is_allowed(function, name, data, monkeypatch):
     def accepted(*_: object, **__: object) -> None:

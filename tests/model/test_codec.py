@@ -84,7 +84,7 @@ def line_of(sent: Any, /, **changes: Any) -> bytes:
 
 
 class TestRecordings:
-    @settings(max_examples=150)
+    @settings(max_examples=60)
     @given(st.one_of([values_of(kind) for kind in (*get_args(Event), Header, Closed)]))
     def test_everything_comes_back_as_it_was(self, event):
         line = encode(event)
@@ -131,7 +131,7 @@ class TestRecordings:
 
 
 class TestMessages:
-    @settings(max_examples=100)
+    @settings(max_examples=60)
     @given(st.one_of([values_of(kind) for kind in MESSAGES]))
     def test_every_message_comes_back_as_it_was(self, message):
         line = encode_message(message)

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.profiles import memory_peak, profile, two_sides
+from support.profiles import memory_peak, two_sides
 from support.results import to_json as race_json
 from support.ui import racing_demo
 
@@ -61,23 +61,8 @@ def test_the_report_of_a_race_has_the_memory_of_a_single_lane_that_was_profiled(
     assert "60 % net/large, 30 % allocated before the profile" in page
 
 
-def test_profiles_of_an_older_version_have_no_section_of_memory():
-    found = analyse(raced_and_profiled().snapshot())
-    headings = [section.heading for section in report(found, summarise(found)).sections if section.shown]
-    assert "What explains the difference" in headings and "Memory at its peak, by layer" not in headings
-
-
 def test_profiles_under_other_settings_are_not_compared():
     session = raced_and_profiled()
     lane = session.snapshot().lanes[0].spec.name
     session.accept(KnobApplied(lane=lane, at_ns=1, request=1, knob="batch_size", value=32, step=1, gap_ns=0))
     assert race_json(analyse(session.snapshot()))["profiles"] is None
-
-
-def test_a_profile_without_parts_is_not_compared():
-    demo = racing_demo()
-    for lane in demo.names:
-        old = profile({("a", "A"): 1.0})
-        object.__setattr__(old, "parts", ())
-        demo.session.accept(Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=old))
-    assert race_json(analyse(demo.session.snapshot()))["profiles"] is None

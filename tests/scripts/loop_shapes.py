@@ -277,23 +277,6 @@ def an_iterator_for_each_step():
 
 
 @shape(20, 20, 640)
-def next_in_the_function():
-    net, batches, held = Net(graph=False), iter(data().repeat()), iter(data(4, 16).repeat())
-
-    @tf.function
-    def validate(batches):
-        return net.test(*next(batches))
-
-    @tf.function
-    def step(batches):
-        return net.step(*next(batches))
-
-    for _ in range(20):
-        step(batches)
-        validate(held)
-
-
-@shape(20, 20, 640)
 def mirrored_strategy():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
@@ -307,17 +290,6 @@ def mirrored_strategy():
     for _ in range(2):
         for x, y in batches:
             step(x, y)
-
-
-@shape(20, 20, 640, loss=True)
-def train_on_batch():
-    net, held = Net(), data(2)
-    net.model.compile("sgd", "mse")
-    for _ in range(2):
-        for x, y in data():
-            net.model.train_on_batch(x, y)
-        for x, y in held:
-            net.model.test_on_batch(x, y)
 
 
 @shape(41, 41, 1296, loss=True)
@@ -423,11 +395,6 @@ def by_turns(*rounds):
         for net, updates in ((one, ones), (two, twos)):
             for _ in range(updates):
                 net.step(x, x[:, :1])
-
-
-@shape(8, 48, 256)
-def rounds_of_five_and_one():
-    by_turns(*[(5, 1)] * 8)
 
 
 @shape(24, 48, 768)

@@ -23,8 +23,6 @@ ROWS, BATCH = 70, 16
 SHAPES: dict[str, Callable[[], object]] = {}
 ODDITIES: dict[str, Callable[[], object]] = {
     "low_recursion_limit": lambda: sys.setrecursionlimit(900),
-    "traces": lambda: sys.settrace(lambda *_: None),
-    "profiles": lambda: sys.setprofile(lambda *_: None),
     "no_collector": gc.disable,
     "eager_collector": lambda: gc.set_threshold(300),
     "frozen_collector": gc.freeze,
@@ -34,6 +32,8 @@ ODDITIES: dict[str, Callable[[], object]] = {
 }
 """Changes of the process before TensorFlow is loaded."""
 AFTER_IMPORT: dict[str, Callable[[], object]] = {
+    "traces": lambda: sys.settrace(lambda *_: None),
+    "profiles": lambda: sys.setprofile(lambda *_: None),
     "deterministic": lambda: tf.config.experimental.enable_op_determinism(),
     "functions_run_eagerly": lambda: tf.config.run_functions_eagerly(True),
     "logs_placement": lambda: tf.debugging.set_log_device_placement(True),

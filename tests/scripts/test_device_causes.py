@@ -20,7 +20,6 @@ def test_recurrent_layers_that_cannot_use_cudnn_say_why(module):
         layers.RNN(layers.LSTMCell(2), return_sequences=True, name="cell"),
         layers.GRU(2, name="unrolled", unroll=True, use_bias=False),
     ])  # fmt: skip
-    model.build((None, 3, 2))
     result = dict(without_cudnn(model))
     assert result.pop("relu") == "activation=relu, recurrent_dropout=0.5"
     assert result.pop("unrolled") == "use_bias=False, unroll=True"

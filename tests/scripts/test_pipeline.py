@@ -112,9 +112,10 @@ def change(race, knob: str, value: object) -> KnobApplied:
     return applied
 
 
-def test_a_change_at_the_next_epoch_keeps_order_and_weights(watch, script):
+def test_changes_at_the_next_epoch_keep_order_and_weights_and_every_example_is_counted(watch, script, tmp_path):
+    enough = tmp_path / "enough"
     path = script(LOOP + EPOCHS)
-    race = watch(path, "10000")
+    race = watch(path, "100000", str(enough))
     race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
     offered = {event.knob: event.value for event in race.of(KnobOffered)}
     assert offered == {"prefetch": "auto", "input_threads": "auto", "batch_size": 32, "learning_rate": 0.01}
@@ -123,15 +124,7 @@ def test_a_change_at_the_next_epoch_keeps_order_and_weights(watch, script):
     last = race.of(KnobApplied)[-1].step
     race.until(lambda: race.of(Window)[-1].step > last + 40, "two epochs more")
     assert race.lane.settings["prefetch"] == "auto"
-    watched = printed(race)
-    assert watched == epochs(run_python(path, len(watched)).stdout.splitlines())
-
-
-def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, script, tmp_path):
-    enough = tmp_path / "enough"
-    path = script(LOOP + EPOCHS)
-    race = watch(path, "100000", str(enough))
-    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    in_batches_of_32 = len(printed(race))
     for size in (64, 32):
         change(race, "batch_size", size)
         since = len(race.of(Window))
@@ -151,6 +144,7 @@ def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, scri
     assert sum(one.traced_steps for one in race.of(Window)) <= 3, "the first step, and each of the two changes"
     assert sum(one.examples + one.sampled_examples for one in race.of(Window)) == 640 * count
     alone = epochs(run_python(path, count).stdout.splitlines())
+    assert lines[:in_batches_of_32] == alone[:in_batches_of_32]
     assert [line.split()[1] for line in lines] == [line.split()[1] for line in alone]
 
 

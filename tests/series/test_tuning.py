@@ -70,13 +70,6 @@ class TestOne:
         assert (state.over, state.ended) == (True, "")
         assert news(group.session.snapshot()).startswith("parallel calls auto: +50")
 
-    def test_what_does_not_is_withdrawn(self, group, bench):
-        begin(group, FASTER="parallel_calls=auto:1.0")
-        state = tune(group, bench)
-        assert outcomes(state) == [({"parallel_calls": "auto"}, REVERTED)]
-        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
-        assert news(group.session.snapshot()).endswith("reverted")
-
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     def test_other_lanes_hold_meanwhile_and_go_on_afterwards(self, group, bench, mode):
         begin(group, "cpu", "gpu", mode=mode, FASTER="parallel_calls=auto:1.5")
@@ -109,12 +102,6 @@ class TestUndo:
         assert group.lane("cpu").settings["parallel_calls"] == "off"
         assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
         with pytest.raises(ExperimentError, match="nothing to undo"):
-            bench.undo()
-
-    def test_not_while_something_is_tried(self, group, bench):
-        begin(group)
-        bench.start_tuning("cpu", everything=True)
-        with pytest.raises(ExperimentError, match="running already"):
             bench.undo()
 
 
@@ -160,14 +147,13 @@ class TestAll:
         assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
         assert answer_text(state) == "no change was measured to the end"
 
-    @pytest.mark.parametrize("measured", [False, True])
-    def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench, measured):
+    def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:0.8 prefetch=auto:0.8")
         bench.start_tuning("cpu", everything=True)
 
         def caching() -> bool:
             lane = group.lane("cpu")
-            return lane.settings["cache"] is True and (bool(lane.steady.windows) or not measured)
+            return lane.settings["cache"] is True and bool(lane.steady.windows)
 
         wait_for(caching, what="the cache")
         group._processes["cpu"].kill(9)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tfmon.model.lane_events import SLICE_START, Finished, KnobApplied, KnobRefused, Window
-from tfmon.model.lane_state import PAUSED, RACING, READY, WARMING_UP
-from tfmon.model.requests import Pause, Run, RunSlice, SetKnob
+from tfmon.model.lane_state import READY, WARMING_UP
+from tfmon.model.requests import Run, RunSlice, SetKnob
 from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.slices import WINDOW_NS
 from trainer.running import Numbers, Steps, stopped
@@ -78,25 +78,6 @@ def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(r
     assert finished.steps == sum(map(steps_in, loop.windows)) == len(step.batches) - warm_up
 
 
-def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running):
-    step = Steps()
-    loop = running(step)
-    loop.until_ready()
-    warm_up = len(step.batches)
-    loop.tell(Run())
-    loop.until_windows(1)
-    loop.tell(Pause())
-    loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
-    *_, paused = before = loop.windows
-    assert len(step.batches) - warm_up == paused.step
-    run_ns = loop.tell(Run())
-    after = loop.until_windows(1)[len(before)]
-    assert after.step == paused.step + steps_in(after)
-    assert after.at_ns - after.span_ns >= run_ns
-    assert "pause" in after.marks
-    assert loop.phases[-3:] == [RACING, PAUSED, RACING]
-
-
 def test_data_that_end_are_an_error_of_the_scenario(running):
     loop = running(Steps(), Once)
     with pytest.raises(ScenarioError, match="the data ended"):
@@ -150,8 +131,8 @@ def test_batches_of_different_sizes_are_counted_one_by_one(running):
     assert loop.windows[0].loss is None, "the step returns none"
 
 
-@pytest.mark.parametrize(("knob", "value"), [("batch_size", 20), ("prefetch", "auto")])
-def test_a_knob_takes_effect_at_a_step_boundary(running, knob, value):
+def test_a_knob_takes_effect_at_a_step_boundary(running):
+    knob, value = "batch_size", 20
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -175,9 +156,8 @@ def test_a_knob_takes_effect_at_a_step_boundary(running, knob, value):
         assert window.settings == in_effect
         assert window.examples == window.steps * in_effect["batch_size"]
     sizes = [len(batch) for batch in step.batches[warm_up:]]
-    size = value if knob == "batch_size" else 10
     assert set(sizes[: applied.step - 1]) == {10}
-    assert set(sizes[applied.step - 1 :]) == {size}
+    assert set(sizes[applied.step - 1 :]) == {value}
     check_continuity(loop.windows)
 
 

@@ -25,13 +25,9 @@ SMALL = {
 }
 """Settings that make building quick and change nothing else."""
 SLOW = (
-    "resnet50",
-    "device-choice",
-    "transformer-128",
-    "transformer-256",
-    "sequential-rnn-loop",
-    "op-placement-free",
-)
+    "resnet50", "device-choice", "transformer-128", "transformer-256", "sequential-rnn-loop",
+    "sequential-rnn-unrolled", "op-placement-free", "op-placement-pinned", "retracing-python-number",
+)  # fmt: skip
 """Lanes that take long to build. Of the others, `make test` trains the first of each scenario."""
 
 
