@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.views import content
 
 from tfmon.lanes.launch import Command, Launched, launch
 from tfmon.model.folder_views import COPY, OVERLAY, View
-from tfmon.probes.view_support import find_view
-from tfmon.system.view_files import new_store
+from tfmon.probes.view_support import find_view, why_no_copy
+from tfmon.system.view_files import files_of, new_store, tidy
 
 pytestmark = pytest.mark.process
 
@@ -98,3 +99,33 @@ def test_a_command_whose_view_cannot_be_made_does_not_run(folder, tmp_path):
     assert launched.popen.returncode == 1
     assert reason.startswith(f"the lane's view of {view.folder} could not be made: ") and "--in-place" in reason
     assert not (folder / "ran").exists()
+
+
+READS = """
+import os, pathlib
+print(pathlib.Path("data/large/here.txt").read_text(), pathlib.Path("data/own.txt").read_text(), os.getcwd())
+pathlib.Path("data/own.txt").write_text("other")
+pathlib.Path("data/new.txt").write_text("new")
+"""
+
+
+def test_a_copy_shares_the_paths_that_are_only_read(folder, tmp_path):
+    (folder / "data" / "large").mkdir()
+    for name in ("large/here.txt", "large/other.txt", "own.txt"):
+        (folder / "data" / name).write_text(name * 2_000 if name == "large/other.txt" else name)
+    assert why_no_copy(str(folder), tmp_path / "store", 10_000) == "0 MiB, view_copy=0 MiB"
+    assert not why_no_copy(str(folder), tmp_path / "store", 10_000, ("data/large",))
+    place = tmp_path / "store.files" / "A"
+    view = View(COPY, str(folder), store=str(place), links=("data/large",))
+    files = {"data/here.txt": b"changed"}
+    before = content(folder)
+    command = Command((sys.executable, "-c", READS), "cpu", {}, 1.0, view, files)
+    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
+    assert said(launched) == f"large/here.txt own.txt {place / 'written'}\n"
+    end(launched)
+    assert content(folder) == before
+    assert (place / "written" / "data" / "large").readlink() == folder / "data" / "large"
+    tidy(place, view)
+    assert {name for name, _ in files_of(place / "written")} == {"data/here.txt", "data/own.txt", "data/new.txt"}
+    assert sorted(path.name for path in place.iterdir()) == ["written"]
+    assert content(folder) == before

@@ -178,6 +178,23 @@ def test_the_folder_is_tried_against_a_revision(folder, open_path):
     assert content(folder) == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [REFUSED], indirect=True)
+def test_large_data_is_shared_with_a_copy_only_if_it_is_named(run):
+    (run.folder / "data").mkdir()
+    with (run.folder / "data" / "large.bin").open("wb") as file:
+        file.truncate(300 << 20)
+    edit = ("work.py", "PAUSE_S = 0.01", "PAUSE_S = 0.004")
+    refused = try_edits(run, edit)
+    assert (refused.code, "300 MiB, view_copy=200 MiB" in refused.result["error"]) == (2, True), refused.result
+    assert "--link" in refused.result["hint"]
+    linked = try_edits(run, edit, words=("--link", "work.py", "--link", "data"))
+    assert "--link shares work.py, which the change replaces" in linked.result["error"]
+    tried = try_edits(run, edit, words=("--link", "data", "--seconds", "2"))
+    assert f"has a copy of {run.folder} with links to its data" in tried.result["view"]
+    assert tried.result["race"]["views"]["here"]["links"] == ["data"]
+
+
 @pytest.mark.parametrize("moment", slow_except(3, range(1, 11)))
 def test_a_kill_leaves_nothing_behind(folder, open_path, moment):
     files = {"train.py": LOOP, "work.py": WORK}

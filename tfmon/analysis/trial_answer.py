@@ -226,11 +226,14 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
     """Return the answer, and whether it needs another run of the script as it is."""
     first, second = analysis.snapshot.lanes
     alone = again if again[1] else ((first,), (second,))
+    views = analysis.snapshot.race.views.values()
+    names = ", ".join(name for view in views for name in view.edited)
+    edited = f"files of the folder changed during the race: {names}" if names else ""
     trial = Trial(
         answer=NOT_YET,
         text="",
         change=change,
-        view="; ".join(view.text for view in analysis.snapshot.race.views.values()),
+        view="; ".join(view.text for view in views),
         steps_factor=_steps_factor(analysis),
         run_factor=_run_factor(again),
         first_step_s=_pair(_mean(map(_start_s, side)) for side in alone),
@@ -239,7 +242,7 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
         steps=(first.totals.steps, second.totals.steps),
         examples=(first.totals.examples, second.totals.examples),
         last_loss=(first.totals.losses.last, second.totals.losses.last),
-        notes=tuple(filter(None, (analysis.verdict.note,))),
+        notes=tuple(filter(None, (analysis.verdict.note, edited))),
     )
     for changed, lanes in enumerate(((first, *again[0]), (second, *again[1]))):
         if failed := next((lane for lane in lanes if lane.phase == FAILED), None):

@@ -81,6 +81,15 @@ class LaneOptions(Options):
         "of it.",
         commands="race tune sweep",
     )
+    link: Option[Sequence[str] | None, tuple[str, ...]] = Option(
+        ValueRule("list", 'a list of paths in the working folder, such as ["data"]', value_rules.links_of),
+        (),
+        "Share PATH of the folder with lanes that get copies of it: large data that the script only reads. "
+        "Repeatable.",
+        commands="race tune sweep try",
+        metavar="PATH",
+        multiple=True,
+    )
     python: Option[str | os.PathLike[str] | None, str] = Option(
         ProgramRule(PATH, "a program that can be run; name a Python that has TensorFlow", value_rules.program_of),
         "",
@@ -401,6 +410,7 @@ class SweepOptions(LaneOptions):
             command=self.command,
             slice_s=self.slice_s,
             in_place=self.in_place,
+            link=self.link,
             python=self.python,
             ray=self.ray,
             ray_python=self.ray_python,

@@ -130,7 +130,7 @@ class Program(LocalRun):
             from tfmon.api.metrics import give_metrics
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
-        self._views = Views(self.session, self._place, kept=bool(race_options.record))
+        self._views = Views(self.session, self._place, kept=bool(race_options.record), links=race_options.link)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         self._closed = False

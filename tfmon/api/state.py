@@ -101,8 +101,11 @@ def _write(table: Mapping[str, BetweenProcesses]) -> None:
 class Views:
     """The views of a user's lanes. Thread: `plan` and `close` can block."""
 
-    def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
+    def __init__(
+        self, session: Session, connection: Callable[[str], Connection], *, kept: bool, links: Sequence[str]
+    ) -> None:
         self._session, self._connection, self._kept = session, connection, kept
+        self._links = tuple(links)
         self._found: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
         session.listen(self._hear)
@@ -126,7 +129,9 @@ class Views:
             self._found[host] = self._ask(host, "view", about)
         elif host not in self._found:
             sweep(library.folder())
-            self._found[host] = find_view(str(Path.cwd()), library.folder(), most, kept=self._kept)
+            self._found[host] = find_view(
+                str(Path.cwd()), library.folder(), most, kept=self._kept, links=self._links
+            )
         return self._found[host]
 
     def _ask(self, host: str, question: str, about: dict[str, Any]) -> View:

@@ -15,7 +15,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
-from tfmon.model.folder_views import IN_PLACE
+from tfmon.model.folder_views import COPY, IN_PLACE
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.script_events import Progressed
 from tfmon.reports.trial_report import to_json, to_text
@@ -44,7 +44,15 @@ class TrialProgram(Program):
             why = view.reason if view is not None else "the lanes have none"
             raise UsageError(
                 f"the lanes cannot have views of the folder with different files: {why}",
-                "allow user namespaces, or raise the setting view_copy so that the folder is copied",
+                "allow user namespaces; or share data that is only read with --link, or raise view_copy",
+                options=("link",),
+            )
+        linked = [
+            path for path in self.change.paths if f"{path}/".startswith(tuple(f"{one}/" for one in view.links))
+        ]
+        if linked and view.kind == COPY:
+            raise UsageError(
+                f"--link shares {linked[0]}, which the change replaces", "leave it out", options=("link",)
             )
         return plan
 

@@ -192,6 +192,14 @@ def text_of(value: object) -> str:
     return str(result)
 
 
+def links_of(value: object) -> tuple[str, ...]:
+    """Return existing paths in the working folder."""
+    need(isinstance(value, list | tuple))
+    paths = [os.path.relpath(text_of(path)) for path in value] if isinstance(value, list | tuple) else []
+    need(all(os.path.lexists(path) and not path.startswith(os.pardir) and path != os.curdir for path in paths))
+    return tuple(paths)
+
+
 def line_of(value: object) -> str:
     """Return text that may be empty."""
     need(isinstance(value, str))

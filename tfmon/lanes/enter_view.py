@@ -133,18 +133,38 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"mount {kind or target}")
 
 
+def copy_folder(folder: str, copy: str, links: list[str]) -> None:
+    """Copy a folder, but link these paths in it; raises OSError."""
+    import subprocess
+
+    paths = [f"{folder}/{name}" for name in os.listdir(folder)] if links else [f"{folder}/."]
+    for path in list(paths):
+        target = copy + path[len(folder) :]
+        if path in links:
+            os.symlink(path, target)
+        elif any(link.startswith(f"{path}/") for link in links):
+            os.mkdir(target)
+            copy_folder(path, target, links)
+        else:
+            continue
+        paths.remove(path)
+    program = [*COPIES.get(sys.platform, ["cp", "-a"]), *paths, copy]
+    done = subprocess.run(program, stderr=subprocess.PIPE, text=True, check=False) if paths else None
+    if done is not None and done.returncode:
+        raise OSError(done.returncode, done.stderr.strip().rpartition("\\n")[2], "copy")
+
+
 def enter_copy(
     folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
     """Enter a copy of the folder, or change the command's paths to it."""
-    import subprocess
-
     copy = f"{place}/written"
-    program = [*COPIES.get(sys.platform, ["cp", "-a"]), f"{folder}/.", copy]
-    done = subprocess.run(program, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise OSError(done.returncode, done.stderr.strip().rpartition("\n")[2], "copy")
+    with open(f"{place}/links", "rb") as file:
+        links = [f"{folder}/{os.fsdecode(path)}" for path in file.read().split(b"\0") if path]
+    copy_folder(folder, copy, links)
     try:
+        if links:
+            raise OSError(errno.ELOOP, "they would lead to themselves", "links")
         new_namespace()
         mount(copy, folder, None, BIND, None)
         os.chdir(folder)

@@ -24,6 +24,8 @@ class View:
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Files and bytes by process folder."""
     edited: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    """Paths in the folder that a copy shares with it."""
 
     @property
     def text(self) -> str:
@@ -32,7 +34,10 @@ class View:
         if self.kind == OVERLAY:
             return f"each lane has a copy-on-write view of {self.folder}; what it writes is {kept}"
         if self.kind == COPY:
-            return f"each lane has a copy of {self.folder}; what it writes is {kept} (no view: {self.reason})"
+            links = f" with links to its {', '.join(self.links)}" if self.links else ""
+            return (
+                f"each lane has a copy of {self.folder}{links}; what it writes is {kept} (no view: {self.reason})"
+            )
         return f"all lanes write to {self.folder} itself{': ' * bool(self.reason)}{self.reason}"
 
     @property

@@ -16,8 +16,10 @@ COPY_BYTES = 200 * 2**20
 TRIAL_S = 10.0
 
 
-def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True) -> View:
-    """Return the best view of a folder."""
+def find_view(
+    folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True, links: tuple[str, ...] = ()
+) -> View:
+    """Return the best view of a folder; a copy has `links` to paths in it."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")
@@ -25,16 +27,16 @@ def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bo
     why = why_no_overlay(folder, base)
     if not why:
         return View(OVERLAY, folder, store=store)
-    if no_copy := why_no_copy(folder, base, copy_bytes):
+    if no_copy := why_no_copy(folder, base, copy_bytes, links):
         return View(IN_PLACE, folder, f"{why}; and no copy can be made: {no_copy}")
-    return View(COPY, folder, why, store)
+    return View(COPY, folder, why, store, links=links)
 
 
-def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
+def why_no_copy(folder: str, base: Path, most_bytes: int, links: tuple[str, ...] = ()) -> str:
     """Return why a folder cannot be copied, or empty."""
     if Path(folder) in base.parents:
         return "it has the recordings"
-    result = list(entries(Path(folder)))
+    result = list(entries(Path(folder), [f"{folder}/{link}" for link in links]))
     if len(result) == MOST_ENTRIES:
         return f"more than {MOST_ENTRIES:,} files"
     for path, status in result:

@@ -15,7 +15,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from tfmon.model.folder_views import COPY, KEPT, NOT_KEPT, PORTS, View
 WRITTEN, WORK = "written", "work"
 CHANGED, REMOVED = "changed", "removed"
 """Below a place: a tree of files that replace those of the folder, and the paths of removed files."""
+LINKS = "links"
+"""Below a place: the paths to which a copy has links."""
 LIMIT_BYTES = 4 * 2**30
 """Of all kept files."""
 MOST_ENTRIES = 20_000
@@ -64,6 +66,7 @@ def open_place(view: View, files: Mapping[str, bytes | None] | None = None) -> N
             result = Path(view.folder).stat()
             os.chown(place / WRITTEN, result.st_uid, result.st_gid)
         shutil.copystat(view.folder, place / WRITTEN)
+    (place / LINKS).write_bytes(b"\0".join(map(os.fsencode, view.links)))
     for name, content in (files or {}).items():
         if content is None:
             with (place / REMOVED).open("ab") as removed:
@@ -108,6 +111,9 @@ def close_store(store: Path) -> None:
 
 def tidy(place: Path, view: View) -> None:
     """Reduce a place to the written files."""
+    for link in view.links:
+        (place / WRITTEN / link).unlink(missing_ok=True)
+    (place / LINKS).unlink(missing_ok=True)
     if view.kind == COPY and (place / WORK).exists():
         for name, _ in files_of(place / WRITTEN):
             if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
@@ -170,12 +176,17 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+def entries(folder: Path, without: Sequence[str] = ()) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the first entries of a folder."""
-    paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
-    for path in itertools.islice(paths, MOST_ENTRIES):
+    for path in itertools.islice(_paths(folder, without), MOST_ENTRIES):
         with contextlib.suppress(OSError):
             yield path, os.lstat(path)
+
+
+def _paths(folder: Path, without: Sequence[str]) -> Iterator[str]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if f"{root}/{name}" not in without]
+        yield from (path for name in (*folders, *files) if (path := f"{root}/{name}") not in without)
 
 
 def _edited(view: View, since_s: float) -> Iterator[str]:
