@@ -24,6 +24,7 @@ NO_FLAG = st.one_of(st.integers(), st.floats(), st.text(), st.lists(st.booleans(
 NO_TEXT = st.one_of(st.integers(), st.floats(), st.binary(), st.lists(st.text(), max_size=2), st.just(""))
 NO_PYTHON = st.one_of(st.integers(), st.just("/nowhere/python"))
 NO_LIST = st.one_of(st.integers(), st.text(), st.binary(), st.lists(st.integers(), min_size=1), st.just({"a": 1}))
+NO_LINK = st.one_of(NO_LIST, st.sampled_from([["/nowhere"], ["."], [".."], ["absent"]]))
 NO_DICT = st.one_of(
     st.integers(), st.text(min_size=1), st.lists(st.text(), min_size=1), st.just({1: 2}), st.just({"a": {}})
 )
@@ -32,7 +33,7 @@ WRONG = {
         "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
         "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
         "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
-        "in_place": NO_FLAG, "python": NO_PYTHON, "ray": NO_TEXT, "ray_python": st.integers(),
+        "in_place": NO_FLAG, "link": NO_LINK, "python": NO_PYTHON, "ray": NO_TEXT, "ray_python": st.integers(),
         "ray_cpus": NO_NUMBER, "ignored_causes": st.one_of(st.integers(), st.just("nil"), st.just([3])),
         "notify": st.integers(), "baseline": NO_TEXT, "slower_than": NO_NUMBER, "metrics": NO_TEXT,
         "fail_on": st.one_of(NO_LIST, st.just([]), st.just("nan"), st.just(["nan", "nil"]), st.just([["nan"]])),
@@ -43,7 +44,7 @@ WRONG = {
         "scenario": NO_TEXT, "over": st.one_of(NO_DICT, st.just({"batch_size": 32}), st.just({})),
         "on": st.one_of(st.integers(), st.just(""), st.just({"cpu": 1}), st.lists(st.integers(), min_size=1)),
         "settings": NO_DICT, "until_ci": NO_NUMBER, "limit_s": NO_NUMBER, "everything": NO_FLAG,
-        "slice_s": NO_NUMBER, "command": NO_LIST, "in_place": NO_FLAG,
+        "slice_s": NO_NUMBER, "command": NO_LIST, "in_place": NO_FLAG, "link": NO_LINK,
         "python": NO_PYTHON, "record": st.one_of(st.integers(), st.just("")),
         "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")), "ray": NO_TEXT,
         "ray_python": st.integers(), "ray_cpus": NO_NUMBER, "progress": NO_FLAG, "wait": NO_FLAG,
