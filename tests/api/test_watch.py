@@ -16,6 +16,7 @@ import tfmon
 from tfmon import report
 from tfmon.api import watch as api
 from tfmon.errors import UsageError
+from tfmon.hooks.counts import NO_ROWS, PARTS_DIFFER
 from tfmon.model.lane_events import PROTOCOL, Hello, LibrariesLoaded
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch
@@ -202,6 +203,17 @@ def test_of_a_step_that_was_traced_before_what_is_not_known_is_said(trained):
     assert "traced before tfmon watched: compile the model" in lane["missing"]["examples"]
     lane = trained["loop before"]
     assert (lane["steps"], lane["examples"], lane["loss"]["last"]) == (2 * 128, 2 * 1_024, None)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.trainer
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [("a part is longer", PARTS_DIFFER), ("several steps a call", PARTS_DIFFER), ("rows come second", NO_ROWS)],
+)
+def test_examples_are_unknown_if_no_one_dimension_counts_them(trained, data, reason):
+    lane = trained[data]
+    assert (lane["steps"], lane["examples"], lane["missing"]["examples"]) == (8, None, reason)
 
 
 @pytest.mark.tensorflow

@@ -87,6 +87,29 @@ def state() -> tuple[Any, ...]:
     return dict(os.environ), [type(one).__name__ for one in sys.meta_path], fds, len(threading.enumerate())
 
 
+class Parts(keras.Model):
+    """Trains one weight with any data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.add_weight(shape=(), initializer="ones")
+
+    def train_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.square(self.weight)
+        self.optimizer.apply(tape.gradient(loss, [self.weight]), [self.weight])
+        return {"loss": loss}
+
+
+rows = tf.data.Dataset.from_tensor_slices(np.ones((64, 6, 4), "float32")).batch(16)
+UNCOUNTED = {
+    "a part is longer": (rows.map(lambda x: {"x": x, "others": tf.repeat(x, 3, 0)}), 1),
+    "several steps a call": (tf.data.Dataset.zip((rows, rows.map(lambda x: x[:4]))), 2),
+    "rows come second": (rows.map(lambda x: tf.transpose(x, [1, 0, 2])), 1),
+}
+"""Data of which no dimension of all parts counts the examples, and the steps of a call."""
+
+
 def main() -> None:
     told: dict[str, Any] = {}
     warm = new_model()
@@ -121,6 +144,12 @@ def main() -> None:
     with tfmon.watch(progress=False) as w:
         loop(old_step)
     told["loop before"] = w.result.to_json()
+    for name, (data, steps) in UNCOUNTED.items():
+        parts = Parts()
+        parts.compile("sgd", steps_per_execution=steps)
+        with tfmon.watch(progress=False) as w:
+            parts.fit(data, epochs=2, verbose=0)
+        told[name] = w.result.to_json()
     error, raised = ValueError("of the script"), None
     w = tfmon.watch(progress=False)
     try:

@@ -1,5 +1,7 @@
 """A recording for other programs: it has the numbers of the events."""
 
+from dataclasses import replace
+
 from support.events import gpu_sample
 
 from tfmon.model.lane_events import KnobApplied
@@ -14,6 +16,7 @@ def test_numbers_of_other_events():
     )  # fmt: skip
     found = {(one.subject, one.name): one.value for one in samples_of(sample)}
     assert found["gpu:1", "busy_pct"] == 50.0
+    assert {one.subject for one in samples_of(replace(sample, hidden=True))} == {"hidden gpu:1"}
     assert not {name for _, name in found} & {"total_bytes", "index", "every_s", "at_ns", "busy_by_pid", "unified"}
     applied = KnobApplied(lane="cpu", at_ns=1, request=1, knob="xla", value=True, step=9, gap_ns=1)
     assert [(one.name, one.value, one.step) for one in samples_of(applied)] == [("knob/xla", True, 9)]

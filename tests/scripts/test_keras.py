@@ -13,7 +13,6 @@ import pytest
 from support.processes import run_python, suspended
 from support.waiting import wait_for
 
-from tfmon.hooks.counts import NO_ROWS, PARTS_DIFFER
 from tfmon.model import lane_events
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
@@ -260,42 +259,3 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
     durations.pop("warm-up")
     assert max(durations.values()) < STOP_S * 1e9, durations
     assert lane.measurements.ran_ns + within * STOP_S * 1e9 <= lane.measurements.span_ns
-
-
-PARTS = """
-import keras
-import numpy as np
-import tensorflow as tf
-
-class Parts(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.weight = self.add_weight(shape=(), initializer="ones")
-
-    def train_step(self, batch):
-        with tf.GradientTape() as tape:
-            loss = tf.square(self.weight)
-        self.optimizer.apply(tape.gradient(loss, [self.weight]), [self.weight])
-        return {"loss": loss}
-
-rows = tf.data.Dataset.from_tensor_slices(np.ones((64, 6, 4), "float32"))
-model = Parts()
-model.compile("sgd", steps_per_execution=STEPS)
-model.fit(DATA, epochs=2, verbose=0)
-"""
-
-
-@pytest.mark.parametrize(
-    ("data", "steps", "reason"),
-    [
-        ('rows.batch(16).map(lambda x: {"x": x, "others": tf.repeat(x, 3, 0)})', 1, PARTS_DIFFER),
-        ("tf.data.Dataset.zip((rows.batch(16), rows.batch(16).map(lambda x: x[:4])))", 2, PARTS_DIFFER),
-        ("rows.batch(16).map(lambda x: tf.transpose(x, [1, 0, 2]))", 1, NO_ROWS),
-    ],
-)
-def test_examples_are_unknown_if_no_one_dimension_counts_them(watch, script, data, steps, reason):
-    race = watch(script(PARTS.replace("STEPS", str(steps)).replace("DATA", data)))
-    race.until(lambda: race.lane.end.event is not None, "the end")
-    assert race.lane.phase == DONE, race.lane.end.event.output_tail
-    assert (race.lane.totals.steps, race.lane.totals.examples) == (8, 0)
-    assert race.lane.script.not_measured["examples"] == reason
