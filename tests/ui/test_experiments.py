@@ -164,8 +164,8 @@ async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_t
     table, rest = text[head + 1 : head + 5], "\n".join(text[:head])
     changes = ["prefetch auto", "cache on", "xla on", "batch 256"]
     assert [line.removeprefix("▸").split("  ")[2].strip() for line in table] == changes
-    assert "+38 % (CI +31 to +44)" in table[0] and table[0].endswith("6   kept")
-    assert "-17 % (CI -20 to -14)" in table[1] and table[1].endswith("6   reverted")
+    assert "+38 %   +31 to +44 " in table[0] and "●" in table[0] and table[0].endswith("6   kept")
+    assert "-17 %   -20 to -14 " in table[1] and table[1].endswith("6   reverted")
     assert table[2].endswith("not possible: out of memory")
     assert "5.1×" in table[3]
     assert "best: prefetch=auto batch_size=256: 7.0× (CI 6.8 to 7.2) in all" in rest
@@ -179,4 +179,4 @@ async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
     running = attempt_of("gpu:0", {**after, "batch_size": 10}, dict(after), pairs=pairs)
     demo.session.advance_series(tuning("gpu:0", attempts=(running,)))
     (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
-    assert " batch 20 " in row and "+28 % (CI +2" in row and row.split()[-3].isdigit()
+    assert " batch 20 " in row and "+28 %   +2" in row and row.split()[-3].isdigit()

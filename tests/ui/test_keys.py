@@ -90,13 +90,15 @@ async def test_keys_of_the_settings_file_replace_the_built_in_ones_and_are_shown
         assert demo.controls.calls == []
         await press(pilot, "f6")
         assert demo.controls.calls[0][2:] == ("batch_size", 32)
-        assert "b/F6 batch" in shown(pilot) and "& knobs" in shown(pilot)
+        assert "b/F6 batch 20" in shown(pilot) and "& knobs" in shown(pilot)
         await press(pilot, "ampersand")
         assert "Knobs of all lanes" in shown(pilot) and "Backspace back" in shown(pilot)
         await press(pilot, "escape")
         assert "Knobs of all lanes" in shown(pilot)
         await press(pilot, "backspace", "h")
-        assert re.search(r"F6 +batch size up", shown(pilot)) and not re.search(r" B +batch size up", shown(pilot))
+        assert re.search(r"F6 +double the batch", shown(pilot)) and not re.search(
+            r" B +double the batch", shown(pilot)
+        )
 
 
 def options(pilot) -> list[str]:
@@ -116,19 +118,19 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
     app = app_of(demo)
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "colon")
-        await search(pilot, "prefetch:")
+        await search(pilot, "change prefetch:")
         await press(pilot, "enter")
         await until(pilot, lambda: demo.controls.calls)
         assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
         await until(pilot, lambda: isinstance(app.screen, RaceScreen))
         await press(pilot, "question_mark", "colon")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await search(pilot, "theme nord")
+        await search(pilot, "the theme nord")
         before = app.screen_stack[0].style_of("text").bgcolor
         await press(pilot, "enter")
         await until(pilot, lambda: app.theme == "nord" and app.screen_stack[0].style_of("text").bgcolor != before)
         await press(pilot, "colon")
-        await search(pilot, "all the knobs")
+        await search(pilot, "show all knobs")
         await press(pilot, "enter")
         await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
 

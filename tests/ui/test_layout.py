@@ -11,7 +11,7 @@ from textual.theme import BUILTIN_THEMES
 from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.lines import Lines, changed_cells
-from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, arrange
+from tfmon.ui.render.layout import MIN_HEIGHT_ALONE, MIN_PANE_HEIGHT, MIN_PANE_WIDTH, arrange
 from tfmon.ui.render.race_frame import draw
 from tfmon.ui.render.rows import DIM, cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import TROUBLE, WARN, lane_style, themes, to_ascii
@@ -31,13 +31,16 @@ PAGES = ["question_mark", "k", "l", "c", "E", "d", "enter"]
 def test_the_parts_fill_the_screen(width, height, lanes, focused):
     focused = min(focused, max(0, lanes - 1))
     layout = arrange(width, height, lanes, focused)
-    header = 1 if layout.kind == "panes" else 0
+    header = 1 if layout.kind in ("panes", "table") else 0
     parts = (header, layout.tabs, layout.body, layout.verdict, layout.status, layout.keys)
     assert sum(parts) == height and min(parts) >= 0
     if layout.lanes:
         assert focused in layout.lanes
         assert min(layout.pane_widths) >= MIN_PANE_WIDTH and sum(layout.pane_widths) == width
-        assert min(layout.pane_heights) >= MIN_PANE_HEIGHT and sum(layout.pane_heights) == layout.body
+        assert (
+            min(layout.pane_heights) >= (MIN_PANE_HEIGHT if lanes > 1 else MIN_HEIGHT_ALONE)
+            and sum(layout.pane_heights) == layout.body
+        )
         assert len(layout.pane_widths) * len(layout.pane_heights) >= len(layout.lanes)
     shown = {lane for page in range(lanes) for lane in arrange(width, height, lanes, page).lanes}
     assert shown in (set(), set(range(lanes))), "every lane is on some page"
@@ -49,11 +52,13 @@ def test_the_parts_fill_the_screen(width, height, lanes, focused):
         (80, 24, 2, "panes", 2),
         (120, 36, 3, "panes", 3),
         (200, 50, 8, "panes", 8),
-        (80, 24, 8, "panes", 2),
-        (60, 16, 2, "lines", 0),
-        (60, 18, 2, "panes", 1),
-        (60, 12, 2, "lines", 0),
-        (30, 24, 2, "lines", 0),
+        (80, 24, 8, "table", 0),
+        (60, 16, 2, "table", 0),
+        (60, 18, 2, "table", 0),
+        (60, 12, 2, "table", 0),
+        (60, 4, 2, "lines", 0),
+        (50, 24, 1, "panes", 1),
+        (30, 24, 2, "table", 0),
         (24, 1, 2, "lines", 0),
         (10, 3, 2, "tiny", 0),
         (23, 50, 2, "tiny", 0),

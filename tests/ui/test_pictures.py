@@ -139,7 +139,7 @@ def keys(page: str):
     async def run(pilot: Pilot) -> None:
         first, *rest = PAGES[page]
         await press(pilot, first)
-        ready = {"R": "4 runs", "s": "mine: my own net", "d": "checks failed", "P": "explains"}.get(first, "")
+        ready = {"R": "4 runs", "s": "my own net", "d": "checks failed", "P": "explains"}.get(first, "")
         await until(pilot, lambda: ready in shown(pilot))
         await press(pilot, *rest)
         await until(pilot, lambda: page != "profile" or "input wait" in shown(pilot))

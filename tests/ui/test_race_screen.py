@@ -7,16 +7,17 @@ import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.verdict import Verdict
+from tfmon.analysis.health import Concern
 from tfmon.model.events import LaneStarted
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.bars import progress_row
+from tfmon.ui.render.race_frame import draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict_rows import awaited, verdict_rows
+from tfmon.ui.render.verdict_rows import awaited
 from tfmon.ui.source import Display
 
-from .pilot import frame, text
+from .pilot import frame, rows_of, text
 
 
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
@@ -58,11 +59,11 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
 
 
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
-    lines = text(frame(racing_demo(), 60, 6)).splitlines()
-    assert lines[0].startswith(" C 7.7k ex/s  racing")
-    assert lines[1].strip() == "dispatch and compute alike: starting the step takes…", "free rows say what limits"
-    assert lines[2].startswith(" G 2.4k ex/s  racing")
-    assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3)"), "each lane is named once"
+    lines = text(frame(racing_demo(), 60, 7)).splitlines()
+    assert lines[1].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3, ")
+    assert lines[2].split() == ["lane", "ex/s", "over", "G", "step", "p50", "loss"]
+    assert [row.split()[-6:-2] for row in lines[3:5]] == [["7", "677", "3.2×", "2.68"], ["2", "438", "1×", "8.43"]]
+    assert {row.index(" ms") for row in lines[3:5]} == {lines[2].index("p50")}, "columns are aligned"
     lines = text(frame(racing_demo(), 60, 4)).splitlines()
     assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
     assert text(frame(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
@@ -178,7 +179,8 @@ def test_the_verdict_names_lanes_by_their_ids_and_stands_below_the_header():
     one_row = text(frame(demo, 60, 7))
     assert "▲ B is 3.2× faster than A" in one_row
     small = text(frame(demo, 60, 15))
-    assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
+    assert " A 10, off" in small and " B 256, on" in small, "no lane is hidden without a hint"
+    assert small.count(" ms ") == 2 and "≠ batch 10" in small and "≠ batch 256" in small
 
 
 def test_a_small_terminal_has_step_loss_and_the_differing_knobs_of_both_lanes():
@@ -199,16 +201,16 @@ def over(demo: Demo) -> Demo:
     return demo
 
 
-@pytest.mark.parametrize("most", [3, 4, 9])
-def test_the_headline_of_one_lane_is_not_cut_and_gives_way_to_the_worst_alone(most):
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 36)])
+def test_the_headline_of_one_lane_is_not_cut(size, monkeypatch):
     worst = (
         "memory grows by 10 MiB/s (9.9 MiB to 10 MiB), now 1.7 GiB; at this rate the machine's is full in 55 min"
     )
     demo = Demo((LaneSpec("cpu"),), machine=CPU_MACHINE).go().race(20)
-    verdict = Verdict(f"cpu: {worst}; {'and more; ' * 50}", f"cpu: {worst}")
-    found = replace(analyse(over(demo).session.snapshot()), verdict=verdict)
-    shown = " ".join(" ".join(plain(verdict_rows(found, Display(), 80, most))).split())
-    assert f"cpu: {worst}" in shown
+    more = [Concern("waits", "and more; " * 50), Concern("memory_grows", worst)]
+    monkeypatch.setattr("tfmon.analysis.health.concerns", lambda _snapshot, _lane: more)
+    rows = plain(rows_of(draw(analyse(demo.session.snapshot()), Display(), *size)))
+    assert worst in " ".join(" ".join(row.strip("│ ") for row in rows).split())
 
 
 def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():

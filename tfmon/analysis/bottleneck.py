@@ -26,6 +26,7 @@ from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
 BUSY_OTHERS_PCT = 50.0
+MACHINE_BUSY = "machine busy"
 
 _PHRASES: Mapping[BottleneckKind, str] = {
     "compute": "computing",
@@ -46,13 +47,20 @@ class Bottleneck:
     """The limit of a lane's speed."""
 
     kind: BottleneckKind
-    text: str
+    limit: str
     shares: Shares
     causes: tuple[Cause, ...] = ()
     """Observed causes, the costliest first, then suggestions."""
     also: tuple[str, ...] = ()
     """Other reasons for slowness."""
     size_pct: float = 100.0
+    others: str = ""
+    """What others take of its CPU or GPU, in a few words."""
+
+    @property
+    def text(self) -> str:
+        """The limit, and what others take."""
+        return f"{self.limit} ({self.others})" if self.others else self.limit
 
     @property
     def line(self) -> str:
@@ -106,8 +114,6 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, of_time, _PHRASES, whole.name)
-    if shared := _shared(lane):
-        text = f"{text} ({shared})"
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
@@ -121,7 +127,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     causes = causes_of(lane, wanted, snapshot.race.knobs)
     causes = tuple(one for one in causes if one.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
-    return Bottleneck(kind, text, shares, causes, also, of_time.share(kinds[0]))
+    return Bottleneck(kind, text, shares, causes, also, of_time.share(kinds[0]), _taken_by_others(lane))
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
@@ -163,12 +169,12 @@ def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
     return list(filter(None, [activity_text(lane.gpu_use, all_the_time=all_the_time)]))
 
 
-def _shared(lane: LaneState) -> str:
+def _taken_by_others(lane: LaneState) -> str:
     others, took = gpu_others(lane), contention([lane.slices])
     if others is not None and others.shown:
         return others.short
     if not isinstance(took.slices_share, Missing) and took.slices_share > TOLD:
-        return "machine busy"
+        return MACHINE_BUSY
     return ""
 
 

@@ -333,6 +333,13 @@ def _what_grew(lane: LaneState) -> str:
     return "; what grows was not observed: tracemalloc names the lines of Python that hold memory"
 
 
+def faults_of(snapshot: Snapshot, lane: LaneState) -> tuple[list[str], list[str]]:
+    """Return the faults of a lane's training: the worse ones, and those that a loss of time can explain."""
+    result = [concern for concern in concerns(snapshot, lane) if concern.is_fault]
+    worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
+    return worse, lesser
+
+
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
     """Return the verdict on a single lane, with its throughput, or its error.
 

@@ -14,6 +14,8 @@ from tfmon.model.readings import Estimate
 
 DASH = "–"
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
+TOO_WIDE = 4.0
+"""From this factor between its ends, an interval around 1 means little."""
 Cell: TypeAlias = tuple[str, Any]
 """A text, and its sort key."""
 
@@ -28,6 +30,8 @@ class SeriesColumn:
     most: int = 40
     optional: bool = False
     """Omitted on a narrow screen, the rightmost first."""
+    estimated: bool = False
+    """Whether the cells are of the interval of their row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,14 @@ class SeriesRow:
     whole: str = ""
     source: object = None
     """Unchanged as long as nothing has changed."""
+    interval: Estimate | None = None
+
+
+def is_narrow(interval: Estimate | None) -> bool:
+    """Return whether an interval is narrow enough to mean anything."""
+    if interval is None or interval.low <= 0:
+        return False
+    return interval.low > 1 or interval.high < 1 or interval.high < TOO_WIDE * interval.low
 
 
 @dataclass(frozen=True, slots=True)

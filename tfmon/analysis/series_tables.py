@@ -34,7 +34,7 @@ from tfmon.analysis.tuning_trials import (
     ALL_TRIED,
     change_text,
     gain_of,
-    gain_text,
+    gain_texts,
     news,
     outcome_text,
 )
@@ -125,9 +125,10 @@ def progress_text(ranking: Ranking) -> str:
     return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
 
+INTERVAL = "95 % interval"
 _MEASURED = (
-    SeriesColumn("ratio", 7, most=8),
-    SeriesColumn("95 % interval", most=14),
+    SeriesColumn("ratio", 7, most=8, estimated=True),
+    SeriesColumn(INTERVAL, most=14, estimated=True),
     SeriesColumn("ex/s", 7, most=9),
     SeriesColumn("memory", 8, most=9, optional=True),
     SeriesColumn("limited by", most=11, optional=True),
@@ -184,6 +185,7 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
         mark="✗" if row.outcome == FAILED else "•" if row.place else " ",
         whole=_about(row),
         source=row,
+        interval=None if row.outcome == BASELINE else ratio,
     )
 
 
@@ -302,7 +304,8 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
         return None
     lanes = {lane.spec.name: lane for lane in snapshot.lanes}
     lane = [SeriesColumn("lane")] if len(lanes) > 1 else []
-    heads = (*lane, *map(SeriesColumn, ("tried", "throughput")), SeriesColumn("pairs", 5), SeriesColumn("outcome"))
+    gained = SeriesColumn("throughput", 10, estimated=True), SeriesColumn(INTERVAL, most=14, estimated=True)
+    heads = (*lane, SeriesColumn("tried"), *gained, SeriesColumn("pairs", 5), SeriesColumn("outcome"))
     rows = tuple(_attempt_row(number, one, lanes) for number, one in enumerate(state.changes))
     return SeriesTable(
         columns=heads,
@@ -329,10 +332,12 @@ def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> S
     name = attempt.of_lane.title or attempt.of_lane.lane
     lane: list[Cell] = [(name, name)] if len(lanes) > 1 else []
     change, outcome = change_text(attempt), outcome_text(attempt)
-    gained: Cell = (gain_text(gain), gain.value) if gain else (DASH, None)
+    texts = gain_texts(gain) if gain else (DASH, DASH)
+    ranks = (gain.value, gain.high / gain.low) if gain else (None, None)
+    gained: list[Cell] = list(zip(texts, ranks, strict=True))
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
-    cells = (*lane, (change, change), gained, (str(pairs), pairs), (outcome, outcome))
-    return SeriesRow(at, cells, level, level or "faint", whole=attempt.of_lane.purpose)
+    cells = (*lane, (change, change), *gained, (str(pairs), pairs), (outcome, outcome))
+    return SeriesRow(at, cells, level, level or "faint", whole=attempt.of_lane.purpose, interval=gain)
 
 
 def doing_text(snapshot: Snapshot) -> str:
@@ -344,7 +349,8 @@ def doing_text(snapshot: Snapshot) -> str:
         settings = state.latest.settings.items() if state.latest else ()
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
         id = next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == state.lane), state.lane)
-        return f"{id} is {f'trying {change}' if change else 'being tuned'}"
+        doing = f"trying {change}" if change else "being tuned"
+        return f"{id} is {doing}" if len(snapshot.lanes) > 1 else doing
     if state.policy != CROSSOVER:
         return ""
     left_s = curve_of(snapshot, state).left_s

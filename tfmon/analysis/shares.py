@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares
 from tfmon.analysis.run_account import account_of
-from tfmon.model.account import STEPS
+from tfmon.model.account import BEFORE, BETWEEN, CALLBACKS, INPUT, SAVING, START, STEPS, SUSPENDED, VALIDATION
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.script_events import CauseSeen
 from tfmon.model.windows import WindowSums
 
@@ -64,6 +64,39 @@ def whole_of(lane: LaneState) -> Whole:
         return Whole(0, "the time", max(0.01, 1 - sum(own)))
     run_s, steps_s = account.run_s, account.groups.get(STEPS, 0.0)
     return Whole(round(1e9 * run_s), "the run", steps_s / run_s if run_s > 0 else 0.0)
+
+
+TRAINING, PAUSED_PARTS, REST = "training", "pauses", "other"
+WALL_PARTS = {
+    TRAINING: (STEPS,), "input": (INPUT,), VALIDATION: (VALIDATION, "evaluate", "predict"), BETWEEN: (BETWEEN,),
+    CALLBACKS: (CALLBACKS,), SAVING: (SAVING,), "start": (START, BEFORE, "warm-up"),
+    PAUSED_PARTS: (SUSPENDED, "pause"), REST: (),
+}  # fmt: skip
+"""The parts of the wall time, with the groups of the account and the reasons for discarding in each."""
+
+
+def wall_parts(lane: LaneState) -> tuple[tuple[str, int], ...]:
+    """Return the parts of the wall time in percent, which add up to 100. Empty before they are known."""
+    account, shares = account_of(lane), shares_of(lane)
+    if account is not None:
+        times = dict(account.groups)
+        times[INPUT] = sum(row.seconds for row in account.rows if (row.group, row.part) == (STEPS, INPUT))
+    elif shares is not None:
+        times = dict(lane.discarded_shares)
+        times[STEPS] = max(0.0, 1 - sum(times.values()))
+        times[INPUT] = times[STEPS] * (known(shares.input_pct) or 0.0) / 100
+    else:
+        return ()
+    times[STEPS] = times.get(STEPS, 0.0) - times[INPUT]
+    sums = dict.fromkeys(WALL_PARTS, 0.0)
+    for name, time in times.items():
+        sums[next((part for part, names in WALL_PARTS.items() if name in names), REST)] += time
+    total = sum(sums.values())
+    exact = {part: 100 * time / total for part, time in sums.items()} if total > 0 else {}
+    whole = {part: int(share) for part, share in exact.items()}
+    for part in sorted(exact, key=lambda part: whole[part] - exact[part])[: 100 - sum(whole.values())]:
+        whole[part] += 1
+    return tuple((part, share) for part, share in whole.items() if share)
 
 
 def shares_of(lane: LaneState) -> Shares | None:

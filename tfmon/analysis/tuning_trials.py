@@ -257,14 +257,20 @@ def change_text(attempt: Attempt) -> str:
 
 def gain_text(estimate: Estimate) -> str:
     """Return such as "+38 % (CI 31 to 44)" or "5.1× (CI 4.9 to 5.3)"."""
+    gain, interval = gain_texts(estimate)
+    return f"{gain} (CI {interval})"
+
+
+def gain_texts(estimate: Estimate) -> tuple[str, str]:
+    """Return a gain and its interval."""
     if estimate.value >= 2 or 0 < estimate.value < 0.5:
         slower = " slower" if estimate.value < 1 else ""
         ratio = estimate.inverse if slower else estimate
         factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-        return f"{factor}{slower} (CI {interval})"
+        return f"{factor}{slower}", interval
     digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
     value, low, high = (f"{100 * (one - 1):+.{digits}f}" for one in (estimate.value, estimate.low, estimate.high))
-    return f"{value} % (CI {low} to {high})"
+    return f"{value} %", f"{low} to {high}"
 
 
 def outcome_text(attempt: Attempt) -> str:

@@ -314,8 +314,7 @@ def _interval_words(ratio: Estimate) -> tuple[str, str]:
 
 def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
     factor, _ = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    more, interval = _interval_words(ratio)
-    return (
-        text.format(first=snapshot.called(first), second=snapshot.called(second), factor=factor, interval=more),
-        text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
-    )
+    text = text.replace("{factor}", factor).replace("{interval}", _interval_words(ratio)[0])
+    titles, ids = (snapshot.called(first), snapshot.called(second)), (first.spec.id, second.spec.id)
+    full, short = (text.format(first=one, second=other) for one, other in (titles, ids))
+    return full, short

@@ -264,7 +264,7 @@ _SCREENS = {
     "profile": ("report_pages", "ProfilePage"), "profiles": ("profiles_page", "ProfilesPage"),
     "gpus": ("gpus_page", "GpusPage"), "doctor": ("report_pages", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("report_pages", "CopyPage"),
-    "scenarios": ("help", "scenarios_of"), "crossover": ("experiments", "CrossoverPage"),
+    "scenarios": ("help", "ScenarioPage"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
     "account": ("account_page", "AccountPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),

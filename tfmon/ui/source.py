@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
+from tfmon.analysis.tuning_trials import undoes_last
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.script_events import FIT
@@ -159,9 +160,9 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
-def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
+def effect(lanes: Sequence[LaneState], knob: Knob, direction: int = 1) -> str:
     """Return the effect of a knob's key: `batch 10 → 16`."""
-    moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
+    moves = {lane.spec.id: _step(lane, knob, direction) for lane in lanes}
     warnings = [warning_of(lane, moves[lane.spec.id][1]) for lane in lanes if knob.name == BATCH_SIZE.name]
     warning = next((f" ({one})" for one in warnings if one), "")
     steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
@@ -194,6 +195,24 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
         return lane.over, not any(cause.can_try for cause in causes), lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
+
+
+def news_line(analysis: Analysis, view: Display) -> str:
+    """Return the present trial or the last change's result, with the key that takes it back."""
+    undo = analysis.news and not shows(analysis.snapshot, view) and not view.fixed
+    undo = undo and undoes_last(analysis.snapshot)
+    return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undo else analysis.news
+
+
+def shows(snapshot: Snapshot, view: Display) -> bool:
+    """Return whether to show the result."""
+    return snapshot.over and not view.stopping
+
+
+def watched(snapshot: Snapshot) -> LaneState | None:
+    """Return the only lane, if it is not compared and has not failed."""
+    lane = snapshot.lanes[0] if len(snapshot.lanes) == 1 else None
+    return None if lane is None or lane.phase in (FAILED, ABSENT) else lane
 
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.bottleneck import BUSY_OTHERS_PCT, MACHINE_BUSY
 from tfmon.analysis.finish import ending_line
 from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
@@ -12,14 +14,15 @@ from tfmon.ui.render import machine_rows
 from tfmon.ui.render.reading_rows import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, cells, meter, spread
 from tfmon.ui.render.style import KEY, STRONG, WARN, strong
-from tfmon.ui.render.verdict_rows import elapsed, shows
-from tfmon.ui.source import Display, running_line
+from tfmon.ui.render.verdict_rows import elapsed
+from tfmon.ui.source import Display, running_line, shows
 
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
-def header_row(snapshot: Snapshot, width: int) -> Row:
+def header_row(analysis: Analysis, width: int) -> Row:
     """Return the header with the parts that fit."""
+    snapshot = analysis.snapshot
     race, used = snapshot.race, machine_rows.machines(snapshot)
     names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
     versions = ", ".join(
@@ -27,6 +30,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
     )
     right = [
         ((elapsed(snapshot), STRONG),),
+        ((busy_badge(analysis), strong(WARN)),),
         ((_mode(snapshot), DIM),),
         *_machine_parts(snapshot),
         ((f"TF {versions}" if versions else "", DIM),),
@@ -41,6 +45,17 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
     if cells(left) + cells(row) + len(race.title) + 6 <= width:
         left = (*left, (f"  {race.title}", DIM))
     return spread(left, (*row, (" ", TEXT)), width)
+
+
+def busy_badge(analysis: Analysis) -> str:
+    """Return that other programs keep the machine busy, and how many cores."""
+    snapshot = analysis.snapshot
+    samples = [state.sample for _, state in machine_rows.machines(snapshot) if state.sample is not None]
+    others = max((known(sample.others_cpu_pct) or 0.0 for sample in samples), default=0.0)
+    said = any(found.bottleneck and found.bottleneck.others == MACHINE_BUSY for found in analysis.lanes)
+    if others > BUSY_OTHERS_PCT and not snapshot.over:
+        return f"! {MACHINE_BUSY}: {others / 100:.1f} cores"
+    return f"! {MACHINE_BUSY}" if said else ""
 
 
 def _mode(snapshot: Snapshot) -> str:
@@ -115,7 +130,7 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
     if not recording.path:
-        return f"this race is not recorded: {recording.reason}"
+        return f"not recorded: {recording.reason}"
     began_ns = snapshot.race.started_ns
     since_s = 0.0 if began_ns is None or recording.stopped_ns is None else (recording.stopped_ns - began_ns) / 1e9
     return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.reason}"

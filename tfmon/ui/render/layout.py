@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
@@ -15,20 +16,21 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit
 from tfmon.ui.render.style import KEY, STRONG, link
-from tfmon.ui.render.verdict_rows import shows
-from tfmon.ui.source import Display, targets
+from tfmon.ui.source import Display, shared_value, shows, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30
 MIN_LINE_WIDTH = 24
+MIN_HEIGHT_ALONE = 6
+"""Of the pane of a single lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The rows of each part of the screen."""
 
-    kind: Literal["panes", "lines", "tiny"]
-    """`tiny`: the terminal is too small."""
+    kind: Literal["panes", "table", "lines", "tiny"]
+    """`table`: not all lanes fit as panes; `tiny`: the terminal is too small."""
     width: int
     body: int
     keys: int
@@ -60,7 +62,7 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     """Lay out a screen: panes, or lines if not all lanes fit."""
     if width < MIN_LINE_WIDTH or height < 1:
         return Layout("tiny", width, height, 0)
-    verdict = 1 if height < 20 else 2 if height < 30 else 3
+    verdict = 0 if lanes == 1 else 1 if height < 20 else 2 if height < 30 else 3
     status = 0 if height < 18 else 1
     tabs = 1 if height >= LEAST_HEIGHT_WITH_TABS else 0
     if result:
@@ -72,8 +74,10 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     rows = -(-visible // most_columns)
     columns = -(-visible // rows)
     per_page = columns * rows
-    too_small = width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT
-    if too_small or (per_page < lanes and focused is None and not status):
+    too_small = width < MIN_PANE_WIDTH or area < (MIN_HEIGHT_ALONE if lanes == 1 else MIN_PANE_HEIGHT)
+    if too_small or (per_page < lanes and focused is None):
+        if lanes > 1 and area > lanes:
+            return Layout("table", width, area, 1, tabs, verdict, status, per_page=0 if too_small else per_page)
         keys = 1 if height >= lanes + 2 else 0
         return Layout("lines", width, height - keys, keys)
     first = (focused or 0) // per_page * per_page
@@ -90,20 +94,23 @@ class Hint(NamedTuple):
     action: str = ""
 
 
-def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> Row:
-    """Return the tabs with their keys. Without room, words are dropped first."""
+def tab_row(
+    names: Sequence[str], current: str, keys: Mapping[str, str], width: int, *, alone: bool = False
+) -> Row:
+    """Return the tabs with their keys. Without room, words are dropped first. `alone`: there is only one lane."""
     shown = [tab for tab in TABS if tab in names]
-    parts = [_tab_spans(tab, current, keys, named=True) for tab in shown]
+    titles = {tab: "run" if alone and tab == "race" else tab for tab in shown}
+    parts = [_tab_spans(tab, current, keys, titles[tab]) for tab in shown]
     if sum(map(cells, parts)) > width:
-        parts = [_tab_spans(tab, current, keys, named=False) for tab in shown]
+        parts = [_tab_spans(tab, current, keys, titles[tab] if tab == current else "") for tab in shown]
     while sum(map(cells, parts)) > width and shown[0] != current and current in names:
         shown, parts = shown[1:], parts[1:]
     return fit([span for part in parts for span in part], width)
 
 
-def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
+def _tab_spans(tab: str, current: str, keys: Mapping[str, str], title: str) -> list[Span]:
     here = tab == current
-    label = f" {tab}" if named or here else ""
+    label = f" {title}" if title else ""
     key, style = key_of(TABS[tab], keys), STRONG if here else DIM
     spans = (("[" if here else " ", STRONG), (key, KEY), (label, style), ("]" if here else " ", STRONG))
     return [(text, link(style, tab_action(tab))) for text, style in spans]
@@ -160,12 +167,14 @@ def _race_keys(snapshot: Snapshot, view: Display) -> Iterator[tuple[str, str]]:
     yield "quit", "leave" if snapshot.over else "quit"
 
 
+_KNOB_KEYS = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
+
+
 def _changing_keys(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[tuple[str, str]]:
     lanes, knobs = targets(snapshot.lanes, view.focused), {knob.name for knob in snapshot.race.knobs}
-    if "batch_size" in knobs:
-        yield "batch.up", "batch"
-    if "prefetch" in knobs:
-        yield "prefetch.next", "prefetch"
+    for knob in (knob for knob in snapshot.race.knobs if knob.name in _KNOB_KEYS):
+        now, requested = shared_value(lanes, knob)
+        yield _KNOB_KEYS[knob.name], f"{short_name(knob.name)} {now}{f' → {requested}' if requested else ''}"
     if any(lane.phase == RACING for lane in lanes):
         yield "pause", "pause"
     elif any(lane.phase == PAUSED for lane in lanes):

@@ -10,7 +10,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows
+from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows, watch_rows
 from tfmon.ui.render.layout import parts_of
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, fitting_device, fitting_name, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, faint, lane_style, strong
@@ -31,6 +31,14 @@ _PRIORITY = (
     "speed", "step", "loss", "knobs", "bottleneck", "help", "note", "gpu", "cpu", "time", "chart", "done",
     "gpu memory", "memory", "interval", "measured",
 )  # fmt: skip
+_WATCHED_ORDER = (
+    "done", "loss", "gap 1", "headline", "also", "gap 2", "run", "gap 3", "speed", "step", "time", "interval",
+    "knobs", "cpu", "memory", "gpu", "gpu memory", "no gpu", "measured", "note",
+)  # fmt: skip
+_WATCHED_PRIORITY = (
+    "done", "loss", "headline", "run", "speed", "step", "note", "gpu", "gap 1", "gap 2", "cpu", "memory", "also",
+    "knobs", "time", "gpu memory", "gap 3", "chart", "no gpu", "interval", "measured",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,17 @@ class Pane:
     accent: str
     lead: str
     analysis: LaneAnalysis
+    whole: Analysis
 
     @property
     def focused(self) -> bool:
         """Whether keys act on this lane only."""
         return self.lane.spec.name == self.view.focused
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other lane."""
+        return len(self.snapshot.lanes) == 1
 
 
 def chart_width(pane_width: int) -> int:
@@ -62,30 +76,33 @@ def _chart_widths(width: int) -> list[int]:
 def heights_of(analysis: Analysis, view: Display, width: int) -> dict[str, int]:
     """Return the height of each reading, which is equal in all panes."""
     every = [_readings(_pane_of(analysis, at, view), width - FRAME_CELLS) for at in range(len(analysis.lanes))]
-    return {name: max(len(rows[name]) for rows in every) for name in _ORDER} if every else {}
+    return {name: max(len(rows[name]) for rows in every) for name in every[0]} if every else {}
 
 
 def pane_rows(
     analysis: Analysis, index: int, view: Display, width: int, height: int, heights: Mapping[str, int]
 ) -> list[Row]:
     """Return the pane of a lane."""
-    inner_width, inner_height = width - FRAME_CELLS, height - 2
     pane = _pane_of(analysis, index, view)
-    lane = pane.lane
+    return _framed(pane, _body(pane, heights, width - FRAME_CELLS, height - 2), width, height)
+
+
+def _body(pane: Pane, heights: Mapping[str, int], inner_width: int, inner_height: int) -> list[Row]:
+    lane, view = pane.lane, pane.view
     if lane.phase in (FAILED, ABSENT):
         again = machine_rows.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
     elif lane.phase in STAGES and not lane.points:
         body = _preparing(pane, inner_width, inner_height)
     else:
-        shown, chart_height = _plan(heights, inner_height)
+        shown, chart_height = _plan(heights, inner_height, alone=pane.alone)
         readings = _readings(pane, inner_width)
         body = [
             row for name in shown for row in (*readings[name], *[BLANK] * (heights[name] - len(readings[name])))
         ]
         if chart_height:
             body += _charts(pane, inner_width, chart_height)
-    return _framed(pane, body, width, height)
+    return body
 
 
 def _charts(pane: Pane, width: int, height: int) -> list[Row]:
@@ -111,6 +128,7 @@ def _pane_of(analysis: Analysis, index: int, view: Display) -> Pane:
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
         analysis=result,
+        whole=analysis,
     )
 
 
@@ -139,7 +157,7 @@ def _title(pane: Pane, width: int) -> Row:
     silent = machine_rows.silent_s(pane.snapshot, lane) is not None
     warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-    names, id = machine_rows.lane_names(pane.snapshot, lane), lane.spec.id or "?"
+    names, id = machine_rows.lane_names(pane.snapshot, lane), "" if pane.alone else lane.spec.id or "?"
     room = width - 7 - max(len(state), len(state.replace(WAITING, TRAINING)))
     if state in (TRAINING, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
         state, room = TRAINING[0] if state == TRAINING else "·", width - 8
@@ -147,7 +165,7 @@ def _title(pane: Pane, width: int) -> Row:
     rest = room - len(id) - 4 - cell_len(name)
     device = fitting_device(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
-        (left + flat, edge), (f" {id} ", strong(pane.accent)), (f" {name} ", STRONG),
+        (left + flat, edge), (f" {id} " if id else "", strong(pane.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
     if device:
         spans.append((f" {device} ", DIM))
@@ -186,10 +204,11 @@ def phase_text(lane: LaneState, snapshot: Snapshot) -> str:
     return "training" if lane.phase == RACING and len(snapshot.lanes) == 1 else lane.phase
 
 
-def _plan(heights: Mapping[str, int], height: int) -> tuple[list[str], int]:
+def _plan(heights: Mapping[str, int], height: int, *, alone: bool) -> tuple[list[str], int]:
+    order, priority = (_WATCHED_ORDER, _WATCHED_PRIORITY) if alone else (_ORDER, _PRIORITY)
     shown: set[str] = set()
     left, chart_height = height, 0
-    for name in _PRIORITY:
+    for name in priority:
         rows = LEAST_CHART if name == "chart" else heights.get(name, 0)
         if rows > left:
             continue
@@ -198,7 +217,7 @@ def _plan(heights: Mapping[str, int], height: int) -> tuple[list[str], int]:
             chart_height = rows
         else:
             shown.add(name)
-    return [name for name in _ORDER if name in shown], chart_height + left if chart_height else 0
+    return [name for name in order if name in shown], chart_height + left if chart_height else 0
 
 
 def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
@@ -224,12 +243,13 @@ def _readings(pane: Pane, width: int) -> dict[str, list[Row]]:
     note = reading_rows.note_row(lane, snapshot.at_ns, silent_s, keys=not pane.view.fixed)
     return {
         "speed": [_speed_row(pane, width)],
+        **(_of_a_watch(pane, width) if pane.alone else {}),
         "interval": _lines(interval, width, DIM),
-        "bottleneck": reading_rows.bottleneck_rows(found, width, _MOST),
+        "bottleneck": [] if pane.alone else reading_rows.bottleneck_rows(found, width, _MOST),
         "help": _lines(found.help if found and over else "", width, STRONG),
         "step": [reading_rows.running_row(lane, snapshot.at_ns, width)],
         "time": [reading_rows.time_row(found.shares if found else None, width, accent)],
-        "loss": [reading_rows.loss_row(lane)],
+        "loss": watch_rows.losses(lane, width) if pane.alone else [reading_rows.loss_row(lane)],
         "done": [reading_rows.done_row(lane, width, discarded=not over)],
         "knobs": reading_rows.knobs_rows(lane, width, _MOST),
         "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
@@ -238,6 +258,15 @@ def _readings(pane: Pane, width: int) -> dict[str, list[Row]]:
         "gpu memory": [machine_rows.memory_row(lane, snapshot, width)] if any_gpu else [],
         "measured": _lines(pane.analysis.measured_text if over else "", width, DIM),
         "note": [note] if note else [],
+    }
+
+
+def _of_a_watch(pane: Pane, width: int) -> dict[str, list[Row]]:
+    return {
+        **watch_rows.summary(pane.whole, pane.view, width),
+        "run": watch_rows.run_rows(pane.lane, width),
+        "no gpu": watch_rows.no_gpu_rows(pane.snapshot, width),
+        **{f"gap {number}": [BLANK] for number in (1, 2, 3)},
     }
 
 
@@ -256,8 +285,10 @@ def _speed_row(pane: Pane, width: int) -> Row:
     )
     per_step = per_step if still_s is None else f"no step for {units.duration(still_s)}"
     row: Row = ((number, DIM if resting else strong(pane.accent)), (" examples/s", DIM if resting else STRONG))
+    row = reading_rows.labelled("speed", *row) if pane.alone else row
     lead: Row = ((f"  ▲ {pane.lead}", strong(pane.accent)),) if pane.lead else ()
-    for part in (lead, ((f"  {per_step}", DIM),)):
+    steps_done = f"  {units.several(lane.totals.steps, 'step')}" if pane.alone and lane.totals.steps else ""
+    for part in (lead, ((f"  {per_step}", DIM),), ((steps_done, DIM),)):
         if cells(row) + cells(part) <= width:
             row = (*row, *part)
     return row

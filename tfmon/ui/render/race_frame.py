@@ -10,14 +10,15 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, chart_data, machine_rows, reading_rows
+from tfmon.ui.render import chart, chart_data, machine_rows
 from tfmon.ui.render.bars import header_row, message_of, status_row
+from tfmon.ui.render.lane_table import lane_table
 from tfmon.ui.render.layout import Layout, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, heights_of, pane_rows, phase_text
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
-from tfmon.ui.render.verdict_rows import shows, verdict_lines, verdict_rows
-from tfmon.ui.source import OWN, Display, Scale, focused_index
+from tfmon.ui.render.verdict_rows import verdict_lines, verdict_rows
+from tfmon.ui.source import OWN, Display, Scale, focused_index, shows
 
 Rows: TypeAlias = Sequence[Row]
 
@@ -73,24 +74,27 @@ def layout_of(analysis: Analysis, view: Display, width: int, height: int) -> Lay
 
 def in_sight(snapshot: Snapshot, layout: Layout) -> tuple[str, ...]:
     """Return the names of the lanes that the screen shows."""
-    shown = layout.lanes if layout.kind == "panes" else range(len(snapshot.lanes) if layout.kind == "lines" else 0)
+    every = range(len(snapshot.lanes) if layout.kind in ("lines", "table") else 0)
+    shown = layout.lanes if layout.kind == "panes" else every
     return tuple(snapshot.lanes[lane].spec.name for lane in shown)
 
 
 def _parts(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]:
     snapshot, width = analysis.snapshot, layout.width
-    parts: dict[str, Rows] = {"header": [header_row(snapshot, width)]}
+    parts: dict[str, Rows] = {"header": [header_row(analysis, width)]}
     if layout.tabs:
-        parts["tabs"] = [tab_row(view.tabs, "race", view.keys, width)]
+        parts["tabs"] = [tab_row(view.tabs, "race", view.keys, width, alone=len(snapshot.lanes) == 1)]
     verdict = verdict_rows(analysis, view, width, layout.verdict)
     parts["verdict"] = [*verdict, *[BLANK] * layout.verdict][: layout.verdict]
-    if not layout.lanes:
+    if layout.kind == "table":
+        parts["lines"] = lane_table(analysis, view, width, layout.body)
+    elif not layout.lanes:
         parts["lines"] = _no_lanes(view, width, layout.body)
     message = message_of(view, snapshot)
-    hides = not layout.status and len(layout.lanes) < len(snapshot.lanes) and not view.stopping
+    hides = not layout.status and 0 < len(layout.lanes) < len(snapshot.lanes) and not view.stopping
     parts["keys"] = [keys_row(snapshot, view, width, hides=hides)]
     if layout.status:
-        parts["status"] = [status_row(snapshot, view, layout.per_page, width)]
+        parts["status"] = [status_row(snapshot, view, layout.per_page if layout.lanes else 0, width)]
     elif message:
         parts["keys"] = [_message(message)]
     return parts
@@ -113,29 +117,19 @@ def _lines(analysis: Analysis, view: Display, layout: Layout) -> dict[str, Rows]
     if room <= len(snapshot.lanes):
         rows = [one_line(analysis)]
         return {"lines": [*rows, _message(message)] if message and room > 1 else rows}
-    lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
-    rows = []
-    each = max(1, (room - len(lines)) // max(1, len(analysis.lanes)))
-    for index, found in enumerate(analysis.lanes):
-        rows.append(_lane_line(index, found, snapshot, width))
-        rows += [(("    ", TEXT), *row) for row in _details(found, width - 5)[: each - 1]]
+    rows = [_lane_line(index, found, snapshot, width) for index, found in enumerate(analysis.lanes)]
+    lines = verdict_lines(analysis, view, width, 2 if room > len(rows) + 2 else 1)
     parts: dict[str, Rows] = {"lines": [*rows, *lines]}
     if layout.keys:
         parts["keys"] = [_message(message) if message else keys_row(snapshot, view, width)]
     return parts
 
 
-def _details(found: LaneAnalysis, width: int) -> list[Row]:
-    limit: Row = ((whole_words(found.bottleneck.line if found.bottleneck else "", width), DIM),)
-    knobs = reading_rows.knobs_rows(found.lane, width, 1)
-    return [limit, reading_rows.step_row(found.lane, width), reading_rows.loss_row(found.lane), *knobs]
-
-
 def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:
     lane = analysis.lane
     spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
-        (_short_speed(analysis), STRONG),
+        (_short_speed(analysis, snapshot), STRONG),
         (f"  {phase_text(lane, snapshot)}  ", TEXT),
     )
     room = width - cells(spans)
@@ -152,14 +146,15 @@ def one_line(analysis: Analysis) -> Row:
     spans: list[tuple[str, str]] = []
     lead: list[tuple[str, str]] = []
     for index, (lane, result) in enumerate(zip(snapshot.lanes, analysis.lanes, strict=True)):
-        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(result) + " ", TEXT)]
+        id = f" {lane.spec.id} " if len(snapshot.lanes) > 1 else " "
+        spans += [(id, strong(lane_style(index))), (f"{_short_speed(result, snapshot)} ", TEXT)]
         if lane.spec.name == verdict.winner and verdict.ratio is not None:
             lead.append((f" ▲ {lane.spec.id} {units.ratio(verdict.ratio)}", strong(lane_style(index))))
     return (*spans, *lead)
 
 
-def _short_speed(analysis: LaneAnalysis) -> str:
+def _short_speed(analysis: LaneAnalysis, snapshot: Snapshot) -> str:
     speed = analysis.recent.examples_per_s
     if speed is None:
-        return analysis.lane.phase
+        return phase_text(analysis.lane, snapshot)
     return f"{units.short_count(speed)} ex/s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tfmon import units
-from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.bottleneck import MACHINE_BUSY, Bottleneck
 from tfmon.analysis.bottleneck_rules import Shares
 from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.prediction import LONG_STEP_S
@@ -111,16 +111,15 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
 def _epoch_row(lane: LaneState, width: int) -> Row:
     progress = lane.script.progress
     assert progress is not None
-    head = f"epoch {progress.epoch}/{progress.epochs} "
-    doing = f"{progress.doing} " if progress.doing not in ("", "fit") else ""
-    left = seconds_left(lane)
-    tail = f" {units.clock(left)} left" if left is not None and not lane.over else ""
+    head, doing = f"{progress.epoch} of {progress.epochs}  ", progress.doing.replace("fit", "")
     if not progress.batches:
-        return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
-    length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
-    epochs_done = max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)
-    drawn = meter(epochs_done / progress.epochs, length, TEXT)
-    return labelled("done", (head, TEXT), *drawn, (f" {doing}", DIM), (tail, TEXT))
+        return labelled("epoch", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
+    left_s = None if lane.over else seconds_left(lane)
+    left = f"{units.clock(left_s)} left" if left_s is not None else ""
+    share = (max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)) / progress.epochs
+    tail = "  ".join(filter(None, (f"{100 * share:4.0f} %", doing, left)))
+    drawn = meter(share, max(4, width - LABEL_CELLS - len(head) - len(tail)), TEXT)
+    return labelled("epoch", (head, STRONG), *drawn, (tail, STRONG))
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
@@ -193,9 +192,11 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     """Return the bottleneck; a cause takes precedence over figures."""
     if bottleneck is None:
         return []
-    text, cause = bottleneck.line, bottleneck.cause
+    cause, others = bottleneck.cause, bottleneck.others
+    limit = bottleneck.limit if others == MACHINE_BUSY else bottleneck.text  # the header has the badge
+    text = f"{limit}; {cause}" if cause else limit
     if cause and len(wrap(text, width, most + 1)) > most:
-        kind = bottleneck.text.partition(":")[0]
+        kind = limit.partition(":")[0]
         text = cause if most == 1 and len(cause) <= width else f"{kind}; {cause}"
     return [((line, TEXT),) for line in wrap(text, width, most)]
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.analysis.series_layout import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.analysis.series_layout import (
+    DASH,
+    SeriesColumn,
+    SeriesCurve,
+    SeriesRow,
+    SeriesTable,
+    draw_curve,
+    is_narrow,
+)
+from tfmon.model.readings import Estimate
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
@@ -155,15 +165,65 @@ def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
     return tuple(places)
 
 
-def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
-    """Return a row as an entry with some columns."""
-    last = len(columns) - 1
+BAR_HEAD = "slower  1  faster"
+BAR_CELLS = len(BAR_HEAD)
+FURTHEST = 32.0
+WITH_BARS = 100
+"""Width from which intervals are drawn."""
+
+
+def columns_of(table: SeriesTable, width: int) -> tuple[tuple[Column, ...], list[Entry]]:
+    """Return the columns that have room, with a bar after the last one of an interval, and the entries."""
+    columns = table.columns
+    estimated = [at for at, column in enumerate(columns) if column.estimated and width >= WITH_BARS]
+    bar_at = max(estimated, default=None)
+    places = places_in(columns, width - (BAR_CELLS + GAP if estimated else 0))
+    reach = reach_of(row.interval for row in table.rows)
+    heads: list[Column] = []
+    for at in places:
+        heads.append(Column(columns[at].name.rjust(columns[at].right), columns[at].most))
+        heads += [Column(BAR_HEAD)] if at == bar_at else []
+    return tuple(heads), [_entry_of(row, columns, places, bar_at, reach) for row in table.rows]
+
+
+def _entry_of(
+    row: SeriesRow, columns: Sequence[SeriesColumn], places: Sequence[int], bar_at: int | None, reach: float
+) -> Entry:
+    last, known = len(columns) - 1, row.interval is None or is_narrow(row.interval)
     cells: list[Span] = []
+    ranks: list[Any] = []
     for at in places:
         text, style = row.cells[at][0], _STYLES[row.outcome if at == last else row.level]
+        text = text if known or not columns[at].estimated else DASH
         cells.append((text.rjust(columns[at].right), style))
-    ranks = tuple(row.cells[at][1] for at in places)
-    return Entry(row.id, tuple(cells), ranks, whole=row.whole, mark=row.mark)
+        ranks.append(row.cells[at][1])
+        if at == bar_at:
+            cells.append((interval_bar(row.interval, reach), _STYLES[row.level]))
+            ranks.append(row.interval.value if row.interval is not None and known else None)
+    return Entry(row.id, tuple(cells), tuple(ranks), whole=row.whole, mark=row.mark)
+
+
+def reach_of(intervals: Iterable[Estimate | None]) -> float:
+    """Return the largest factor from 1 to an end of an interval that means anything."""
+    known = [one for one in intervals if one is not None and is_narrow(one)]
+    return min(FURTHEST, max((max(one.high, 1 / one.low) for one in known), default=1.0))
+
+
+def interval_bar(interval: Estimate | None, reach: float) -> str:
+    """Draw an interval between 1/`reach` and `reach`, with 1 in the middle."""
+    half = BAR_CELLS // 2
+    line = [" "] * BAR_CELLS
+    line[half] = "│"
+    if interval is None or reach <= 1 or not is_narrow(interval):
+        return "".join(line)
+
+    def cell(value: float) -> int:
+        return half + round(half * max(-1.0, min(1.0, math.log(value) / math.log(reach))))
+
+    low, high = cell(interval.low), cell(interval.high)
+    line[low : high + 1] = "─" * (high - low + 1)
+    line[low], line[high], line[cell(interval.value)] = "├", "┤", "●"
+    return "".join(line)
 
 
 def answer_rows(table: SeriesTable, width: int) -> list[Row]:

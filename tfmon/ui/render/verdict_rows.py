@@ -10,15 +10,13 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
-from tfmon.analysis.tuning_trials import undoes_last
 from tfmon.analysis.verdict_notes import unlike_phases
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, STAGES, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import key_of
 from tfmon.ui.render.rows import DIM, TEXT, Row, wrap
 from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
-from tfmon.ui.source import Display
+from tfmon.ui.source import Display, news_line, shows, watched
 
 
 def awaited(analysis: Analysis) -> str:
@@ -83,11 +81,6 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     return f"{', '.join(changes)} changed" if changes else ""
 
 
-def shows(snapshot: Snapshot, view: Display) -> bool:
-    """Return whether to show the result."""
-    return snapshot.over and not view.stopping
-
-
 def elapsed(snapshot: Snapshot) -> str:
     """Return the duration of the race so far."""
     started_ns, raced_s = snapshot.race.started_ns, snapshot.raced_s
@@ -108,21 +101,21 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     snapshot, verdict, over = analysis.snapshot, analysis.verdict, shows(analysis.snapshot, view)
     if not snapshot.lanes:
         return []
-    undo = analysis.news and not over and not view.fixed and undoes_last(snapshot)
+    alone = watched(snapshot) is not None
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu and not over else ""
     texts = [
         *((line, strong(WARN)) for line in loss_warnings(snapshot) if over),
         (analysis.finish() if over else "", TEXT),
-        (f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undo else analysis.news, STRONG),
+        ("" if alone else news_line(analysis, view), STRONG),
         (analysis.earlier or ("" if over else "; ".join(verdict.ranked)), TEXT),
         (snapshot.race.interrupted if over else "", strong(WARN)),
         *((line, strong(WARN)) for line in snapshot.race.differs),
         (verdict.note, TEXT if over else DIM),
-        (no_gpu, TEXT),
+        ("" if alone else no_gpu, TEXT),
         (_discarded(analysis) if over else "", DIM),
         (_recorded(snapshot) if over and not view.replay else "", DIM),
     ]
-    rows = verdict_lines(analysis, view, width, height if over or len(snapshot.lanes) == 1 else min(2, height))
+    rows = [] if alone else verdict_lines(analysis, view, width, height if over else min(2, height))
     for text, style in texts:
         rows += [((f"   {line}", style),) for line in wrap(text, width - _LEAD_CELLS, min(2, height - len(rows)))]
     return rows

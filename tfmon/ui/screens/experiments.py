@@ -20,7 +20,7 @@ from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, curve_rows, entry_of, places_in
+from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, columns_of, curve_rows
 from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
 from tfmon.ui.screens.text_pages import ListPage
 from tfmon.ui.source import targets, to_improve
@@ -79,10 +79,7 @@ class SeriesPage(ListPage):
         if self._made_from[0] is known and self._made_from[1] == width:
             return
         self._made_from, self.table = (known, width), self.make(self.table) or SeriesTable((), ())
-        places = places_in(self.table.columns, width)
-        shown = [self.table.columns[at] for at in places]
-        self.columns = tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
-        self._entries = [entry_of(row, self.table.columns, places) for row in self.table.rows]
+        self.columns, self._entries = columns_of(self.table, width)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         self.refresh_table()

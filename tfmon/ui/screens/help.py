@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -20,16 +19,18 @@ from tfmon.model.control_messages import BeginRace, Perform
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
+from tfmon.ui.render.layout import Hint
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop, entry
 from tfmon.ui.render.style import KEY, STRONG
-from tfmon.ui.screens.page import Page, bindings_of, closer
-from tfmon.ui.screens.text_pages import ScrollPage
+from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.screens.page import Page, bindings_of, bound, closer
+from tfmon.ui.screens.text_pages import ListPage, ScrollPage
 from tfmon.ui.terminal import Guarded
 
 NUMBERS = Path(__file__).parents[1] / "numbers.md"
 ITEM = re.compile(r"^- \*\*(.+?)\*\*: ((?:.|\n)+?)(?=\n- |\s*\Z)", re.MULTILINE)
-MOST_OF_DOC = 150
-"""Characters of a scenario's text in the list."""
+BESIDE_LIST = 6
+"""Cells beside the text of a command."""
 
 
 class HelpPage(ScrollPage):
@@ -130,7 +131,7 @@ def palette_of(monitor: Monitor) -> Palette:
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
         actions_of = [
-            *((shown, _line(key.help, keys.get(key.id, key.keys)), key.action)
+            *((shown, _line(shown, key.help, keys.get(key.id, key.keys)), key.action)
               for key in _keys_of_page(shown) if not key.id.startswith("move.")),
             *actions_of,
         ]  # fmt: skip
@@ -145,24 +146,65 @@ def palette_of(monitor: Monitor) -> Palette:
     return _list_of(commands, "What do you want to do?", monitor)
 
 
-def scenarios_of(monitor: Monitor) -> Palette:
-    """Return the list of the scenarios. Choosing one starts its race."""
-    before = monitor.snapshot.race
+class ScenarioPage(ListPage):
+    """Lists the scenarios, with the text of the chosen one below. Enter starts its race."""
 
-    def race(scenario: str) -> None:
+    AUTO_FOCUS = "FilterInput"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter"),
+        bound("move.down", "cursor(1)"),
+        bound("move.up", "cursor(-1)"),
+    ]
+    still = True
+    title_text = "Which scenario do you want to race?"
+    columns = (Column("scenario"), Column("about", 80), Column("from"))
+    noun = "scenario"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        race = monitor.snapshot.race.scenario
+        self._entries = [
+            Entry(
+                one.name,
+                ((one.name, STRONG), (one.title, TEXT), (one.origin, DIM)),
+                whole=one.doc,
+                mark="▸" if one.name == race else " ",
+            )
+            for one in monitor.source.scenarios()
+        ]
+
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        return self._entries
+
+    def on_mount(self) -> None:
+        self.filter.display = True
+        super().on_mount()
+
+    def type_early(self, text: str) -> None:
+        self.filter.insert_text_at_cursor(text)
+
+    def hints(self) -> list[Hint]:
+        return [Hint(self.key("choose"), "race it", "choose"), Hint(self.key("close"), "back", "dismiss")]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.action_choose()
+
+    def action_cursor(self, direction: int) -> None:
+        self.body.move_cursor(row=self.body.cursor_row + direction)
+
+    async def action_dismiss(self, result: str | None = None) -> None:
+        self.dismiss(result)
+
+    def act(self, entry: Entry) -> None:
+        monitor, number = self.monitor, self.monitor.snapshot.race.number
+
         def change() -> None:
             monitor.source.ask(Perform("end_series"))
-            monitor.source.ask(BeginRace(scenario))
+            monitor.source.ask(BeginRace(str(entry.id)))
 
-        monitor.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before.number)
+        self.dismiss(None)
+        monitor.say(f"starting the race of {entry.id}…", lambda snapshot: snapshot.race.number != number)
         monitor.work(change)
-
-    commands = []
-    for one in monitor.source.scenarios():
-        note = " (this race)" if one.name == before.scenario else ""
-        about = f"{shorten(one.doc, MOST_OF_DOC, placeholder='…')} ({one.origin})".lstrip()
-        commands.append(SimpleCommand(f"{one.name}{note}: {one.title}", partial(race, one.name), about))
-    return _list_of(commands, "Which scenario do you want to race?", monitor)
 
 
 def _list_of(commands: Iterable[SimpleCommand], question: str, monitor: Monitor) -> Palette:
@@ -178,15 +220,16 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
     lines = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":
-            tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
-            shown = _line(f"{tab}{binding.description}", keys.get(binding.id or "", binding.key))
+            shown = _line(screen, binding.description, keys.get(binding.id or "", binding.key))
             lines.append((shown, binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
-    return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+    return lines + [(f"use the colours of the theme {name}", f"app.set_theme({name!r})") for name in themes]
 
 
-def _line(help: str, keys: str) -> str:
-    return f"{help}  ({label(keys)})"
+def _line(screen: Screen[Any], help: str, keys: str) -> str:
+    """Return what a key does, and the key at the right."""
+    key, room = label(keys), screen.app.size.width - BESIDE_LIST
+    return f"{crop(help, room - len(key) - 2):<{max(0, room - len(key))}}{key}"
 
 
 def explained_numbers() -> list[tuple[str, list[tuple[str, str]]]]:

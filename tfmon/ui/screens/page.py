@@ -25,6 +25,7 @@ from tfmon.ui.render.race_frame import one_line
 from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
 from tfmon.ui.render.style import STRONG, WARN, strong
 from tfmon.ui.source import (
+    effect,
     may_start_again,
     next_values,
     no_knob,
@@ -126,10 +127,12 @@ class MonitorScreen(StyledScreen[str | None]):
         except KnobError:
             self.monitor.say(no_knob(self.monitor.snapshot, name))
             return
-        chosen = targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        every = self.monitor.snapshot.lanes
+        chosen = targets(every, self.monitor.view.focused)
         lanes = reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
         again = [lane for lane in lanes if may_start_again(lane)]
         new, end = next_values(lanes, knob, direction)
+        change = effect(lanes, knob, direction) + (f" · {titles(lanes)} only" if len(lanes) < len(every) else "")
         for lane, value in new.items():
             self.monitor.source.send(ChangeKnob(lane, name, value))
         if end:
@@ -137,7 +140,9 @@ class MonitorScreen(StyledScreen[str | None]):
         elif again:
             self.monitor.say(f"starting again with another {short_name(name)}: {titles(again)}")
         elif new and knob.kind == "restart":
-            self.monitor.say(f"{short_name(name)} takes effect with a restart: {titles(chosen)}")
+            self.monitor.say(f"{change}, with a restart of {titles(chosen)}")
+        elif new and not self.monitor.view.notice:
+            self.monitor.say(change)
         else:
             self.monitor.pull()
 
@@ -223,7 +228,8 @@ class Page(MonitorScreen):
         return []
 
     def _top(self, width: int) -> Row:
-        return tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
+        view, alone = self.monitor.view, len(self.monitor.snapshot.lanes) == 1
+        return tab_row(view.tabs, self.tab, view.keys, width, alone=alone)
 
     def _title(self, width: int) -> Row:
         title: Row = ((f" {self.title_text}", STRONG),)

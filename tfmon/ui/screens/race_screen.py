@@ -144,7 +144,7 @@ class RaceScreen(MonitorScreen):
             self.monitor.source.send(ChangeLanes("resume", tuple(lane.spec.name for lane in resume)))
             self.monitor.say(f"resumed: {titles(resume)}")
         else:
-            self.monitor.say("no lane is racing, so there is nothing to pause")
+            self.monitor.say("no lane is training, so there is nothing to pause")
 
     def action_switch_mode(self) -> None:
         if not self.may_act():
@@ -220,7 +220,7 @@ class RaceScreen(MonitorScreen):
             self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None)
         elif not lanes:
             self.monitor.say("there is no lane yet to zoom in on")
-        elif arrange(*self.app.size, len(lanes)).kind != "panes":
+        elif arrange(*self.app.size, len(lanes), 0).kind != "panes":
             self.monitor.say("there is no room to zoom: the terminal is too small")
         else:
             at = lane if lane is not None else focused_index(view, self.monitor.snapshot) or 0
