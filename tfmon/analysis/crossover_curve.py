@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Center, trimmed_in_time
@@ -45,8 +45,6 @@ class CurvePoint:
     """Why nothing can be measured here."""
     missing: str = ""
     """Why the ratio is missing."""
-    pair_s: float | None = None
-    """Mean time of a pair."""
 
     @property
     def sure(self) -> bool:
@@ -149,8 +147,7 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
     titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
     apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
-    points = [_point(state, attempt, snapshot.race.between, apart=apart) for attempt in state.attempts]
-    places = tuple(_too_slow(points))
+    places = tuple(_points(state, snapshot.race.between, apart=apart))
     crossings = _crossings(places, *titles)
     answer = _answer(state, places, crossings, titles)
     left_s = None
@@ -198,34 +195,27 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     return f"{who} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 
 
-def _point(state: SeriesState, attempt: Attempt, between: BetweenProcesses | None, *, apart: bool) -> CurvePoint:
-    pairs, value = attempt.pairs, attempt.settings[state.knob]
-    first = trimmed_in_time([pair.base + pair.log for pair in pairs])
-    second = trimmed_in_time([pair.base for pair in pairs])
-    result = compare_pairs(pairs, between, apart=apart)
-    ratio = result.estimate() if result is not None else None
-    refused, missing = attempt.refused, ""
-    if ratio is None:
-        missing = f"{units.several(len(pairs), 'pair')}: too few" if pairs else "not measured"
-        missing = refused or (missing if state.over else "")
-    pair_s = attempt.measured_s / len(pairs) if pairs else None
-    return CurvePoint(value, _speed(first), _speed(second), ratio, len(pairs), refused, missing, pair_s)
+def _points(state: SeriesState, between: BetweenProcesses | None, *, apart: bool) -> Iterator[CurvePoint]:
+    """Refuse values above one with long pairs."""
+    slow = ""
+    for attempt in state.attempts:
+        pairs, value = attempt.pairs, attempt.settings[state.knob]
+        first = trimmed_in_time([pair.base + pair.log for pair in pairs])
+        second = trimmed_in_time([pair.base for pair in pairs])
+        result = compare_pairs(pairs, between, apart=apart)
+        ratio = result.estimate() if result is not None else None
+        refused, missing = attempt.refused or ("" if pairs else slow), ""
+        if ratio is None:
+            missing = f"{units.several(len(pairs), 'pair')}: too few" if pairs else "not measured"
+            missing = refused or (missing if state.over else "")
+        yield CurvePoint(value, _speed(first), _speed(second), ratio, len(pairs), refused, missing)
+        pair_s = attempt.measured_s / len(pairs) if pairs else 0.0
+        if not slow and pair_s > LONG_PAIR_S:
+            slow = f"not measured: a pair takes {pair_s:.0f} s at {value} already"
 
 
 def _speed(center: Center | None) -> Estimate | None:
     return None if center is None else exponential(center.estimate(AT_THE_END))
-
-
-def _too_slow(points: Sequence[CurvePoint]) -> Iterator[CurvePoint]:
-    """Refuse values above one with long pairs."""
-    slow: CurvePoint | None = None
-    for point in points:
-        if slow is not None and not point.pairs and not point.refused:
-            reason = f"not measured: a pair takes {slow.pair_s:.0f} s at {slow.value} already"
-            point = replace(point, refused=reason, missing=reason)
-        yield point
-        if slow is None and point.pair_s is not None and point.pair_s > LONG_PAIR_S:
-            slow = point
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:

@@ -229,10 +229,9 @@ def _increase(before: Sequence[float | None], after: Sequence[float | None]) -> 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
     """Return why a difference does not concern the program."""
-    obstacles = [] if len(pairs) == count else ["not every race has it"]
-    for one, pair in pairs:
-        obstacles += _obstacles(one.first, one.second, pair, contended)
-    return "; ".join(dict.fromkeys(obstacles))
+    missing = [] if len(pairs) == count else ["not every race has it"]
+    found = (obstacle for race, pair in pairs for obstacle in _obstacles(race.first, race.second, pair, contended))
+    return "; ".join(dict.fromkeys([*missing, *found]))
 
 
 def _obstacles(first: RaceResult, second: RaceResult, pair: LanePair, contended: bool) -> Iterator[str]:
