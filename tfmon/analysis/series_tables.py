@@ -161,9 +161,8 @@ def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTa
 
 
 def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
-    known, figures, ratio = row.attempt, row.attempt.figures, row.ratio
-    speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
-    limited, place = figures.bottleneck if figures else "", row.place or (figures.place if figures else "")
+    known, figures, ratio = row.attempt, row.figures, row.ratio
+    speed, memory, place = figures.examples_per_s, figures.memory_bytes, row.place or figures.place
     outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
     factor, interval = ratio_texts(row)
     cells: tuple[Cell, ...] = (
@@ -173,7 +172,7 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
         (interval, ratio.high - ratio.low if ratio else None),
         (units.rate(speed) if speed else DASH, speed),
         (units.memory(memory) if memory else DASH, memory),
-        (limited or DASH, limited or None),
+        (figures.bottleneck or DASH, figures.bottleneck or None),
         (place or DASH, place or None),
         (_state_text(row), (outcome, row.state)),
     )
@@ -212,24 +211,20 @@ def _state_text(row: SweepRow) -> str:
 
 
 def _about(row: SweepRow) -> str:
-    known, figures = row.attempt, row.attempt.figures
-    said = [settings_text(known.settings)]
-    if row.outcome == BASELINE:
-        said.append("the baseline: 1× by definition")
-    if known.pairs:
-        pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
-        said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
-    if row.learns:
-        said.append(f"* {_learns_text(row)}")
-    if figures is not None and figures.baseline_examples_per_s:
-        said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
-    if figures is not None and figures.bottleneck_text:
-        said.append(figures.bottleneck_text)
-    if figures is not None and figures.memory_missing:
-        said.append(f"memory n/a ({figures.memory_missing})")
-    if row.reason:
-        said.append(row.reason)
-    return " · ".join(said)
+    known, figures = row.attempt, row.figures
+    pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
+    speed = figures.baseline_examples_per_s
+    parts = (
+        settings_text(known.settings),
+        "the baseline: 1× by definition" if row.outcome == BASELINE else "",
+        f"{pairs} in {visits}, raced for {units.about(known.measured_s)}" if known.pairs else "",
+        f"* {_learns_text(row)}" if row.learns else "",
+        f"the baseline there {units.rate(speed)} ex/s" if speed else "",
+        figures.bottleneck_text,
+        f"memory n/a ({figures.memory_missing})" if figures.memory_missing else "",
+        row.reason,
+    )
+    return " · ".join(filter(None, parts))
 
 
 def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:

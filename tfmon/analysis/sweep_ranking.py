@@ -55,6 +55,11 @@ class SweepRow:
         return self.attempt.number
 
     @property
+    def figures(self) -> Figures:
+        """The other figures; all unknown before the first visit has ended."""
+        return self.attempt.figures or Figures(self.place)
+
+    @property
     def state(self) -> str:
         """Its state in words."""
         if self.outcome != OPEN:
@@ -121,10 +126,9 @@ class Ranking:
     @property
     def baseline(self) -> dict[str, KnobValue]:
         """Its values of the swept knobs."""
-        plan, figures = self.state.plan, [row.attempt.figures for row in self.rows]
-        measured = next((figure.baseline for figure in figures if figure is not None and figure.baseline), {})
-        known = {**measured, **plan.baseline}
-        return {knob: known[knob] for knob in plan.over if knob in known}
+        measured = next((row.figures.baseline for row in self.rows if row.figures.baseline), {})
+        known = {**measured, **self.state.plan.baseline}
+        return {knob: known[knob] for knob in self.state.plan.over if knob in known}
 
     @property
     def settled(self) -> int:

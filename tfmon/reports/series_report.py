@@ -219,8 +219,8 @@ def _knobs(plan: SeriesPlan) -> Table:
 
 def _machines(ranking: Ranking) -> Table:
     plan = ranking.state.plan
-    figures = (row.attempt.figures for row in ranking.rows)
-    versions = {figure.place: versions_text(figure.versions) for figure in figures if figure is not None}
+    measured = (row.figures for row in ranking.rows if row.attempt.figures is not None)
+    versions = {figures.place: versions_text(figures.versions) for figures in measured}
     rows = [["", ""]]
     for place in dict.fromkeys(plan.places):
         rows.append([place, plan.machines.get(place) or "unknown"])
@@ -291,8 +291,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
 
 
 def _combination_json(row: SweepRow) -> dict[str, Any]:
-    known, figures = row.attempt, row.attempt.figures
-    missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
+    known, figures = row.attempt, row.figures
     return {
         "number": known.number,
         "device": known.kind,
@@ -301,16 +300,16 @@ def _combination_json(row: SweepRow) -> dict[str, Any]:
         "pairs": len(known.pairs),
         "visits": known.visits,
         "measured_s": known.measured_s,
-        "examples_per_s": figures.examples_per_s if figures else None,
-        "baseline_examples_per_s": figures.baseline_examples_per_s if figures else None,
-        "step_ms": figures.step_ms if figures else None,
-        "memory_bytes": figures.memory_bytes if figures else None,
-        "bottleneck": figures.bottleneck or None if figures else None,
-        "bottleneck_text": figures.bottleneck_text or None if figures else None,
-        "place": figures.place if figures else row.place or None,
+        "examples_per_s": figures.examples_per_s,
+        "baseline_examples_per_s": figures.baseline_examples_per_s,
+        "step_ms": figures.step_ms,
+        "memory_bytes": figures.memory_bytes,
+        "bottleneck": figures.bottleneck or None,
+        "bottleneck_text": figures.bottleneck_text or None,
+        "place": figures.place or None,
         "state": row.state,
         "learns_differently_by": list(row.learns),
         "deaths": list(known.deaths),
         "reason": row.reason or None,
-        "missing": missing,
+        "missing": {"memory_bytes": figures.memory_missing} if figures.memory_missing else {},
     }
