@@ -1,6 +1,6 @@
 """Training loops are counted exactly: the shapes of loop_shapes.py, and loops drawn from a grammar.
 
-The shapes are not in the grammar. By default an eighth of the drawn loops is run; `TFMON_LOOPS=1`
+The shapes are not in the grammar. By default a sixteenth of the drawn loops is run; `TFMON_LOOPS=1`
 runs all of them.
 """
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.tensorflow]
 HERE = Path(__file__).parent
 NAMES = re.findall(r"^@shape\(.*\)\ndef (\w+)", (HERE / "loop_shapes.py").read_text(), re.MULTILINE)
 LEAST_BUNDLED = 30
-LOOPS, PARTS = 408, 8
+LOOPS, PARTS = 408, 16
 LEAST_EXACT = 0.9
 MAY_BE_UNKNOWN = {"accumulates", "predicts", "tensor flag", "epoch"}
 """Optimizers that add gradients up, a model of another thread, a loop in the graph: a figure may not be known."""
