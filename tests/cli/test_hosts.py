@@ -17,7 +17,7 @@ import tfmon
 from tfmon.api import settings
 from tfmon.cli.machines import hosts as command
 from tfmon.errors import UsageError
-from tfmon.lanes.remote.trouble import no_tensorflow
+from tfmon.lanes.remote.trouble import other_python
 from tfmon.probes.machine import read_machine
 
 ROOT = Path(tfmon.__file__).parents[1]
@@ -101,7 +101,7 @@ def test_what_to_set_for_a_host_is_said_with_the_file_that_it_belongs_into(monke
     monkeypatch.setenv(settings.FILE_VARIABLE, str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").write_text('[hosts.gpu2]\npython = "/opt/bare"\n')
     for name, table in (("gpu2", "gpu2"), ("me@gpu3", '"me@gpu3"')):
-        said = no_tensorflow(settings.find_host(name), "/opt/bare").hint
+        said = other_python(settings.find_host(name))
         assert said == f'python = "~/…/bin/python" under [hosts.{table}] in {tmp_path}/config.toml sets another'
 
 

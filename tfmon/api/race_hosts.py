@@ -15,7 +15,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.remote.connection import Connection, working_folder
 from tfmon.lanes.remote.questions import read_differing_answer, read_doctor_answer, read_look_answer, read_part
 from tfmon.lanes.remote.remote_host import Host
-from tfmon.lanes.remote.trouble import no_tensorflow
+from tfmon.lanes.remote.trouble import HostError, other_python
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuSample
@@ -105,7 +105,8 @@ class Hosts:
             self._session.set_machine(read_part(result, "machine", Machine), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
-                raise no_tensorflow(connection.host, connection.greeting.python)
+                message = f"{connection.greeting.python} on {name} has no TensorFlow"
+                raise HostError(message, other_python(connection.host))
             return
         sought = command_paths(info.command)
         result = connection.ask("paths", **sought, path_first=bool(connection.host.python))

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import LaneProcess, Sink
 from tfmon.lanes.pipes import TAIL_LINES
-from tfmon.lanes.remote.clock import HostClock, Ping
+from tfmon.lanes.remote.clock import HostClock
 from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
@@ -297,7 +297,7 @@ class Link:
                     if answered is not None and not answered.done():
                         answered.set_result(message)
                 case {"beat": sent_ns, "at_ns": there_ns, "cpu_ns": cpu_ns, "memory_bytes": memory_bytes}:
-                    self.clock.take(Ping(sent_ns, there_ns, at_ns))
+                    self.clock.take(sent_ns, there_ns, at_ns)
                     self._agent = there_ns, cpu_ns, memory_bytes
                     self._ponged.set()
                 case {"last": reason}:

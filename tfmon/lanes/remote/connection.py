@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,7 @@ class Connection:
         if self._closed:
             wire.cancel()
         wire.greet()
-        self.greeting = wire.greeting
-        if self.host.ray is not None:
-            self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
+        self.greeting, self.host = wire.greeting, wire.host
         self._link = link = Link(wire, self._sink)
         try:
             if self._closed:  # when there was no link to close

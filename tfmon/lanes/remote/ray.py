@@ -12,7 +12,7 @@ from typing import Any
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.remote_host import Host, Reservation, word_of
 from tfmon.lanes.remote.start_program import KEPT_BYTES
-from tfmon.lanes.remote.trouble import HostError, bridge_failed, how_ended, no_bridge
+from tfmon.lanes.remote.trouble import HostError, how_ended, last_line, no_launcher, of_bridge
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
 
@@ -82,10 +82,11 @@ class RayCluster:
         except subprocess.TimeoutExpired:
             raise HostError(f"the Ray cluster did not answer within {ASK_S:.0f} s") from None
         except OSError as error:
-            raise no_bridge(self.python, error) from error
+            raise no_launcher(Host("ray", ray=reservation), self.python, error) from error
         if done.returncode:
             said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
-            raise bridge_failed(said, f"it {how_ended(done.returncode)}")
+            why = last_line(said) or f"it {how_ended(done.returncode)}"
+            raise of_bridge(said) or HostError(f"the bridge to Ray failed: {why}")
         try:
             return json.loads(done.stdout)
         except ValueError as error:

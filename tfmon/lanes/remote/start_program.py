@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,17 @@ from tfmon.errors import UsageError
 from tfmon.lanes.remote.link_lines import CHUNK_BYTES
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import (
-    OLDEST_PYTHON,
     HostError,
     ended_early,
     no_agent,
     no_launcher,
-    no_python,
-    old_python,
+    other_python,
+    settings_table,
     too_slow,
 )
 from tfmon.model.codec import clean
 
+OLDEST_PYTHON = (3, 10)
 PATIENCE_S = 30.0
 LAUNCHER_PATIENCE_S = 600.0
 """A launcher may wait in a queue."""
@@ -72,7 +72,6 @@ class Greeting:
     folder: str = ""
     python: str = ""
     pid: int = 0
-    launcher: tuple[str, ...] = ()
 
 
 class Wire:
@@ -110,7 +109,10 @@ class Wire:
         try:
             version = tuple(int(part) for part in first["python"])
             if version < OLDEST_PYTHON:
-                raise old_python(self.host, version, clean(str(first.get("executable")), 200))
+                path = clean(str(first.get("executable")), 200)
+                result, oldest = (".".join(map(str, numbers)) for numbers in (version, OLDEST_PYTHON))
+                message = f"{path} on {self.host.name} is Python {result}; lanes need {oldest} or newer"
+                raise HostError(message, other_python(self.host))
             code = packed()
             self.connection.settimeout(CODE_PATIENCE_S)
             with contextlib.suppress(OSError):  # its output explains it
@@ -122,12 +124,9 @@ class Wire:
         except BaseException:
             self.kill()
             raise
-        self.greeting = Greeting(
-            folder=str(ready["folder"]),
-            python=str(ready["python"]),
-            pid=int(ready["pid"]),
-            launcher=tuple(self.said()),
-        )
+        self.greeting = Greeting(str(ready["folder"]), str(ready["python"]), int(ready["pid"]))
+        if self.host.ray is not None:
+            self.host = replace(self.host, ray=self.host.ray.placed(self.said()))
         self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines explain nothing
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
@@ -139,7 +138,8 @@ class Wire:
                 self.connection.sendall(script_of(host, self._marker, program))
             first = self._next_word(patience_s)
             if "missing" in first:
-                raise no_python(host)
+                hint = f'python = "~/…/bin/python" under {settings_table(host)} sets one'
+                raise HostError(f"there is no {host.python or 'Python'} on {host.name}", hint)
         except BaseException:
             self.kill()
             raise

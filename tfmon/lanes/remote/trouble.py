@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.lane_process import signal_name
 from tfmon.lanes.remote.remote_host import Host, last_report
 from tfmon.model.codec import clean
 
-OLDEST_PYTHON = (3, 10)
 LONGEST = 200
 _KEYS = "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
 _SSH = (
@@ -45,11 +45,11 @@ class HostError(TfmonError):
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
     """A launcher did not start."""
+    why = error.strerror or str(error)
     if host.ray is not None:
-        return no_bridge(program, error)
+        return HostError(f"{program} did not start: {why}", "--ray-python names a Python that has Ray")
     if isinstance(error, FileNotFoundError) and _by_ssh(host):
         return HostError("there is no ssh on this machine", "install the OpenSSH client")
-    why = error.strerror or str(error)
     return HostError(f"{program}, which reaches {host.name}, did not start: {why}", _look_at_run(host))
 
 
@@ -60,7 +60,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     forget = re.search(r"ssh-keygen -f .*", text)
     texts = {
         "host": host.name,
-        "said": _last(said),
+        "said": last_line(said),
         "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
     }
     if host.ray is not None and (own := of_bridge(said)):
@@ -76,7 +76,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
         why = texts["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
     # A banner of sshd looks like ssh's own message, so the shell's output comes first.
-    why = " · ".join(filter(None, (_last(printed.splitlines()), texts["said"]))) or "nothing was said"
+    why = " · ".join(filter(None, (last_line(printed.splitlines()), texts["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} {how_ended(code)} before Python began: {why}", hint)
 
@@ -90,7 +90,7 @@ def how_ended(code: int | None) -> str:
 
 def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
     """A host did not answer in time."""
-    last = " · ".join(filter(None, (_last(printed.splitlines()), _last(said))))
+    last = " · ".join(filter(None, (last_line(printed.splitlines()), last_line(said))))
     why = f", but this: {last}" if last else ""
     return HostError(
         f"{host.name} did not answer within {patience_s:.0f} s{why}",
@@ -98,29 +98,9 @@ def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> Ho
     )
 
 
-def no_python(host: Host) -> HostError:
-    """A host has no Python."""
-    name = f"no {host.python}" if host.python else "no Python"
-    return HostError(f"there is {name} on {host.name}", f'python = "~/…/bin/python" under {_table(host)} sets one')
-
-
-def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
-    """A Python is too old."""
-    result, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
-    return HostError(
-        f"{path} on {host.name} is Python {result}; lanes need {oldest} or newer",
-        other_python(host),
-    )
-
-
-def no_tensorflow(host: Host, path: str) -> HostError:
-    """A Python has no TensorFlow."""
-    return HostError(f"{path} on {host.name} has no TensorFlow", other_python(host))
-
-
 def other_python(host: Host) -> str:
     """Return the hint how to configure another Python."""
-    return f'python = "~/…/bin/python" under {_table(host)} sets another'
+    return f'python = "~/…/bin/python" under {settings_table(host)} sets another'
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
@@ -133,30 +113,19 @@ def no_agent(host: Host, why: str, folder: str = "") -> HostError:
         if _by_ssh(host)
         else "run, with env TMPDIR=FOLDER,"
     )
-    hint = f"free some space there, or {run} under {_table(host)} names another folder"
+    hint = f"free some space there, or {run} under {settings_table(host)} names another folder"
     return HostError(f"{message}; it writes into {_cut(folder)}", hint)
 
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     """Return why an established connection has ended."""
-    last = _last(said)
+    last = last_line(said)
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
         return f"{program} said: {last}"
     if code == 255 and _by_ssh(host):
         return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
     return f"{program} {how_ended(code)}" if code else "the connection was closed there"
-
-
-def no_bridge(python: str, error: OSError) -> HostError:
-    """The bridge to Ray did not start."""
-    why = error.strerror or str(error)
-    return HostError(f"{python} did not start: {why}", "--ray-python names a Python that has Ray")
-
-
-def bridge_failed(said: list[str], otherwise: str) -> HostError:
-    """Return the bridge's report, or `otherwise`."""
-    return of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
 
 
 def of_bridge(said: list[str]) -> HostError | None:
@@ -167,7 +136,8 @@ def of_bridge(said: list[str]) -> HostError | None:
     return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
 
 
-def _last(lines: list[str]) -> str:
+def last_line(lines: Sequence[str]) -> str:
+    """Return the last line that is not empty, shortened."""
     whole = [line for line in (_cut(line) for line in lines) if line]
     return whole[-1] if whole else ""
 
@@ -176,7 +146,8 @@ def _cut(text: str) -> str:
     return " ".join(clean(text, LONGEST).split())
 
 
-def _table(host: Host) -> str:
+def settings_table(host: Host) -> str:
+    """Return the name of a host's table, and where it is."""
     name = host.name
     plain = name.replace("-", "").replace("_", "").isalnum()
     return f"[hosts.{name if plain else json.dumps(name)}] in {host.settings}"
@@ -189,4 +160,4 @@ def _by_ssh(host: Host) -> bool:
 def _look_at_run(host: Host) -> str:
     if host.ray is not None:
         return "`tfmon hosts --ray` says which nodes there are"
-    return f"see run under {_table(host)}; it must pass stdin and stdout"
+    return f"see run under {settings_table(host)}; it must pass stdin and stdout"
