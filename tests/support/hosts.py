@@ -17,7 +17,6 @@ from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.lane_process import LaneProcess
-from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.connection import Connection
@@ -81,10 +80,10 @@ class RemoteChild(Heard):
 class Linked(Connection):
     """A connection with all events of its host."""
 
-    def __init__(self, host: Host, launcher: ProcessLauncher | None = None) -> None:
+    def __init__(self, host: Host) -> None:
         self.events: list[Event] = []
         self.listener: Callable[[Event], None] = lambda _: None
-        super().__init__(host, self._hear, launcher)
+        super().__init__(host, self._hear)
 
     def _hear(self, event: Event) -> None:
         self.events.append(event)
@@ -151,10 +150,9 @@ class FakeSsh:
         name: str = "gpu2",
         python: str = sys.executable,
         run: Sequence[str] = (),
-        launcher: ProcessLauncher | None = None,
     ) -> Linked:
         """Return a connection that is not open yet."""
-        self._links.append(Linked(Host(name, run=tuple(run), python=python), launcher))
+        self._links.append(Linked(Host(name, run=tuple(run), python=python)))
         return self._links[-1]
 
     def connect(self, name: str = "gpu2", **how: object) -> Linked:

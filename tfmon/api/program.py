@@ -385,8 +385,7 @@ class Program(LocalRun):
             )
 
         if self._hosts is None:
-            # A launcher such as `ssh` may run the lanes at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
+            self._hosts = Hosts(self.session, Connection)
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:

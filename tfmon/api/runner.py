@@ -75,9 +75,6 @@ def _leave_terminal(kept: int) -> None:
 
 
 def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> int:
-    from tfmon.lanes.launch import yield_to_lanes
-
-    yield_to_lanes()  # first, so that the screen appears soon
     from tfmon.api.run_base import collect_rarely, ended
     from tfmon.api.server import Server
     from tfmon.api.settings import config_path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import LaneProcess, LocalProcess, Place
-from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.lanes.plan import (
     LanePlan,
@@ -78,7 +78,6 @@ class LaneGroup:
         self._request_numbers = itertools.count(1)
         self._memory_kills = MemoryKills()
         self._reader = PipeReader(self.thread_failed)
-        self.launcher = ProcessLauncher()
         self.scheduler = Scheduler(session, self._processes, self._start_clock)
         self.suspension = Suspender(
             self._suspendable,
@@ -149,7 +148,6 @@ class LaneGroup:
             processes = [*self._processes.values(), *self._ending]
         self._end(processes)
         self._reader.close()
-        self.launcher.close()
 
     @property
     def all_over(self) -> bool:
@@ -342,8 +340,8 @@ class LaneGroup:
         else:
             split = bool(plan.command) and self.echo_error is not None
             name, command = lane.spec.name, process_command(plan, lane)
-            process = self.launcher(
-                LocalProcess, name, plan.python, lane.environment, self._accept, self._script, command, split=split
+            process = LocalProcess(
+                name, plan.python, lane.environment, self._accept, self._script, command, split=split
             )
             process.output.echo, process.output.echo_error = self.echo, self.echo_error
             self._reader.watch(process)

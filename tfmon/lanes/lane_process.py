@@ -337,7 +337,6 @@ class LocalProcess(LaneProcess):
 
     def _tell_end(self, code: int) -> None:
         self.metrics.end()
-        self.output.take(b"")
         self.tell_output(last=True)
         self._tell(
             LaneEnded(

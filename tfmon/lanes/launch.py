@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import Settings
@@ -192,43 +190,3 @@ def _start_guard(group: int, output_fd: int, error_fd: int | None, command: Comm
     finally:
         os.close(over_fd)
     return Guard(popen, pipe_fd)
-
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-YIELDING_NICE = 5
-"""A lane gets three times the CPU of a thread with this nice value on the same core."""
-
-
-class ProcessLauncher:
-    """Calls functions in one thread that keeps the original priority. Thread: any.
-
-    A child inherits the nice value of the starting thread, and only root may lower it.
-    """
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-launcher")
-        self._pool.submit(threading.get_native_id).result()
-
-    def __call__(
-        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Result:
-        """Call a function in that thread."""
-        return self._pool.submit(function, *args, **kwargs).result()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._pool.shutdown(wait=True)
-
-
-def yield_to_lanes() -> None:
-    """Give the calling thread and its future threads a lower priority than the lanes have.
-
-    Linux only: on other systems the lanes would inherit it. Source: setpriority(2), "C library/kernel
-    differences".
-    """
-    if sys.platform != "linux":
-        return
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))

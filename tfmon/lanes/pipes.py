@@ -86,7 +86,6 @@ class ChildOutput:
         self.printed_bytes = 0
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None
-        self._echoed_bytes = 0
         self._tail = b""
         self._news = b""
         self._dropped_bytes = 0
@@ -96,15 +95,12 @@ class ChildOutput:
         """Take a chunk of a separate standard error."""
         if self.echo_error is not None:
             self.echo_error(chunk)
-            self._echoed_bytes = self.printed_bytes + len(chunk)
         self._keep(chunk)
 
     def take(self, chunk: bytes) -> None:
         """Take a chunk."""
         if self.echo is not None:
-            waiting = self.printed_bytes - self._echoed_bytes
-            self.echo(self._tail[len(self._tail) - min(waiting, len(self._tail)) :] + chunk)
-            self._echoed_bytes = self.printed_bytes + len(chunk)
+            self.echo(chunk)
         self._keep(chunk)
 
     def _keep(self, chunk: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.lane_process import Sink
-from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
 from tfmon.lanes.remote.agent_link import Link, RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
@@ -41,13 +41,11 @@ DOCTOR_S = 120.0
 class Connection:
     """One host, the `Place` of its lanes. Thread: any."""
 
-    def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
-        """Without `launcher`, ssh gets the priority of the calling thread."""
+    def __init__(self, host: Host, sink: Callable[[Event], None]) -> None:
         self.host = host
         self.machine = Machine()
         self.greeting = Greeting()
         self._sink = sink
-        self._launcher = launcher
         self._opening = threading.Lock()
         self._wire: Wire | None = None
         self._link: Link | None = None
@@ -75,7 +73,7 @@ class Connection:
 
     def _open(self) -> None:
         self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
-        self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
+        self._wire = wire = Wire(self.host)
         if self._closed:
             wire.cancel()
         wire.greet()
