@@ -22,7 +22,7 @@ from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Se
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
 from tfmon.model.folder_views import View
-from tfmon.system.threads import start_thread
+from tfmon.system.threads import guarded, start_thread
 
 SILENCE_S = 10.0
 """The monitor sends a heartbeat every second."""
@@ -261,9 +261,8 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
         os.dup2(nothing, fd)
     agent = Agent(Path(folder), in_fd, out_fd)
     try:
-        agent.sender.send(last=agent.serve())
-    except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
-        agent.sender.send(last=f"it failed: {_in_a_line(error)}")
+        tell = agent.sender.send
+        guarded("tfmon-agent", lambda: tell(last=agent.serve()), lambda reason: tell(last=reason))
     finally:
         agent.sender.flush(LAST_WORD_S)
         shutil.rmtree(folder, ignore_errors=True)
@@ -271,14 +270,6 @@ def run(folder: str, marker: str, say: Callable[..., None]) -> None:
             guard.kill()
         # Threads may hang in a driver.
         os._exit(0)
-
-
-def _in_a_line(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace is not None else ""
-    return f"{type(error).__name__}: {error}{place}"
 
 
 def _guard_files(folder: str) -> subprocess.Popen[bytes] | None:

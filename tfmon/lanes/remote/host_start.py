@@ -10,21 +10,8 @@ import sys
 
 def say(marker: str, **fields: object) -> None:
     """Write a line of JSON behind the marker."""
-    line = (marker + " " + json.dumps(fields) + "\n").encode("ascii")
-    while line:
-        line = line[os.write(1, line) :]
-
-
-def read(size: int) -> bytes:
-    """Read exactly `size` bytes, because the agent reads on."""
-    parts = []
-    while size:
-        part = os.read(0, min(size, 65536))
-        if not part:
-            sys.exit(1)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+    sys.stdout.write(marker + " " + json.dumps(fields) + "\n")
+    sys.stdout.flush()
 
 
 def main(marker: str) -> None:
@@ -32,8 +19,11 @@ def main(marker: str) -> None:
     # Modules in the home directory must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if entry]
     say(marker, python=list(sys.version_info[:3]), executable=sys.executable)
-    size = int(read(12))
-    packed = read(size)
+    # It may read ahead: the monitor sends nothing else before the agent's first line.
+    size = int(sys.stdin.buffer.read(12) or 0)
+    packed = sys.stdin.buffer.read(size)
+    if not size or len(packed) < size:
+        sys.exit(1)
     import io
     import shutil
     import tempfile

@@ -247,11 +247,8 @@ def packed() -> bytes:
     """Return a zip of the shipped code. Thread: any."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(files().items()):
-            # Equal code makes equal bytes.
-            entry = zipfile.ZipInfo(name)
-            entry.external_attr, entry.compress_type = 0o600 << 16, zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
+        for name, path in files().items():
+            archive.writestr(name, path.read_bytes())
     return buffer.getvalue()
 
 
