@@ -128,29 +128,18 @@ def put_fake_ssh(folder: Path) -> str:
     return str(program.parent)
 
 
-class FakeSsh:
-    """A stand-in for ssh on the PATH. `behave` configures it before a connection is opened."""
+class Ssh:
+    """A program `ssh` on the PATH, and connections by it."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self._monkeypatch = folder, monkeypatch
-        self.home = folder / "home"
+    sessions: Callable[[], Sequence[psutil.Process]] = tuple
+    """The processes of an sshd that serve them."""
+
+    def __init__(self, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self._links: list[Linked] = []
-        self.home.mkdir()
-        monkeypatch.setenv("PATH", put_fake_ssh(folder), prepend=":")
+        monkeypatch.setenv("PATH", folder, prepend=":")
         be_patient(monkeypatch)
-        self.behave()
 
-    def behave(self, **behaviour: object) -> None:
-        """Say how connections are that are opened from now on; see `fake_ssh`."""
-        given = {"home": str(self.home), **behaviour}
-        self._monkeypatch.setenv("FAKE_SSH", json.dumps(given))
-
-    def link(
-        self,
-        name: str = "gpu2",
-        python: str = sys.executable,
-        run: Sequence[str] = (),
-    ) -> Linked:
+    def link(self, name: str = "gpu2", python: str = sys.executable, run: Sequence[str] = ()) -> Linked:
         """Return a connection that is not open yet."""
         self._links.append(Linked(Host(name, run=tuple(run), python=python)))
         return self._links[-1]
@@ -164,6 +153,22 @@ class FakeSsh:
     def close(self) -> None:
         for link in self._links:
             link.close()
+
+
+class FakeSsh(Ssh):
+    """A stand-in for ssh. `behave` configures it before a connection is opened."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(put_fake_ssh(folder), monkeypatch)
+        self.folder, self._monkeypatch = folder, monkeypatch
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.behave()
+
+    def behave(self, **behaviour: object) -> None:
+        """Say how connections are that are opened from now on; see `fake_ssh`."""
+        given = {"home": str(self.home), **behaviour}
+        self._monkeypatch.setenv("FAKE_SSH", json.dumps(given))
 
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:

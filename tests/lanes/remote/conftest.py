@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from support.hosts import FakeSsh
+from support.hosts import FakeSsh, Ssh
+from support.sshd import Sshd
 
 
 @pytest.fixture
@@ -12,3 +13,12 @@ def ssh(tmp_path, monkeypatch) -> Iterator[FakeSsh]:
     fake = FakeSsh(tmp_path, monkeypatch)
     yield fake
     fake.close()
+
+
+@pytest.fixture
+def real_ssh(sshd: Sshd, monkeypatch) -> Iterator[Ssh]:
+    """The real ssh, with an sshd on this machine."""
+    real = Ssh(sshd.put_client(), monkeypatch)
+    real.sessions = sshd.sessions
+    yield real
+    real.close()

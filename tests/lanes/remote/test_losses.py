@@ -1,15 +1,18 @@
 """What dies, and what dies with it: over a fake ssh whose link is cut or stalls, with children of every kind."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from support.hosts import agents_code, all_gone, read_pids, start_all_kinds, start_monitor
 from support.processes import gone, suspended
 from support.slow import slow_except
+from support.sshd import needs_sshd
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
@@ -48,18 +51,34 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     wait_for(lambda: child.process.ended and gone(child.pid), what="the child is gone")
 
 
-@pytest.mark.parametrize("dies", slow_except("client", ["link", "client", "agent"]))
-def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
-    cut = ssh.folder / "cut"
-    ssh.behave(cut=str(cut), notice="Authorised use only")
-    link = ssh.connect()
-    children, agent, folder = start_all_kinds(link), link.agent, Path(link.greeting.folder)
+def end_what_carries(link, dies: str, ssh) -> None:
     if dies == "link":
-        cut.touch()
+        (ssh.folder / "cut").touch()
     elif dies == "client":
         os.kill(link._wire.popen.pid, signal.SIGKILL)
-    else:
-        agent.kill()
+    elif dies == "agent":
+        link.agent.kill()
+    for session in ssh.sessions() if dies == "session" else ():
+        with contextlib.suppress(psutil.NoSuchProcess):  # one session process may end with the other
+            session.kill()
+
+
+CARRIERS = [
+    pytest.param("ssh", "client"),
+    pytest.param("ssh", "link", marks=pytest.mark.slow),
+    pytest.param("ssh", "agent", marks=pytest.mark.slow),
+    *(pytest.param("real_ssh", dies, marks=[pytest.mark.slow, needs_sshd]) for dies in ("client", "session")),
+]
+
+
+@pytest.mark.parametrize(("carrier", "dies"), CARRIERS)
+def test_lanes_of_every_kind_end_with_what_carries_them(request, carrier, dies):
+    ssh = request.getfixturevalue(carrier)
+    if carrier == "ssh":
+        ssh.behave(cut=str(ssh.folder / "cut"), notice="Authorised use only")
+    link = ssh.connect()
+    children, agent, folder = start_all_kinds(link), link.agent, Path(link.greeting.folder)
+    end_what_carries(link, dies, ssh)
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")
     told = link.wait_for_loss()
     assert told.host == "gpu2" and told.reason and "Authorised" not in told.reason
