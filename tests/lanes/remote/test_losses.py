@@ -17,7 +17,7 @@ from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote import agent as agents
-from tfmon.lanes.remote import agent_link as links
+from tfmon.lanes.remote import connection as links
 from tfmon.lanes.remote import start_program
 from tfmon.model.events import HostConnected
 from tfmon.model.lane_state import HOST_LOST
@@ -40,11 +40,11 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     link = ssh.connect()
     child = link.start("a_beat")
     if dies == "host":
-        monkeypatch.setattr(link._link, "_ping", raise_error)
+        monkeypatch.setattr(link, "_ping", raise_error)
     elif dies == "tell":
-        link._link.works.put(raise_error)
+        link._works.put(raise_error)
     else:
-        link._link.sender._items.put(BadEvent())
+        link.sender._items.put(BadEvent())
     lost = link.wait_for_loss()
     name = "tfmon-send" if dies == "send" else f"tfmon-{dies}-gpu2"
     assert lost.reason.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")
@@ -110,7 +110,7 @@ def test_noise_from_there_is_a_loss_and_no_crash(ssh):
     link = ssh.connect()
     child = link.start("a_listener")
     child.said_pid()
-    link._link._lines.take(b"\xff")  # before the next line
+    link._lines.take(b"\xff")  # before the next line
     assert "a line that is not JSON" in link.wait_for_loss().reason
     assert child.failure.kind == HOST_LOST
     wait_for(lambda: all_gone([child]), what="the child is gone")

@@ -47,8 +47,8 @@ def test_the_machine_and_its_lanes_are_sampled_until_the_end():
 def test_a_host_cannot_pass_for_another_nor_steer_a_terminal(ssh):
     link = ssh.connect()
     sent = reread(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno"))
-    link._link._tell_sample(plain(sent))
-    link._link._tell_sample({"type": "RaceBegan", "at_ns": 1})
+    link._tell_sample(plain(sent))
+    link._tell_sample({"type": "RaceBegan", "at_ns": 1})
     (found,) = link.heard(GpuSample)
     assert (found.host, found.name, found.load.busy_pct) == ("gpu2", "H200", Missing("no"))
 

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
+import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.lane_process import Sink
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
-from tfmon.lanes.remote.agent_link import Link, RemoteProcess
+from tfmon.lanes.remote.clock import HostClock
+from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.remote_host import Host
+from tfmon.lanes.remote.remote_process import RemoteProcess
 from tfmon.lanes.remote.start_program import Greeting, Wire
-from tfmon.lanes.remote.trouble import HostError
-from tfmon.model.codec import plain
+from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
+from tfmon.model.codec import CodecError, clean, plain, read
 from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
+from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, TreeSample
 from tfmon.probes.base import Gpu
 from tfmon.system.lane_pipes import expected
 from tfmon.system.threads import start_thread
@@ -36,87 +45,149 @@ START_S = 20.0
 ASK_S = 60.0
 AT_ONCE = 16
 DOCTOR_S = 120.0
+BEAT_S = 1.0
+SILENCE_S = 5.0
+"""The agent answers heartbeats."""
+LATE_S = 2.0
+"""A loop that is this late was stopped itself."""
+CLOSE_S = 2.0
+MOST_UNTOLD = 2_000
+"""No more is read while this many events wait, so the agent sees a slow link."""
+CROWDED_S = 0.02
+SETTLE_BEATS = 10
+FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
+HOLD_S = 0.3
+
+
+Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 class Connection:
-    """One host, the `Place` of its lanes. Thread: any."""
+    """One host, the `Place` of its lanes, and the connection to its agent.
+
+    A thread reads. Another one delivers events, so that a slow listener does not delay heartbeats and answers.
+    Thread: any; `hold` and `go_on` also from a signal's handler.
+    """
+
+    sender: Sender
 
     def __init__(self, host: Host, sink: Callable[[Event], None]) -> None:
         self.host = host
         self.machine = Machine()
         self.greeting = Greeting()
+        self.clock = HostClock()
+        self.lost = "it was not connected"
+        self._loss: TfmonError = HostError(f"{host.called} is lost: {self.lost}")
         self._sink = sink
         self._opening = threading.Lock()
         self._wire: Wire | None = None
-        self._link: Link | None = None
         self._gpus: Sequence[Gpu] | None = None
-        self._away: TfmonError | None = None
         self._closed = False
-
-    @property
-    def lost(self) -> str:
-        """Why it is not connected, or empty."""
-        return self._link.lost if self._link is not None else "it was not connected"
+        self._lines = LineReader()
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, Future[dict[str, Any]]] = {}
+        self._processes: dict[int, RemoteProcess] = {}
+        self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._ponged, self._over = threading.Event(), threading.Event()
+        self._over.set()
+        self._ending = False
+        self._close_s = 0.0
+        self._last_word = ""
+        self._agent = self._agent_before = (0, 0, -1)
+        """Clock, CPU time and memory of the agent."""
 
     def ensure(self) -> None:
         """Connect unless connected; may block; raises TfmonError."""
         with self._opening:
             if not self.lost:
                 return
-            self._away = None
             try:
                 self._open()
             except TfmonError as error:
-                self._away = error
+                self._loss = error
                 self._sink(HostLost(at_ns=time.monotonic_ns(), host=self.host.name, reason=error.message))
                 raise
 
     def _open(self) -> None:
+        self._over.wait(CLOSE_S)  # the last events of an earlier connection come first
         self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
         self._wire = wire = Wire(self.host)
         if self._closed:
             wire.cancel()
         wire.greet()
         self.greeting, self.host = wire.greeting, wire.host
-        self._link = link = Link(wire, self._sink)
+        self._begin(wire)
         try:
-            if self._closed:  # when there was no link to close
+            if self._closed:  # before there was anything to end
                 raise HostError(f"the connection to {self.host.name} was broken off")
-            link.measure()
+            self._measure()
             self.machine = read_part(self.ask("machine"), "machine", Machine)
         except BaseException:
-            link.close()
+            self._end()
             raise
         self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
         if self._gpus is not None:
             self.begin_readings(self._gpus)
+
+    def _begin(self, wire: Wire) -> None:
+        self.lost = self._last_word = ""
+        self._ending, self._close_s = False, 0.0
+        self.clock, self._lines = HostClock(), LineReader()
+        self._calls, self._processes = {}, {}
+        self._agent = self._agent_before = (0, 0, -1)
+        self._over.clear()
+        self.sender = Sender(os.dup(wire.connection.fileno()), partial(wire.connection.shutdown, socket.SHUT_WR))
+        name = self.host.name
+        start_thread(f"tfmon-tell-{name}", self._deliver, self._end_untold)
+        start_thread(f"tfmon-host-{name}", lambda: self._lose(wire, self._serve(wire)), partial(self._lose, wire))
 
     def close(self) -> None:
         """End the agent within 3 s."""
         self._closed = True
         if self._wire is not None:
             self._wire.cancel()
-        if self._link is not None:
-            self._link.close()
+        self._end()
+
+    def _end(self) -> None:
+        """End the agent, and deliver all events."""
+        self._ending = True
+        self.break_off("")
+        self._over.wait(CLOSE_S + 1.0)
+
+    def break_off(self, reason: str) -> None:
+        """End the connection. Thread: any."""
+        self._last_word = self._last_word or reason
+        self._close_s = self._close_s or time.monotonic() + CLOSE_S
+        if not self.lost:
+            self.sender.close()
 
     def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `questions`; blocks; raises TfmonError. Thread: any except the sink's."""
-        return self._connected().call("ask", timeout_s, question=question, arguments=arguments)
+        return self._call("ask", timeout_s, question=question, arguments=arguments)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Read the machine and these GPUs."""
         self._gpus = tuple(gpus)
-        self._connected().sender.send(do="read", gpus=[plain(gpu) for gpu in gpus])
+        if self.lost:
+            raise self._loss
+        self.sender.send(do="read", gpus=[plain(gpu) for gpu in gpus])
 
-    def _connected(self) -> Link:
-        link = self._link
-        if self._away is not None:
-            raise self._away
-        if link is None:
-            raise HostError(f"{self.host.called} is lost: {self.lost}")
-        if link.lost:
-            raise link.loss()
-        return link
+    def _call(self, do: str, timeout_s: float, **arguments: object) -> dict[str, Any]:
+        number, answered = next(self._numbers), Future[dict[str, Any]]()
+        self._calls[number] = answered
+        try:
+            if self.lost:
+                raise self._loss
+            self.sender.send(do=do, call=number, **arguments)
+            answer = answered.result(timeout_s)
+        except NoAnswer:
+            raise HostError(f"{self.host.name} did not answer within {timeout_s:.0f} s") from None
+        finally:
+            self._calls.pop(number, None)
+        if "error" in answer:
+            hint = clean(str(answer.get("hint", "")), 400)
+            raise HostError(f"{self.host.name}: {clean(str(answer['error']), 400)}", hint)
+        return answer
 
     def start_lane(
         self,
@@ -127,8 +198,9 @@ class Connection:
         ended: Callable[[], None],
         echo: Callable[[bytes], object] | None = None,
     ) -> RemoteProcess:
-        """Start a lane; blocks."""
-        link = self._connected()
+        """Start a lane; blocks; raises OSError, or TfmonError if the host is lost."""
+        if self.lost:
+            raise self._loss
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
         if nice is not None:
             environment = {**environment, **expected(nice, os.environ, environment)}
@@ -144,40 +216,173 @@ class Connection:
         }
         process = RemoteProcess(
             lane.spec.name,
-            next(link.numbers),
-            link,
+            next(self._numbers),
+            self,
             sink,
             ended,
             grace_s=command.grace_s if command is not None else None,
-            scenario="" if command is not None else self._ship(link, plan.scenario),
+            scenario="" if command is not None else self._ship(plan.scenario),
             echo=echo,
         )
-        link.begin(process, payload, START_S)
+        running = {number: other for number, other in self._processes.items() if not other.ended}
+        self._processes = {**running, process.number: process}
+        try:
+            answer = self._call("start", START_S, number=process.number, payload=payload)
+            if "failed" in answer:
+                raise OSError(answer["errno"], clean(answer["failed"], 200))
+            process.pid = answer["pid"]
+        finally:
+            if not process.pid:
+                self._processes.pop(process.number, None)
         passed = script_input.current() if command is not None else None
         if passed is not None and passed.is_sent:  # waits until the start is recorded
-            start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), link.break_off)
+            start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), self.break_off)
         return process
 
-    @staticmethod
-    def _ship(link: Link, scenario: Path) -> str:
+    def _ship(self, scenario: Path) -> str:
         """Return the scenario's path there, or empty."""
         try:
             content = base64.b64encode(scenario.read_bytes()).decode()
         except OSError:
             return ""
         name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        link.sender.send(do="keep", name=name, content=content)
-        return f"{link.folder}/{name}"
+        self.sender.send(do="keep", name=name, content=content)
+        return f"{self.greeting.folder}/{name}"
 
     def hold(self) -> None:
         """Suspend the lanes. Thread: also a handler."""
-        if self._link is not None and not self._link.lost:
-            self._link.hold()
+        if not self.lost:
+            self.sender.send(do="hold")
+            self.sender.flush(HOLD_S)
 
     def go_on(self) -> None:
         """End `hold`. Thread: also a handler."""
-        if self._link is not None and not self._link.lost:
-            self._link.go_on()
+        if not self.lost:
+            self.sender.send(do="go_on")
+
+    def _measure(self) -> None:
+        until_s = time.monotonic() + FIRST_PINGS_S
+        for _ in range(FIRST_PINGS):
+            self._ponged.clear()
+            self._ping()
+            if not self._ponged.wait(max(0.0, until_s - time.monotonic())) or self.lost:
+                break
+        self._settle()
+
+    def _serve(self, wire: Wire) -> str:
+        beats, beat_s, heard_s = 0, 0.0, time.monotonic()
+        self._take(wire.received)
+        while True:
+            # A caller waits for an answer, even if many events wait.
+            crowded = self._works.qsize() > MOST_UNTOLD and not self._calls
+            before_s = time.monotonic()
+            wait_s = CROWDED_S if crowded else max(0.0, min(beat_s, self._close_s or beat_s) - before_s)
+            chunk = None if crowded else wire.receive(wait_s)
+            if crowded:
+                time.sleep(wait_s)
+            now_s = time.monotonic()
+            if chunk or crowded or now_s - before_s > wait_s + LATE_S:
+                heard_s = now_s
+            if chunk:
+                self._take(chunk)
+            elif chunk == b"":
+                return why_ended(wire.host, wire.exit_code(), wire.said())
+            if now_s >= beat_s:
+                beat_s, beats = now_s + BEAT_S, beats + 1
+                self._ping()
+                if beats % SETTLE_BEATS == 0:
+                    self._settle()
+            if self._close_s and now_s > self._close_s:
+                return "it did not end"
+            if now_s - heard_s > SILENCE_S:
+                return f"nothing was heard for {SILENCE_S:.0f} s"
+
+    def _take(self, chunk: bytes) -> None:
+        at_ns = time.monotonic_ns()
+        for message in self._lines.take(chunk):
+            match message:
+                case {"number": number}:
+                    if number in self._processes:
+                        self._works.put(partial(self._processes[number].take, message))
+                case {"event": sample}:
+                    self._works.put(partial(self._tell_sample, sample))
+                case {"call": number}:
+                    answered = self._calls.get(number)
+                    if answered is not None and not answered.done():
+                        answered.set_result(message)
+                case {"beat": sent_ns, "at_ns": there_ns, "cpu_ns": cpu_ns, "memory_bytes": memory_bytes}:
+                    self.clock.take(sent_ns, there_ns, at_ns)
+                    self._agent = there_ns, cpu_ns, memory_bytes
+                    self._ponged.set()
+                case {"last": reason}:
+                    self._last_word = self._last_word or str(reason)
+
+    def _ping(self) -> None:
+        self.sender.send(do="beat", sent_ns=time.monotonic_ns())
+
+    def _settle(self) -> None:
+        if not self.clock.settle():
+            return
+        (there_ns, cpu_ns, memory_bytes), before = self._agent, self._agent_before
+        self._agent_before = self._agent
+        cpu_pct: Reading = NOT_READ
+        if before[0] and there_ns > before[0]:
+            cpu_pct = 100 * (cpu_ns - before[1]) / (there_ns - before[0])
+        unknown = Missing("that system does not say how much memory a process has")
+        measured = LinkMeasured(
+            at_ns=time.monotonic_ns(),
+            host=self.host.name,
+            round_trip_ns=self.clock.round_trip_ns,
+            offset_ns=self.clock.offset_ns,
+            error_ns=self.clock.error_ns,
+            agent_cpu_pct=cpu_pct,
+            agent_bytes=memory_bytes if memory_bytes >= 0 else unknown,
+        )
+        self._works.put(lambda: self._sink(measured))
+
+    def _lose(self, wire: Wire, reason: str) -> None:
+        wire.kill()
+        self.sender.close()
+        own = of_bridge(wire.said()) if wire.host.ray is not None else None
+        why = self.sender.failure or self._last_word or (own.message if own else reason)
+        lost = " ".join(clean(why, 400).split()) or "the connection was closed"
+        self._loss = own or HostError(f"{self.host.called} is lost: {lost}")
+        self.lost = lost
+        self._ponged.set()
+        at_ns = time.monotonic_ns()
+        for answered in list(self._calls.values()):
+            if not answered.done():
+                answered.set_exception(self._loss)
+        if not self._ending:
+            event = HostLost(at_ns=at_ns, host=self.host.name, reason=lost)
+            self._works.put(lambda: self._sink(event))
+        for process in list(self._processes.values()):
+            self._works.put(partial(process.lose, self._loss, at_ns))
+        self._works.put(None)
+
+    def _deliver(self) -> None:
+        while (work := self._works.get()) is not None:
+            work()
+        self._over.set()
+
+    def _end_untold(self, reason: str) -> None:
+        self.break_off(reason)
+        try:
+            self._deliver()
+        finally:
+            self._over.set()
+
+    def _tell_sample(self, sample: object) -> None:
+        try:
+            event: Sample = read(sample, Sample, strict=False)
+        except CodecError:
+            return
+        here = self.clock.here
+        if isinstance(event, TreeSample):
+            self._sink(replace(event, at_ns=here(event.at_ns)))
+            return
+        event = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        self._sink(replace(event, host=self.host.name))
 
 
 def working_folder() -> str:

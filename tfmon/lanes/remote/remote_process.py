@@ -1,0 +1,129 @@
+"""A lane's process on another machine."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfmon.errors import TfmonError
+from tfmon.lanes.lane_process import LaneProcess, Sink
+from tfmon.lanes.pipes import TAIL_LINES
+from tfmon.model.codec import CodecError, clean, encode_message, read
+from tfmon.model.events import BadLine, LaneEnded, LanePrinted
+from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.lane_texts import without_chatter
+from tfmon.model.requests import Assign, Request, TakeProfile
+
+if TYPE_CHECKING:
+    from tfmon.lanes.remote.connection import Connection
+
+LaneEvent: TypeAlias = FromLane | LaneEnded | LanePrinted | BadLine
+
+
+class RemoteProcess(LaneProcess):
+    """A child of an agent. Thread: `take` and `lose`, the connection's delivery thread; the rest any."""
+
+    def __init__(
+        self,
+        lane: str,
+        number: int,
+        link: Connection,
+        sink: Sink,
+        ended: Callable[[], None],
+        *,
+        grace_s: float | None,
+        scenario: str,
+        echo: Callable[[bytes], object] | None,
+    ) -> None:
+        super().__init__(lane, sink, grace_s)
+        self.number = number
+        self.pid = 0
+        self._link = link
+        self._note_end = ended
+        self._scenario = scenario
+        self._echo = echo
+        self._profiles: dict[str, str] = {}
+        self._printed: deque[str] = deque(maxlen=TAIL_LINES)
+
+    def send(self, request: Request) -> bool:
+        """Send a request with the host's paths."""
+        if self.ended or self._link.lost:
+            return False
+        if isinstance(request, Assign) and self._scenario:
+            request = replace(request, scenario=self._scenario)
+        elif isinstance(request, TakeProfile):
+            there = f"{self._link.greeting.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            self._profiles[there] = request.folder
+            request = replace(request, folder=there)
+        self._link.sender.send(do="request", lane=self.number, line=encode_message(request).decode())
+        return True
+
+    def _control(self, method: str, *arguments: int) -> None:
+        if not self.ended:
+            self._link.sender.send(do="control", lane=self.number, method=method, arguments=arguments)
+
+    def kill(self, number: int) -> None:
+        """Signal the process group."""
+        self._control("kill", number)
+
+    def suspend(self) -> None:
+        """Suspend the child."""
+        self._control("suspend")
+
+    def continue_(self) -> None:
+        """Continue a suspended child."""
+        self._control("continue_")
+
+    def request_end(self) -> None:
+        """Request the end, or send SIGINT to a user's command."""
+        self.end_requested = True
+        self._control("request_end")
+
+    def ask_stacks(self) -> None:
+        """Report the stacks as an event."""
+        self._control("ask_stacks")
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Report an event, or echo output."""
+        if "output" in message:
+            if self._echo is not None:
+                self._echo(str(message["output"]).encode("latin-1", "replace"))
+            return
+        problem = ""
+        try:
+            event: LaneEvent = read(message.get("event"), LaneEvent)
+            at_ns = min(self._link.clock.here(event.at_ns), time.monotonic_ns())
+            self._report(replace(event, lane=self.lane, at_ns=at_ns))
+        except CodecError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - one thread delivers all events; one must not end it
+            problem = f"tfmon could not take in an event: {type(error).__name__}: {error}"
+        if problem:
+            self._tell(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
+
+    def _report(self, event: LaneEvent) -> None:
+        if isinstance(event, Profiled | ProfileFailed):
+            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
+        elif isinstance(event, LanePrinted):
+            self._printed.extend(event.lines)
+        elif isinstance(event, LaneEnded):
+            event = replace(event, requested=self.end_requested)
+        self._tell(event)
+        if isinstance(event, LaneEnded):
+            self.ended = True
+            self._note_end()
+
+    def lose(self, why: TfmonError, at_ns: int) -> None:
+        """Report a lost connection."""
+        if self.ended:
+            return
+        if not self.end_requested:
+            self._tell(LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint))
+        tail = tuple(without_chatter(tuple(self._printed)))
+        self._report(
+            LaneEnded(lane=self.lane, at_ns=at_ns, exit_code=None, signal=None, requested=False, output_tail=tail)
+        )
