@@ -217,10 +217,12 @@ class Connection:
         process = RemoteProcess(
             lane.spec.name,
             next(self._numbers),
-            self,
+            self._send,
+            self.clock,
             sink,
             ended,
             grace_s=command.grace_s if command is not None else None,
+            folder=self.greeting.folder,
             scenario="" if command is not None else self._ship(plan.scenario),
             echo=echo,
         )
@@ -249,16 +251,20 @@ class Connection:
         self.sender.send(do="keep", name=name, content=content)
         return f"{self.greeting.folder}/{name}"
 
+    def _send(self, **message: object) -> bool:
+        if self.lost:
+            return False
+        self.sender.send(**message)
+        return True
+
     def hold(self) -> None:
         """Suspend the lanes. Thread: also a handler."""
-        if not self.lost:
-            self.sender.send(do="hold")
+        if self._send(do="hold"):
             self.sender.flush(HOLD_S)
 
     def go_on(self) -> None:
         """End `hold`. Thread: also a handler."""
-        if not self.lost:
-            self.sender.send(do="go_on")
+        self._send(do="go_on")
 
     def _measure(self) -> None:
         until_s = time.monotonic() + FIRST_PINGS_S

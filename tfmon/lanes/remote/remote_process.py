@@ -6,20 +6,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import LaneProcess, Sink
 from tfmon.lanes.pipes import TAIL_LINES
+from tfmon.lanes.remote.clock import HostClock
 from tfmon.model.codec import CodecError, clean, encode_message, read
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted
 from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Assign, Request, TakeProfile
-
-if TYPE_CHECKING:
-    from tfmon.lanes.remote.connection import Connection
 
 LaneEvent: TypeAlias = FromLane | LaneEnded | LanePrinted | BadLine
 
@@ -31,18 +29,21 @@ class RemoteProcess(LaneProcess):
         self,
         lane: str,
         number: int,
-        link: Connection,
+        send: Callable[..., bool],
+        clock: HostClock,
         sink: Sink,
         ended: Callable[[], None],
         *,
         grace_s: float | None,
+        folder: str,
         scenario: str,
         echo: Callable[[bytes], object] | None,
     ) -> None:
+        """`folder` and `scenario` are paths there; `send` sends a message, unless the host is lost."""
         super().__init__(lane, sink, grace_s)
         self.number = number
         self.pid = 0
-        self._link = link
+        self._send, self._clock, self._folder = send, clock, folder
         self._note_end = ended
         self._scenario = scenario
         self._echo = echo
@@ -51,20 +52,19 @@ class RemoteProcess(LaneProcess):
 
     def send(self, request: Request) -> bool:
         """Send a request with the host's paths."""
-        if self.ended or self._link.lost:
+        if self.ended:
             return False
         if isinstance(request, Assign) and self._scenario:
             request = replace(request, scenario=self._scenario)
         elif isinstance(request, TakeProfile):
-            there = f"{self._link.greeting.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            there = f"{self._folder}/profiles/{self.number}-{len(self._profiles) + 1}"
             self._profiles[there] = request.folder
             request = replace(request, folder=there)
-        self._link.sender.send(do="request", lane=self.number, line=encode_message(request).decode())
-        return True
+        return self._send(do="request", lane=self.number, line=encode_message(request).decode())
 
     def _control(self, method: str, *arguments: int) -> None:
         if not self.ended:
-            self._link.sender.send(do="control", lane=self.number, method=method, arguments=arguments)
+            self._send(do="control", lane=self.number, method=method, arguments=arguments)
 
     def kill(self, number: int) -> None:
         """Signal the process group."""
@@ -96,7 +96,7 @@ class RemoteProcess(LaneProcess):
         problem = ""
         try:
             event: LaneEvent = read(message.get("event"), LaneEvent)
-            at_ns = min(self._link.clock.here(event.at_ns), time.monotonic_ns())
+            at_ns = min(self._clock.here(event.at_ns), time.monotonic_ns())
             self._report(replace(event, lane=self.lane, at_ns=at_ns))
         except CodecError as error:
             problem = str(error)
