@@ -33,6 +33,9 @@ LOOK_EVERY_S, EVERY_S = 1.0, 60.0
 PATIENCE_S = 30.0
 AT_THE_END_S = 5.0
 LONGEST_TEXT = 300
+COMPARED_EVERY_S = 10.0
+Happening: TypeAlias = tuple[str, str, str, str]
+"""Kind, identity, title, text."""
 BELL, OSC_9, OSC_777 = "bell", "osc9", "osc777"
 TERMINAL = (BELL, OSC_9, OSC_777)
 """iTerm2, kitty, WezTerm and Windows Terminal know OSC 9; foot, Ghostty and urxvt know OSC 777."""
@@ -139,11 +142,6 @@ def run_command(command: str, notice: Notice) -> None:
     if process.returncode:
         last = clean(errors.decode(errors="replace").strip().rpartition("\n")[2], LONGEST_TEXT)
         raise OSError(f"{command!r} ended with {process.returncode}" + (f": {last}" if last else ""))
-
-
-COMPARED_EVERY_S = 10.0
-Happening: TypeAlias = tuple[str, str, str, str]
-"""Kind, identity, title, text."""
 
 
 def happening(snapshot: Snapshot) -> Iterator[Happening]:

@@ -35,6 +35,11 @@ POLL_S = 0.2
 TERMINAL_S = 5
 HANGUP = signal.SIGHUP
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
+FOLDER_VARIABLE = "TFMON_STATE"
+LOOK_EVERY_S = 0.1
+TOLD_EVERY_S = 1.0
+Tell = Callable[[str], None]
+_IN_THIS_PROCESS = threading.Lock()
 
 
 class AnyRun(ABC):
@@ -364,13 +369,6 @@ def tell_changes() -> Tell:
             click.echo(f"tfmon: {line}", err=True)
 
     return tell
-
-
-FOLDER_VARIABLE = "TFMON_STATE"
-LOOK_EVERY_S = 0.1
-TOLD_EVERY_S = 1.0
-Tell = Callable[[str], None]
-_IN_THIS_PROCESS = threading.Lock()
 
 
 def state_folder() -> Path:

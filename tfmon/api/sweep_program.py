@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
 
 CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
+END_S = 10.0
+POLL_S = 0.05
+MOST_WORKERS = 128
+AT_ONCE = 16
+ON = ("on",)
 
 
 class SweepProgram(LocalRun):
@@ -294,13 +299,6 @@ def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, .
             f"{info.path} has changed since: what is measured does not belong to it", "begin another sweep"
         )
     return info
-
-
-END_S = 10.0
-POLL_S = 0.05
-MOST_WORKERS = 128
-AT_ONCE = 16
-ON = ("on",)
 
 
 class ProgramStation(RaceStation):
