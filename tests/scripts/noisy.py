@@ -119,15 +119,6 @@ for each in (
         print("----")
 print("trained", int(optimizer.iterations), "steps")
 sys.stdout.flush()
-# This training has causes whose cost tfmon measures with operations, which the log would show.
-tf.debugging.set_log_device_placement(True)
-padded = np.zeros((256, 64), "int32")
-padded[:, :9] = np.arange(256 * 9).reshape(256, 9)
-layers = [keras.layers.Embedding(20_000, 16), keras.layers.Flatten(), *map(keras.layers.Dense, (64, 1))]
-logged = keras.Sequential([keras.Input((64,), dtype="int32"), *layers])
-logged.compile("adam", "mse")
-logged.fit(tf.constant(padded), tf.zeros((256, 1)), batch_size=8, epochs=2, verbose=0)
-tf.debugging.set_log_device_placement(False)
 for x in data:
     step(x)
     fails(x)
