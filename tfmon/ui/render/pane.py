@@ -74,7 +74,9 @@ def _chart_widths(width: int) -> list[int]:
 
 
 def heights_of(analysis: Analysis, view: Display, width: int) -> dict[str, int]:
-    """Return the height of each reading, which is equal in all panes."""
+    """Return the height of each reading, which is equal in all panes. A single pane knows its own."""
+    if len(analysis.lanes) == 1:
+        return {}
     every = [_readings(_pane_of(analysis, at, view), width - FRAME_CELLS) for at in range(len(analysis.lanes))]
     return {name: max(len(rows[name]) for rows in every) for name in every[0]} if every else {}
 
@@ -95,8 +97,9 @@ def _body(pane: Pane, heights: Mapping[str, int], inner_width: int, inner_height
     elif lane.phase in STAGES and not lane.points:
         body = _preparing(pane, inner_width, inner_height)
     else:
-        shown, chart_height = _plan(heights, inner_height, alone=pane.alone)
         readings = _readings(pane, inner_width)
+        heights = heights or {name: len(rows) for name, rows in readings.items()}
+        shown, chart_height = _plan(heights, inner_height, alone=pane.alone)
         body = [
             row for name in shown for row in (*readings[name], *[BLANK] * (heights[name] - len(readings[name])))
         ]
