@@ -122,11 +122,13 @@ def test_slow_steps_are_named_with_the_line_that_makes_them_so():
     causes = {one["id"]: one for one in seen}
     assert causes["adapt_slow"]["place"].startswith(line_of(name, "scale.adapt("))
     assert "`Normalization.adapt`" in causes["adapt_slow"]["text"] and causes["adapt_slow"]["gain_s"] > 0
-    slow, local = (one for one in seen if one["id"] == "batch_callback")
-    assert slow["place"].startswith(line_of(name, "LambdaCallback("))
+    slow, local, saves = (
+        next(one for one in seen if one["id"] == "batch_callback" and one["place"].startswith(line_of(name, text)))
+        for text in ("LambdaCallback(", "def on_train_batch_begin", "save_freq=1")
+    )
     assert "LambdaCallback.on_train_batch_end works in each batch, 80 times" in slow["text"]
     assert slow["cost_s"] == pytest.approx(1.6, abs=0.5)
-    assert local["place"].startswith(line_of(name, "def on_train_batch_begin"))
+    assert local["count"] == 80 and "ModelCheckpoint.on_train_batch_end" in saves["text"]
 
     lane = lane_of(name, "only_adapts")
     ids = [one["id"] for one in lane["causes"]]

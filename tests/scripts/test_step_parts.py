@@ -14,7 +14,7 @@ from tfmon.hooks import divided_data, graph_causes, padding, script_lines
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import stages_by_dataset, stages_of
 
-script_lines.patch_layers(keras)
+script_lines.patch_makers(keras)
 padding.patch(keras)
 layers = keras.layers
 images = tf.TensorSpec((8, 32, 32, 3))

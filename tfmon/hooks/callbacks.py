@@ -9,6 +9,7 @@ from typing import Any
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.inspection import is_of_script, line_at
 from tfmon.hooks.patches import FILES, hooks, unseen
+from tfmon.hooks.script_lines import line_that_made
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.time_parts import account
 
@@ -24,7 +25,7 @@ class TimedMethod:
 
     def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
         self._callback, self._name, self._own, self._call = callback, name, own, call
-        self._place = ""
+        self._place = line_that_made(callback)
         if (code := getattr(own, "__code__", None)) is not None and is_of_script(own):
             self._place = line_at(code.co_filename, code.co_firstlineno)
         self._before = vars(callback).get(name)
@@ -63,7 +64,7 @@ class TimedMethod:
     def _report(self, took_ns: int, interrupted: str) -> None:
         kind, call = type(self._callback).__name__, self._call
         if self._name not in BATCH_METHODS:
-            call.callback_ended(kind, took_ns, interrupted)
+            call.callback_ended(kind, self._place or call.place, took_ns, interrupted)
             return
         subject = f"{kind}.{self._name}"
         account.batch_callback(kind, self._place or call.place, took_ns)

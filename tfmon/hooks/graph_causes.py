@@ -15,7 +15,7 @@ from typing import Any
 from tfmon.hooks.dataset_chain import operations
 from tfmon.hooks.inspection import line_at
 from tfmon.hooks.patches import FILES
-from tfmon.hooks.script_lines import line_of_layer, line_of_stack, loop_of_stack, made_layers
+from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stack, made_layers
 from tfmon.model.script_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 
@@ -103,7 +103,7 @@ def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:
     del by_layer[""]
     if by_layer:
         names = [layers[name] for name, _ in by_layer.most_common()]
-        place = next(filter(None, map(line_of_layer, names)), "")
+        place = next(filter(None, map(line_that_made, names)), "")
         what = ", ".join(type(one).__name__ for one in names)
         yield GraphPart("step_augmentation", place, share=by_layer.total() / total, what=what)
 
@@ -164,7 +164,7 @@ def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
     scopes = Counter(layer for one, _ in forward for layer in [_layer_in(one.name, unrolled)] if layer)
     loops = Counter(loop for _, stack in forward for loop in [loop_of_stack(stack)] if loop)
     layer, rounds = scopes.most_common(1)[0] if scopes else ("", 0)
-    place = line_of_layer(unrolled[layer]) if layer else ""
+    place = line_that_made(unrolled[layer]) if layer else ""
     if not rounds and loops:
         (path, number), rounds = loops.most_common(1)[0]
         place = line_at(path, number)

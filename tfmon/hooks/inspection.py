@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from tfmon.hooks.stacks import is_users
+
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 CELLS = "ipykernel_"
 """In the path of a notebook's kernel."""
@@ -34,11 +36,22 @@ def may_compute() -> bool:
 
 
 def users_frame() -> FrameType:
-    """Return the frame of the script's instruction."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
+    """Return the frame of the script's instruction. An installed package may be the script."""
+    frame, package = sys._getframe(1), None
+    while True:
+        file, name = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in LIBRARIES:
+            package = package or frame
+            if is_users(file) and file.endswith(".py"):  # no console script
+                return frame
+        if frame.f_back is None:
+            return package or frame
         frame = frame.f_back
-    return frame
+
+
+def line_now() -> str:
+    """Return the script's current line."""
+    return line_of(users_frame())
 
 
 def line_of(frame: FrameType) -> str:

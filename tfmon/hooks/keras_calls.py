@@ -16,7 +16,7 @@ from tfmon.hooks.apply_settings import traits_of
 from tfmon.hooks.callbacks import sees_batches, timed_methods
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import batch_size_of
-from tfmon.hooks.inspection import leaves_of, line_of, rows_of, rows_of_part, users_frame
+from tfmon.hooks.inspection import leaves_of, line_now, rows_of, rows_of_part
 from tfmon.hooks.keras_fit import FitCall, loss_of
 from tfmon.hooks.padding import padding_in_arrays
 from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks, unseen
@@ -55,7 +55,7 @@ def _adapts(layer: Any, data: Any = None, *_args: object, **_more: object) -> Ar
     size = batch_size_of(data) if is_dataset else 0
     name, took_ns = type(layer).__name__, lane_clock.now_ns() - began_ns
     what = f"in batches of {size}" if size else ""
-    seen = causes.saw("adapt_slow", line_of(users_frame()), subject=name, what=what, cost_ns=took_ns)
+    seen = causes.saw("adapt_slow", line_now(), subject=name, what=what, cost_ns=took_ns)
     seen.kept = True
     if size:
         seen.figures["gain"] = max(0.0, 1.0 - size / LARGE_BATCH)
@@ -118,7 +118,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 
 
 def _saw(cause: str, method: str, began_ns: int) -> None:
-    causes.saw(cause, line_of(users_frame()), subject=method, cost_ns=causes.unnamed_ns - began_ns)
+    causes.saw(cause, line_now(), subject=method, cost_ns=causes.unnamed_ns - began_ns)
 
 
 def _train_on_batch(own: Any) -> Any:
@@ -186,7 +186,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     call = FitCall(keras, lane, model, doing, shown=shown)
     if doing == "fit" and _is_array(arguments.get("x")):
         call.arrays_since_ns = lane_clock.now_ns()
-        for one in padding_in_arrays(arguments.get("x"), line_of(users_frame())):
+        for one in padding_in_arrays(arguments.get("x"), line_now()):
             step_causes.takes(one)
     call.sees_batches = any(map(sees_batches, callbacks))
     if doing == "fit":

@@ -22,7 +22,7 @@ from tfmon.hooks.callbacks import TimedMethod
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import NO_ROWS, is_batched
 from tfmon.hooks.epochs import CALLBACK, Epochs
-from tfmon.hooks.inspection import line_of, users_frame
+from tfmon.hooks.inspection import line_now
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.hooks.optimizers import offer_rate
 from tfmon.hooks.patches import FILES, hooks, unseen
@@ -119,7 +119,7 @@ class FitCall:
         lane, model = self._lane, self._model()
         if self.arrays_since_ns and model in _fitted:
             took_ns = lane_clock.now_ns() - self.arrays_since_ns
-            causes.saw("input_arrays", line_of(users_frame()), subject="fit", cost_ns=took_ns)
+            causes.saw("input_arrays", line_now(), subject="fit", cost_ns=took_ns)
         _fitted.add(model)
         process.fit, step_causes.fitted = self, self._model
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
@@ -134,7 +134,7 @@ class FitCall:
             self._examples = (self._feed.totals() or (0, 0))[1]
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
-        place = line_of(users_frame())
+        place = line_now()
         self._epochs_seen = Epochs(place)
         traits = traits_of(model) if self._feed is not None else []
         lane.tell_step(f"{place}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
@@ -301,10 +301,10 @@ class FitCall:
         """Return the interrupted part."""
         return self._lane.meter.passes(f"callback {name}")
 
-    def callback_ended(self, name: str, took_ns: int, interrupted: str) -> None:
+    def callback_ended(self, name: str, place: str, took_ns: int, interrupted: str) -> None:
         """Record the time of the callback."""
         self._lane.meter.passes(interrupted)
-        causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
+        causes.saw(CALLBACK, place, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
         """Record the start of `evaluate` or `predict`."""

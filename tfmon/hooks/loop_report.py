@@ -11,7 +11,7 @@ from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import LOOP_IN_GRAPH, examples_of
 from tfmon.hooks.epochs import Epochs
 from tfmon.hooks.graph_marks import Mark
-from tfmon.hooks.inspection import line_of, users_frame
+from tfmon.hooks.inspection import line_now
 from tfmon.hooks.sources import BatchSource, Past, SeenStep, Sources
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.update_rounds import NO_ROUNDS, SETTLED, Rounds
@@ -64,7 +64,7 @@ class LoopReport:
         if begins:
             given = "the first dimension of what it is given"
             examples = given if any(step.given) else "what is read for it" if read else "n/a"
-            self.epochs.place = line_of(users_frame())
+            self.epochs.place = line_now()
             eager = not isinstance(step.mark, Mark) and not self.of_keras
             if eager:
                 step_causes.rows = max((rows for given in step.given for rows in given), default=0)

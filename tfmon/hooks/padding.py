@@ -10,9 +10,9 @@ from typing import Any
 
 from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import PipelineStage, chain_of, place_of
-from tfmon.hooks.inspection import leaves_of, logs_operations
+from tfmon.hooks.inspection import leaves_of, line_now, logs_operations
 from tfmon.hooks.patches import FILES, Around, hooks
-from tfmon.hooks.script_lines import line_now, namespaces
+from tfmon.hooks.script_lines import namespaces
 
 LEAST_PADDING = 0.4
 LEAST_WIDTH, SAMPLED_ROWS, SAMPLED_VALUES = 16, 64, 100_000

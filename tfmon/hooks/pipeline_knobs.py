@@ -21,7 +21,7 @@ from tfmon.hooks.dataset_chain import MADE_AT, MAPS, STAGES_OF_MAPS, PipelineSta
 from tfmon.hooks.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
 from tfmon.hooks.input_causes import causes_of, traits_of
 from tfmon.hooks.input_waste import begin_pass
-from tfmon.hooks.inspection import line_of, logs_operations, users_frame
+from tfmon.hooks.inspection import line_now, logs_operations, users_frame
 from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import FILES, Around, Hooks, hooks, unseen
 from tfmon.hooks.script_lane import Lane
@@ -64,7 +64,7 @@ class _Freed:
             return
         with hooks:
             lane = self._joined()
-            place = line_of(users_frame())
+            place = line_now()
             causes.saw("iterator_freed", place, cost_ns=took_ns)
             account.freed(place, took_ns)
             if lane is not None and lane.measures_this_thread:

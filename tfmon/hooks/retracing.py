@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation, causes
-from tfmon.hooks.inspection import is_of_script, line_at, line_of, users_frame
+from tfmon.hooks.inspection import is_of_script, line_at, line_now, line_of, users_frame
 from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
@@ -65,7 +65,7 @@ class Retraces:
         if graph.outer_graph is not None and hasattr(graph.outer_graph, "outer_graph"):
             return  # a part of another trace
         began_ns = lane_clock.now_ns()
-        with account.mark(TRACING, line_of(users_frame())):
+        with account.mark(TRACING, line_now()):
             function = yield hidden()
         with hooks:
             self._took_ns = lane_clock.now_ns() - began_ns
@@ -113,7 +113,7 @@ class Retraces:
     def _made_again(
         self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
     ) -> Observation | None:
-        caller = line_of(users_frame())
+        caller = line_now()
         key = (code.co_filename, code.co_firstlineno, caller)
         if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
             return None

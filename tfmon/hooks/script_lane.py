@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from tfmon.hooks import libraries
 from tfmon.hooks.apply_settings import defaults, levers
 from tfmon.hooks.cause_reports import causes
-from tfmon.hooks.inspection import line_of, users_frame
+from tfmon.hooks.inspection import line_now
 from tfmon.hooks.meter import Meter
 from tfmon.hooks.object_causes import ObjectGrowth
 from tfmon.hooks.offered_knobs import OfferedKnobs
@@ -103,7 +103,7 @@ class Lane:
             self._thread = account.thread = ident
             self._life.begin()
         if not self.measures_this_thread and ident not in self._others:
-            self._others[ident] = line_of(users_frame())
+            self._others[ident] = line_now()
             self.cannot_know("threads", f"{OTHER_THREADS}: {'; '.join(dict.fromkeys(self._others.values()))}")
         return self.measures_this_thread
 

@@ -1,4 +1,4 @@
-"""Reads the script's loops, and keeps the lines that make layers."""
+"""Reads the script's loops, and keeps the lines that make layers and callbacks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.hooks.inspection import LIBRARIES, line_at, users_frame
+from tfmon.hooks.inspection import line_at, users_frame
 from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.stacks import is_users
 
 FILES.add(__file__)
-_layers: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
 
 
-def patch_layers(keras: Any) -> None:
-    """Note the lines that make layers."""
+def patch_makers(keras: Any) -> None:
+    """Note the lines that make layers and callbacks."""
     hooks.replace(keras.layers.Layer, "__new__", hooks.around(_makes))
+    hooks.replace(keras.callbacks.Callback, "__init__", hooks.around(_makes))
 
 
 def namespaces(keras: Any) -> list[Any]:
@@ -27,21 +29,21 @@ def namespaces(keras: Any) -> list[Any]:
     return [keras, *filter(None, [getattr(getattr(keras, "_tf_keras", None), "keras", None)])]
 
 
-def _makes(*_args: object, **_more: object) -> Around:
+def _makes(made: object, *_args: object, **_more: object) -> Around:
     layer = yield None
     frame = users_frame()
-    with contextlib.suppress(Exception):  # a layer of the script may define its own hash
-        _layers[layer] = frame.f_code.co_filename, frame.f_lineno
+    with contextlib.suppress(Exception):  # a class of the script may define its own hash
+        _made[made if layer is None else layer] = frame.f_code.co_filename, frame.f_lineno
 
 
 def made_layers() -> list[Any]:
-    """Return the layers in use."""
-    return list(_layers)
+    """Return the layers and callbacks in use."""
+    return list(_made)
 
 
 def layer_of(variable: Any) -> Any:
     """Return a variable's layer."""
-    variables = ((layer, getattr(layer, "_trainable_variables", ())) for layer in _layers)
+    variables = ((layer, getattr(layer, "_trainable_variables", ())) for layer in _made)
     return next((one for one, its in variables if any(w is variable or _inner(w) is variable for w in its)), None)
 
 
@@ -49,16 +51,11 @@ def _inner(variable: Any) -> Any:
     return getattr(variable, "_value", variable)
 
 
-def line_of_layer(layer: Any) -> str:
-    """Return the line that made a layer."""
-    path, number = _layers.get(layer, ("", 0))
-    return line_at(path, number) if path else ""
-
-
-def line_now() -> str:
-    """Return the script's current line."""
-    frame = users_frame()
-    return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+def line_that_made(made: Any) -> str:
+    """Return the line that made a layer or callback."""
+    with contextlib.suppress(KeyError, TypeError):  # one without a hash
+        return line_at(*_made[made])
+    return ""
 
 
 def line_in_loop() -> str:
@@ -66,7 +63,7 @@ def line_in_loop() -> str:
     frame: Any = users_frame()
     while frame is not None:
         path, number = frame.f_code.co_filename, frame.f_lineno
-        if not _is_library(path) and _loop_at(path, number):
+        if is_users(path) and _loop_at(path, number):
             return line_at(path, number, frame.f_globals)
         frame = frame.f_back
     return ""
@@ -74,7 +71,7 @@ def line_in_loop() -> str:
 
 def line_of_stack(stack: list[Any]) -> str:
     """Return the script's innermost line."""
-    frame = next((one for one in reversed(stack) if not _is_library(one.filename)), None)
+    frame = next((one for one in reversed(stack) if is_users(one.filename)), None)
     return line_at(frame.filename, frame.lineno) if frame is not None else ""
 
 
@@ -83,13 +80,9 @@ def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
     for frame in reversed(stack):
         if frame.filename.endswith("/func_graph.py") and frame.name == "func_graph_from_py_func":
             return None  # the frames before it called the function
-        if not _is_library(frame.filename) and (number := _loop_at(frame.filename, frame.lineno)):
+        if is_users(frame.filename) and (number := _loop_at(frame.filename, frame.lineno)):
             return frame.filename, number
     return None
-
-
-def _is_library(path: str) -> bool:
-    return any(f"/{name}/" in path for name in (*LIBRARIES, "site-packages")) or path.startswith("<")
 
 
 @functools.lru_cache(maxsize=1_000)

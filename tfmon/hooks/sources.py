@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon.hooks.counts import LOOP_IN_GRAPH, Given, examples_of, is_batched
 from tfmon.hooks.dataset_chain import chain_of
-from tfmon.hooks.inspection import line_of, users_frame
+from tfmon.hooks.inspection import line_now
 from tfmon.system.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]
@@ -139,7 +139,7 @@ class Sources:
         if earlier is not None:
             source.trained, source.last_step = earlier.trained, earlier.last_step
             self.making[source] = lane_clock.now_ns() - began_ns
-            source.anew = earlier.anew or line_of(users_frame())
+            source.anew = earlier.anew or line_now()
         for depth, one in enumerate(chain_of(dataset)):
             self._made.setdefault(one, {})[place, depth] = source
 

@@ -17,9 +17,9 @@ from typing import Any
 from tfmon.hooks import padding
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
-from tfmon.hooks.inspection import line_of, logs_operations, may_compute, users_frame
+from tfmon.hooks.inspection import line_now, logs_operations, may_compute
 from tfmon.hooks.patches import FILES, Around, hooks
-from tfmon.hooks.script_lines import layer_of, line_in_loop, line_now, line_of_layer, namespaces, patch_layers
+from tfmon.hooks.script_lines import layer_of, line_in_loop, line_that_made, namespaces, patch_makers
 from tfmon.hooks.sources import nothing
 
 IN_GRAPH = 3.5
@@ -66,14 +66,14 @@ class StepCauses:
         hooks.replace(tensorflow.config, "run_functions_eagerly", hooks.around(self._note_eagerly))
 
     def patch(self, keras: Any) -> None:
-        """Note lines that compile, make layers or set policies."""
+        """Note lines that compile, make layers and callbacks, or set policies."""
         owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
         hooks.replace(owner, "compile", hooks.around(self._note))
         for each in namespaces(keras):
             hooks.replace(each.mixed_precision, "set_global_policy", hooks.around(self._note_policy))
             if hasattr(each, "config"):
                 hooks.replace(each.config, "set_dtype_policy", hooks.around(self._note_policy))
-        patch_layers(keras)
+        patch_makers(keras)
         padding.patch(keras)
 
     def _note(self, made: Any, *_args: object, **_more: object) -> Around:
@@ -143,7 +143,7 @@ class StepCauses:
         compiled = self._made.get(model, "") if model is not None else ""
         for part in parts_of(function.graph, rows):
             place = part.place or line_now()
-            if part.cause == "step_metrics" and model is not None and place.startswith(line_of(users_frame())):
+            if part.cause == "step_metrics" and model is not None and place.startswith(line_now()):
                 place = compiled or place
             if part.cause == "step_16_bits":
                 self._of_16_bits(part, place)
@@ -202,7 +202,7 @@ class StepCauses:
             size, rows = math.prod(shape), shape[0]
             used = _rows_of(gradient)
             layer = layer_of(table)
-            line = line_of_layer(layer) if layer is not None else ""
+            line = line_that_made(layer) if layer is not None else ""
             name = str(getattr(layer, "name", "") or getattr(table, "name", "a table"))
             seen = causes.saw("update_dense", line or line_now(), subject=name, count=0)
             dense_ns = passes * _pass_ns() * size / CALIBRATION

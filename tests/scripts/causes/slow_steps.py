@@ -1,6 +1,7 @@
 """Trains with slow steps of several kinds, each of which is named on the command line."""
 
 import sys
+import tempfile
 import time
 
 import keras
@@ -34,7 +35,9 @@ def calls_back():
 
     watches = Watches()
     each = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.02))
-    network().fit(rows, rows[:, :3], epochs=4, verbose=0, callbacks=[watches, each])
+    with tempfile.TemporaryDirectory() as folder:
+        saves = keras.callbacks.ModelCheckpoint(f"{folder}/a.keras", save_freq=1)
+        network().fit(rows, rows[:, :3], epochs=4, verbose=0, callbacks=[watches, each, saves])
     assert "on_train_batch_begin" not in vars(watches)
 
 
