@@ -36,8 +36,10 @@ def test_the_newest_figures_of_a_place_replace_those_before():
     assert one.count == 5
 
 
-@pytest.mark.parametrize("one", [seen(cost_ns=SECOND // 10), seen(count=1), seen("of_another_version")])
-def test_what_takes_little_or_is_not_known_is_not_told(one):
+@pytest.mark.parametrize(
+    "one", [seen(cost_ns=SECOND // 10), seen(count=1), seen("of_another_version"), seen("iterator_freed")]
+)
+def test_what_takes_little_or_is_not_known_or_cannot_be_changed_is_not_told(one):
     assert causes_of(lane("cpu", one)) == ()
 
 

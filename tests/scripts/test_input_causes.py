@@ -45,6 +45,8 @@ WASTE = """
 import json
 import tensorflow as tf
 from tfmon.hooks import input_causes, input_waste
+from tfmon.hooks.patches import hooks
+from tfmon.hooks.pipeline_knobs import Pipeline
 
 def work(x, y):
     return tf.image.resize(tf.image.resize(x, (96, 96)), (8, 8)), y
@@ -73,19 +75,24 @@ made = {
     "random": random_first.map(work, num_parallel_calls=auto).batch(4),
     "kept": mapped().cache().shuffle(30).batch(4),
     "not kept": mapped().cache().take(240).batch(4),
+    "not kept, shuffled": mapped().cache().take(400).shuffle(400).batch(4),
+    "kept, shuffled": mapped().take(400).cache().map(random).shuffle(400).batch(4),
     "windows": windows.map(lambda x: x + 1).batch(4),
     "sums": tf.data.Dataset.range(300).map(lambda x: x + 1).batch(4),
 }
-told = {}
-for name, dataset in made.items():
+told, pipeline = {}, Pipeline(hooks, lambda: None, None)
+for number, (name, dataset) in enumerate(made.items()):
+    dataset._tfmon_at = "", number
     if name in ("windows", "sums"):  # their maps are cheap, also on a busy machine
         input_causes.CHEAP_NS = input_waste.CHEAP_NS = 20_000_000
     for epoch in range(2):
         iterator, seen = iter(dataset), None
+        pipeline._read_first_wait(iterator, dataset)
         input_waste.begin_pass(dataset)
         for number, _ in enumerate(iterator):
             if epoch and number >= 5:  # tf.data drops the counts of a source at its end
-                seen = input_causes.causes_of(iterator, dataset, "auto")
+                early = pipeline._early.get(dataset._tfmon_at, ())
+                seen = input_causes.causes_of(iterator, dataset, "auto", early)
                 break
     told[name] = {one.cause: one.figures for one in seen}
 print(json.dumps(told))
@@ -106,6 +113,8 @@ def test_work_in_vain_is_found_with_what_its_change_gives_back():
         "random": [],
         "kept": [],
         "not kept": ["input_cache_discarded"],
+        "not kept, shuffled": ["input_cache_discarded"],
+        "kept, shuffled": [],
         "windows": ["input_windows"],
         "sums": ["input_map_before_batch"],
     }

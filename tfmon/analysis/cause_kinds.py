@@ -228,7 +228,14 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "iterator_freed": CauseKind(
         title="TensorFlow waits for the tf.data autotuner to wake up when it frees an iterator",
-        remedies=(Remedy((FIT, DATASET, NOT + ENDLESS), "have one iterator for all epochs", _ONE_ITERATOR),),
+        remedies=(
+            Remedy((FIT, DATASET, NOT + ENDLESS), "have one iterator for all epochs", _ONE_ITERATOR),
+            Remedy(
+                (DATASET, NOT + FIT, NOT + ENDLESS),
+                "have one iterator for all epochs",
+                ("for number, batch in enumerate(dataset.repeat(epochs)):  # an epoch has len(dataset) batches",),
+            ),
+        ),
     ),
     "steps_small": _Call(
         title="Keras' Python between small steps takes long",

@@ -150,7 +150,7 @@ def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
     # In a short run, the start takes most of the time.
     share = seen.cost_ns / seen.of_ns if seen.of_ns else whole.share(seen)
     costs = seen.cost_ns >= 1e9 * kind.least_s and share >= kind.least_share
-    return costs and seen.count >= kind.least_count
+    return costs and seen.count >= kind.least_count and bool(kind.advice(_traits(lane, seen))[0])
 
 
 def _observed(seen: CauseSeen, lane: LaneState, whole: Whole, knobs: Sequence[Knob]) -> Cause:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmon.hooks.cause_reports import causes
-from tfmon.hooks.inspection import is_of_script, line_at
+from tfmon.hooks.inspection import is_of_script, line_of_function
 from tfmon.hooks.patches import FILES, hooks, unseen
 from tfmon.hooks.script_lines import line_that_made
 from tfmon.system.lane_clock import lane_clock
@@ -25,9 +25,7 @@ class TimedMethod:
 
     def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
         self._callback, self._name, self._own, self._call = callback, name, own, call
-        self._place = line_that_made(callback)
-        if (code := getattr(own, "__code__", None)) is not None and is_of_script(own):
-            self._place = line_at(code.co_filename, code.co_firstlineno)
+        self._place = (line_of_function(own) if is_of_script(own) else "") or line_that_made(callback)
         self._before = vars(callback).get(name)
         setattr(callback, name, self)
 

@@ -26,7 +26,7 @@ from tfmon.hooks.dataset_chain import (
     stages_of,
 )
 from tfmon.hooks.input_waste import waste_of
-from tfmon.hooks.inspection import is_of_script, line_at
+from tfmon.hooks.inspection import is_of_script, line_of_function
 from tfmon.hooks.padding import padding_of
 from tfmon.hooks.patches import FILES
 from tfmon.model.script_events import (
@@ -136,7 +136,8 @@ def _of_generators(dataset: Any, stages: Collection[PipelineStage], total_ns: fl
         data = getattr(adapter, "py_dataset", None)
         if data is not None:
             kind, what = type(data), f"workers={data.workers}"
-            yield Observation("input_py_dataset", _place_of_code(kind), kind.__name__, what, figures=share)
+            place = line_of_function(kind.__getitem__)
+            yield Observation("input_py_dataset", place, kind.__name__, what, figures=share)
             continue
         name = str(getattr(generator, "__name__", ""))
         cut = any(type(one).__name__ in BATCHES for one in every[: every.index(source)])
@@ -215,11 +216,6 @@ def _generator_of(dataset: Any) -> Any:
             if callable(value) and id(value) not in seen and getattr(value, "__module__", "") == GENERATOR:
                 ahead.append(value)
     return None
-
-
-def _place_of_code(kind: type) -> str:
-    code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
-    return line_at(code.co_filename, code.co_firstlineno) if code is not None else ""
 
 
 def _has_own_workers(dataset: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import signal
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tfmon.hooks.stacks import is_users
@@ -17,6 +18,8 @@ CELLS = "ipykernel_"
 """In the path of a notebook's kernel."""
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
+DEF_LINES = 20
+"""Maximum number of lines of decorators."""
 
 
 def logs_operations() -> bool:
@@ -59,6 +62,32 @@ def line_of(frame: FrameType) -> str:
     if frame.f_globals.get("__name__") == "threading":
         return LIBRARYS_THREAD  # no frame of the script
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def code_of(function: Any) -> CodeType | None:
+    """Return the code below the decorators."""
+    function = inspect.unwrap(function)
+    function = getattr(function, "__original_python_function__", function)
+    while hasattr(function, "func"):
+        function = function.func
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def line_of_function(function: Any) -> str:
+    """Return the line of a function, or "" for one without Python."""
+    code = code_of(function)
+    return "" if code is None else line_of_code(code)
+
+
+def line_of_code(code: CodeType) -> str:
+    """Return the line of the `def` or lambda."""
+    first = code.co_firstlineno
+    lines = () if code.co_name == "<lambda>" else range(first, first + DEF_LINES)
+    texts = ((number, linecache.getline(code.co_filename, number).lstrip()) for number in lines)
+    return line_at(
+        code.co_filename, next((one for one, text in texts if text.startswith(("def ", "async def "))), first)
+    )
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:

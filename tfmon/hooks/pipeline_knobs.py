@@ -20,7 +20,7 @@ from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.dataset_chain import MADE_AT, MAPS, STAGES_OF_MAPS, PipelineStage, chain_of, made, stages_of
 from tfmon.hooks.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
 from tfmon.hooks.input_causes import causes_of, traits_of
-from tfmon.hooks.input_waste import begin_pass
+from tfmon.hooks.input_waste import PASSES, begin_pass
 from tfmon.hooks.inspection import line_now, logs_operations, users_frame
 from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import FILES, Around, Hooks, hooks, unseen
@@ -229,10 +229,11 @@ class Pipeline:
         self._settle(now_ns)
 
     def _read_first_wait(self, iterator: Any, dataset: Any) -> None:
-        """Read the stages while `shuffle` first fills, in another thread."""
+        """Read the stages while `shuffle` first fills, in another thread. With a cache, in the second pass."""
         ref, early, key = weakref.ref(iterator), self._early, getattr(dataset, MADE_AT, None)
         kinds = {type(one).__name__ for one in chain_of(dataset)}
-        if key in early or "_ShuffleDataset" not in kinds or "CacheDataset" in kinds or not kinds & {*MAPS}:
+        filling = "CacheDataset" in kinds and not hasattr(dataset, PASSES)
+        if key in early or "_ShuffleDataset" not in kinds or filling or not kinds & {*MAPS}:
             return
         early[key] = ()
 

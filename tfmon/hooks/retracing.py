@@ -6,8 +6,6 @@ own cache contains the earlier types.
 
 from __future__ import annotations
 
-import inspect
-import linecache
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation, causes
-from tfmon.hooks.inspection import is_of_script, line_at, line_now, line_of, users_frame
+from tfmon.hooks.inspection import code_of, is_of_script, line_now, line_of, line_of_code, users_frame
 from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
@@ -30,7 +28,6 @@ MADE_OFTEN = 5
 """Such a function is made in a loop."""
 MOST_FUNCTIONS = 512
 MOST_COMPARED = 64
-DEF_LINES = 20
 KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
 KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
 """Keras traces functions of its input, too."""
@@ -49,7 +46,9 @@ class Retraces:
         """Number and time of traces, by function and caller."""
         self._fresh: Callable[[], Any] = lambda: None
         self._seen: Observation | None = None
+        self._code: CodeType | None = None
         self._took_ns = 0
+        """Time of the last function's traces before its run."""
         self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next."""
         self.expected = False
@@ -68,8 +67,11 @@ class Retraces:
         with account.mark(TRACING, line_now()):
             function = yield hidden()
         with hooks:
-            self._took_ns = lane_clock.now_ns() - began_ns
-            self._fresh, self._seen = weakref.ref(function), self._saw(now, options, self._took_ns)
+            took_ns, code = lane_clock.now_ns() - began_ns, code_of(options.python_function)
+            # A function that makes variables is traced twice before its first run.
+            self._took_ns = took_ns + (self._took_ns if code is self._code else 0)
+            self._code = code
+            self._fresh, self._seen = weakref.ref(function), self._saw(now, options, took_ns)
             if (options.attributes or {}).get("_XlaMustCompile") and is_of_script(options.python_function):
                 _compare_shapes(function, code_of(options.python_function))
 
@@ -82,7 +84,7 @@ class Retraces:
             return None
         if not is_of_script(options.python_function):
             return self._of_keras(before, now, code, took_ns)
-        name, place = _name_of(code), place_of(code)
+        name, place = _name_of(code), line_of_code(code)
         if not before:
             return self._made_again(NEW_FUNCTION, code, place, name, took_ns, "called at {}")
         kind, what, smaller = difference(before, now)
@@ -135,7 +137,7 @@ class Retraces:
         traced_ns = self._took_ns + max(0, took_ns - step_ns) if self._fresh() is function else 0
         if self._seen is not None and self._fresh() is function:
             causes.add(self._seen, took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns))
-        self._fresh, self._seen = lambda: None, None
+        self._fresh, self._seen, self._took_ns = lambda: None, None, 0
         return traced_ns
 
     def epoch_over(self) -> None:
@@ -157,7 +159,7 @@ def _compare_shapes(function: Any, code: CodeType | None) -> None:
     ):
         return
     known: list[Any] = []
-    kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), place_of(code)
+    kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), line_of_code(code)
 
     def call(tensor_inputs: Any, captured_inputs: Any) -> Any:
         try:
@@ -178,25 +180,6 @@ def _compare_shapes(function: Any, code: CodeType | None) -> None:
 
     function._call_flat = call
     hooks.undo.append(lambda: vars(kept() or hooks).pop("_call_flat", None))
-
-
-def code_of(function: Any) -> CodeType | None:
-    """Return the code below the decorators."""
-    function = inspect.unwrap(function)
-    function = getattr(function, "__original_python_function__", function)
-    while hasattr(function, "func"):
-        function = function.func
-    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
-    return code if isinstance(code, CodeType) else None
-
-
-def place_of(code: CodeType) -> str:
-    """Return the place of the `def`."""
-    first = code.co_firstlineno
-    for number in range(first, first + DEF_LINES):
-        if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
-            return line_at(code.co_filename, number)
-    return line_at(code.co_filename, first)
 
 
 def _keras_call() -> tuple[str, str]:
