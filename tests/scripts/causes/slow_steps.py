@@ -31,12 +31,12 @@ def adapts():
 def calls_back():
     class Watches(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     watches = Watches()
     each = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.02))
     with tempfile.TemporaryDirectory() as folder:
-        saves = keras.callbacks.ModelCheckpoint(f"{folder}/a.keras", save_freq=1)
+        saves = keras.callbacks.ModelCheckpoint(f"{folder}/a.keras", save_freq=5)
         network().fit(rows, rows[:, :3], epochs=4, verbose=0, callbacks=[watches, each, saves])
     assert "on_train_batch_begin" not in vars(watches)
 
