@@ -115,6 +115,18 @@ def test_each_rule_at_its_threshold_and_in_its_order(changes, kinds):
     assert " ".join(find_kinds(replace(EVEN, **parts))) == kinds
 
 
+MADE_AGAIN = CauseSeen(
+    at_ns=9,
+    cause="retrace_keras",
+    place="",
+    subject="fit",
+    count=7,
+    cost_ns=22 * 10**9,
+    of_ns=33 * 10**9,
+    figures={"made again": 1.0},
+)
+
+
 class TestLanes:
     @pytest.mark.parametrize("kind", CASES)
     def test_each_kind_is_named_with_the_number_behind_it(self, kind):
@@ -158,10 +170,7 @@ class TestLanes:
 
     def test_retracing_is_named_only_while_it_goes_on_and_with_the_share_of_its_causes(self):
         assert kind_of(lane(call_ns=900, traced_steps=2, traced_ns=850)).kind != "retracing", "sizes vary now"
-        seen = CauseSeen(
-            at_ns=9, cause="retrace_keras", place="", subject="fit", count=7, cost_ns=22 * 10**9, of_ns=33 * 10**9
-        )
-        known = replace(CASES["retracing"], script=ScriptFacts("python train.py", causes=(seen,)))
+        known = replace(CASES["retracing"], script=ScriptFacts("python train.py", causes=(MADE_AGAIN,)))
         assert kind_of(known).text == "retracing: 7 traces, 67 % of the time"
         snapshot = Snapshot(0, Race(knobs=KNOBS), (known,), {"": HostState()})
         (concern,) = (one for one in concerns(snapshot, known) if one.id == "retraces")
@@ -171,12 +180,11 @@ class TestLanes:
         )
 
     def test_all_shares_of_a_script_with_an_account_are_shares_of_its_run(self):
-        seen = CauseSeen(
-            at_ns=9, cause="retrace_keras", place="", subject="fit", count=7, cost_ns=22 * 10**9, of_ns=33 * 10**9
-        )
         parts = ((groups.BEFORE, 11), (groups.STEPS, 33), (groups.SUSPENDED, 6))
         account = Accounted(at_ns=9, parts=tuple(TimePart(name, "", "", s * 10**9) for name, s in parts))
-        known = replace(CASES["retracing"], account=account, script=ScriptFacts("python train.py", causes=(seen,)))
+        known = replace(
+            CASES["retracing"], account=account, script=ScriptFacts("python train.py", causes=(MADE_AGAIN,))
+        )
         bottleneck = kind_of(known)
         assert bottleneck.text == "retracing: 7 traces, 50 % of the run"
         assert bottleneck.causes[0].share_pct == 50 and "50 % of the run" in bottleneck.causes[0].text
