@@ -72,6 +72,12 @@ def test_a_cause_has_the_time_that_its_change_gives_back_as_a_share():
     assert one.advice == "divide the data before the map, or cache before `skip`"
 
 
+@pytest.mark.parametrize("kind", ["input_generator", "input_generator_batches", "input_py_dataset"])
+def test_python_that_makes_batches_gives_back_its_waits(kind):
+    (one,) = causes_of(lane("cpu", seen(kind, figures={"of_input": 0.9})))
+    assert one.gain_s == one.cost_s == 2.0 and "whole batches" in one.advice
+
+
 @pytest.mark.parametrize("ids", [(), ("retrace_value",)])
 def test_a_cause_that_the_user_has_turned_off_is_not_reported(ids):
     session = Session(Machine(), lambda: 10 * SECOND)

@@ -90,6 +90,7 @@ class CauseKind:
 
 
 _Input = functools.partial(CauseKind, least_share=0.1, of_input=True)
+_Python = functools.partial(_Input, gain=1.0)
 _Retrace = functools.partial(CauseKind, gain=1.0)
 _Call = functools.partial(CauseKind, least_share=0.05)
 _Gpu = functools.partial(CauseKind, least_share=0.0)
@@ -289,7 +290,7 @@ KINDS: Mapping[str, CauseKind] = {
         gain=0.8,
         least_count=2,
     ),
-    "input_generator": _Input(
+    "input_generator": _Python(
         title="{subject} makes one example at a time in Python",
         mends="yield whole batches, and leave out the `batch` after it; or let tf.data read and prepare the data",
         code=(
@@ -297,7 +298,7 @@ KINDS: Mapping[str, CauseKind] = {
             "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(batch_size)  # or so, if it fits",
         ),
     ),
-    "input_generator_batches": _Input(
+    "input_generator_batches": _Python(
         title="{subject} makes batches in Python, one after the other",
         mends="compute whole batches with NumPy; or let tf.data do it, or the workers of a PyDataset",
         code=(
@@ -315,10 +316,12 @@ KINDS: Mapping[str, CauseKind] = {
         mends="write it in TensorFlow's operations; or call it on whole batches, after `batch`",
         code=("dataset = dataset.batch(batch_size).map(prepare)  # Python once for each batch",),
     ),
-    "input_py_dataset": _Input(
+    "input_py_dataset": _Python(
         title="{subject} makes its batches in one thread",
-        mends="give it workers; processes (use_multiprocessing=True) where it computes in Python",
-        code=("data = Data(..., workers=4, max_queue_size=16)  # and super().__init__(**kwargs) in its __init__",),
+        mends="compute whole batches with NumPy; or give it workers, processes where it computes in Python",
+        code=(
+            "data = Data(workers=4, use_multiprocessing=True)  # and super().__init__(**kwargs) in its __init__",
+        ),
     ),
     "input_map_after_cache": _Input(
         title="{subject} runs again in each epoch",
