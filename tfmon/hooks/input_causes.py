@@ -75,9 +75,9 @@ def causes_of(
         total_ns = sum(one.busy_ns for one in early) or 1.0
     batched = frozenset(_better_batched(dataset, by_dataset))
     waste = waste_of(dataset, by_dataset, total_ns, batched) if stages else []
-    explained = frozenset(key for one in waste for key in one.explained)
+    explained = frozenset(key for _, keys in waste for key in keys)
     result = [
-        *(one.seen for one in waste),
+        *(seen for seen, _ in waste),
         *padding_of(dataset, by_dataset),
         *_of_generators(dataset, stages, total_ns),
         *_of_maps(dataset, by_dataset, total_ns, explained, batched),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import (
@@ -34,12 +34,8 @@ _DROPS = ("_SkipDataset", "_FilterDataset", "_ShardDataset")
 _FLAT = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 
 
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """A cause, and the datasets that it explains."""
-
-    seen: Observation
-    explained: frozenset[int]
+Waste: TypeAlias = tuple[Observation, frozenset[int]]
+"""A cause, and the datasets that it explains."""
 
 
 def begin_pass(dataset: Any) -> None:
@@ -57,17 +53,16 @@ def waste_of(
     """Return the wasted work. `batched`: ids of maps that should follow `batch`."""
     windows = list(_windows(dataset, stages))
     result: list[Waste] = []
-    explained = {key for window in windows for key in window.explained}
+    explained = {key for _, keys in windows for key in keys}
     found = (*_dropped(dataset, stages), *_discarded(dataset, stages), *_repeated(dataset, stages, batched))
-    for one in found:
-        share = one.seen.figures["of_input"] = one.seen.figures["of_input"] / total_ns
-        if share >= LEAST_SHARE and not explained & one.explained:
-            explained |= one.explained
-            result.append(one)
-    for one in windows:
-        # tf.data does not count these.
-        others = sum(each.seen.figures["of_input"] for each in result)
-        one.seen.figures["of_input"] = max(0.0, 1.0 - others) / len(windows)
+    for seen, keys in found:
+        share = seen.figures["of_input"] = seen.figures["of_input"] / total_ns
+        if share >= LEAST_SHARE and not explained & keys:
+            explained |= keys
+            result.append((seen, keys))
+    others = sum(seen.figures["of_input"] for seen, _ in result)
+    for seen, _ in windows:  # tf.data does not count these
+        seen.figures["of_input"] = max(0.0, 1.0 - others) / len(windows)
     return [*result, *windows]
 
 
@@ -87,7 +82,7 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
             figures |= {MOVABLE: 1.0, "gain": 1.0}
         what = f"{100 * dropped:.0f} % of what map({name_of_function(maps[0])}) makes is dropped"
         seen = Observation("input_dropped", place_of(each), _call_of(each), what, figures=figures)
-        yield Waste(seen, frozenset(map(id, maps)))
+        yield seen, frozenset(map(id, maps))
 
 
 def _dropped_share(dataset: Any, stage: PipelineStage) -> float:
@@ -137,7 +132,7 @@ def _discarded(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste
         work = sum(one.busy_ns for one in stage.below)
         figures = {"of_input": work, "gain": 1.0 - 1.0 / passes, "wasted": 1.0}
         seen = Observation("input_cache_discarded", place_of(each), "", f"in {passes} epochs", figures=figures)
-        yield Waste(seen, frozenset(map(id, chain_of(each))))
+        yield seen, frozenset(map(id, chain_of(each)))
 
 
 def _repeated(
@@ -179,7 +174,7 @@ def _repeated(
     figures[SHUFFLED] = float(any(type(one).__name__ == "_ShuffleDataset" for one in before))
     what = f"its {count} results take {bytes_ / 2**20:.0f} MiB" if stage.bytes else ""
     seen = Observation("input_no_cache", place_of(last), f"map({name_of_function(last)})", what, figures=figures)
-    yield Waste(seen, frozenset(explained))
+    yield seen, frozenset(explained)
 
 
 def _windows(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
@@ -195,7 +190,7 @@ def _windows(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
         ]
         later = [one for one, stage in maps if stage.busy_ns < CHEAP_NS * stage.elements]
         seen = Observation("input_windows", place_of(each), "", figures={"of_input": 0.0, "gain": 0.9})
-        yield Waste(seen, frozenset(map(id, (*later, *chain_of(each)))))
+        yield seen, frozenset(map(id, (*later, *chain_of(each))))
 
 
 def _available_bytes() -> float:

@@ -75,19 +75,14 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def line_of_function(function: Any) -> str:
-    """Return the line of a function, or "" for one without Python."""
-    code = code_of(function)
-    return "" if code is None else line_of_code(code)
-
-
-def line_of_code(code: CodeType) -> str:
-    """Return the line of the `def` or lambda."""
-    first = code.co_firstlineno
-    lines = () if code.co_name == "<lambda>" else range(first, first + DEF_LINES)
-    texts = ((number, linecache.getline(code.co_filename, number).lstrip()) for number in lines)
-    return line_at(
-        code.co_filename, next((one for one, text in texts if text.startswith(("def ", "async def "))), first)
-    )
+    """Return the line of a `def` or lambda, or "" for a function without Python code."""
+    if (code := code_of(function)) is None:
+        return ""
+    file, first = code.co_filename, code.co_firstlineno
+    for number in () if code.co_name == "<lambda>" else range(first, first + DEF_LINES):
+        if linecache.getline(file, number).lstrip().startswith(("def ", "async def ")):
+            return line_at(file, number)
+    return line_at(file, first)
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:

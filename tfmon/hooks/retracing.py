@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation, causes
-from tfmon.hooks.inspection import code_of, is_of_script, line_now, line_of, line_of_code, users_frame
+from tfmon.hooks.inspection import code_of, is_of_script, line_now, line_of, line_of_function, users_frame
 from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
@@ -73,7 +73,7 @@ class Retraces:
             self._code = code
             self._fresh, self._seen = weakref.ref(function), self._saw(now, options, took_ns)
             if (options.attributes or {}).get("_XlaMustCompile") and is_of_script(options.python_function):
-                _compare_shapes(function, code_of(options.python_function))
+                _compare_shapes(function, options.python_function)
 
     def _saw(self, now: Any, options: Any, took_ns: int) -> Observation | None:
         code = code_of(options.python_function)
@@ -84,7 +84,7 @@ class Retraces:
             return None
         if not is_of_script(options.python_function):
             return self._of_keras(before, now, code, took_ns)
-        name, place = _name_of(code), line_of_code(code)
+        name, place = _name_of(code), line_of_function(options.python_function)
         if not before:
             return self._made_again(NEW_FUNCTION, code, place, name, took_ns, "called at {}")
         kind, what, smaller = difference(before, now)
@@ -152,14 +152,15 @@ def _name_of(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
 
 
-def _compare_shapes(function: Any, code: CodeType | None) -> None:
+def _compare_shapes(function: Any, python_function: Any) -> None:
     """XLA compiles a graph for each shape."""
+    code, place = code_of(python_function), line_of_function(python_function)
     if code is None or not any(
         shape_of(input_) is None or None in (shape_of(input_) or ()) for input_ in function.inputs
     ):
         return
     known: list[Any] = []
-    kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), line_of_code(code)
+    kept, kind, name = weakref.ref(function), type(function), _name_of(code)
 
     def call(tensor_inputs: Any, captured_inputs: Any) -> Any:
         try:
