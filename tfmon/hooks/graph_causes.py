@@ -79,17 +79,14 @@ def _mapped(found: list[Any], rows: int) -> Iterator[GraphPart]:
     loops = [one for one in found if one.type in ("While", "StatelessWhile")]
     for loop in loops:
         stack = list(loop.traceback)
-        place = line_of_stack(stack[: _first_in(stack, "/map_fn.py")])
+        first = next((number for number, one in enumerate(stack) if one.filename.endswith("/map_fn.py")), 0)
+        place = line_of_stack(stack[:first])
         if not place or "gradient_tape" in loop.name:
             continue
         alike = [one for one in loops if one is loop or loop.name in one.name]  # with its gradient
         bodies = (one.graph._functions.get(one.get_attr("body").name) for one in alike)
         inside = sum(len(operations(body.graph, MOST_OPERATIONS) or ()) for body in bodies if body is not None)
         yield GraphPart("step_map_fn", place, rows * inside, what=f"{inside} operations for each example")
-
-
-def _first_in(stack: list[Any], file: str) -> int:
-    return next((number for number, one in enumerate(stack) if one.filename.endswith(file)), 0)
 
 
 def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from tfmon.hooks.cause_reports import Observation
@@ -25,6 +24,7 @@ from tfmon.hooks.dataset_chain import (
     place_of,
 )
 from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
+from tfmon.system.limits import limited_memory, read_memory
 
 PASSES = "_tfmon_passes"
 LEAST_DROPPED, LEAST_SHARE = 0.2, 0.05
@@ -194,8 +194,5 @@ def _windows(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
 
 
 def _available_bytes() -> float:
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    memory = read_memory()
+    return limited_memory(*memory)[1] if memory else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
