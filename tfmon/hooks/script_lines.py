@@ -14,6 +14,7 @@ from tfmon.hooks.inspection import line_at, users_frame
 from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.stacks import is_users
 
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 FILES.add(__file__)
 _made: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
 
@@ -97,17 +98,13 @@ def _loops(path: str) -> list[tuple[int, int]]:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
         return []
-    scopes = (node for node in ast.walk(tree) if node is tree or _is_function(node))
+    scopes = (node for node in ast.walk(tree) if node is tree or isinstance(node, _FUNCTION))
     return [loop for scope in scopes for loop in _loops_in(scope)]
-
-
-def _is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _loops_in(node: ast.AST) -> Iterator[tuple[int, int]]:
     for inner in ast.iter_child_nodes(node):
         if isinstance(inner, ast.For | ast.While):
             yield inner.lineno, inner.end_lineno or inner.lineno
-        elif not _is_function(inner):
+        elif not isinstance(inner, _FUNCTION):
             yield from _loops_in(inner)
