@@ -72,6 +72,11 @@ def test_a_cause_has_the_time_that_its_change_gives_back_as_a_share():
     assert one.advice == "divide the data before the map, or cache before `skip`"
 
 
+def test_a_change_that_does_not_pay_in_this_run_is_told_so():
+    (one,) = causes_of(lane("cpu", seen("trace_unrolled", figures={"gain": 0.0})))
+    assert one.gain_s == 0.0 and "mending it gives back nothing in this run" in one.text
+
+
 @pytest.mark.parametrize("kind", ["input_generator", "input_generator_batches", "input_py_dataset"])
 def test_python_that_makes_batches_gives_back_its_waits(kind):
     (one,) = causes_of(lane("cpu", seen(kind, figures={"of_input": 0.9})))

@@ -164,7 +164,10 @@ def _observed(seen: CauseSeen, lane: LaneState, whole: Whole, knobs: Sequence[Kn
         gain = seen.figures.get("gain", kind.gain)
         if gain is not None:
             gain_s, gain_pct = gain * cost_s, gain * share_pct
-            text += f"; mending it gives back about {units.duration(gain_s)}, {units.percent(gain_pct)}"
+            gives = (
+                f"about {units.duration(gain_s)}, {units.percent(gain_pct)}" if gain > 0 else "nothing in this run"
+            )
+            text += f"; mending it gives back {gives}"
     times = f", {units.count(seen.count)} times" if seen.count > 1 and seen.cost_ns else ""
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
