@@ -48,8 +48,8 @@ from tfmon.hooks import input_causes, input_waste
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.pipeline_knobs import Pipeline
 
-def work(x, y):
-    return tf.image.resize(tf.image.resize(x, (96, 96)), (8, 8)), y
+def work(x, y, size=96):
+    return tf.image.resize(tf.image.resize(x, (size, size)), (8, 8)), y
 
 def random(x, y):
     return tf.image.random_brightness(x, 0.1), y
@@ -75,7 +75,7 @@ made = {
     "random": random_first.map(work, num_parallel_calls=auto).batch(4),
     "kept": mapped().cache().shuffle(30).batch(4),
     "not kept": mapped().cache().take(240).batch(4),
-    "not kept, shuffled": mapped().cache().take(400).shuffle(400).batch(4),
+    "not kept, shuffled": data.map(lambda x, y: work(x, y, 512)).cache().take(400).shuffle(400).batch(4),
     "kept, shuffled": mapped().take(400).cache().map(random).shuffle(400).batch(4),
     "windows": windows.map(lambda x: x + 1).batch(4),
     "sums": tf.data.Dataset.range(300).map(lambda x: x + 1).batch(4),

@@ -35,7 +35,7 @@ from tfmon.system.threads import start_hidden
 from tfmon.trainer.time_parts import account
 
 FIRST_LOOK_NS = 1_000_000_000
-FIRST_WAIT_S, LAST_WAIT_S = 0.1, 10.0
+FIRST_WAIT_S, LAST_WAIT_S = 0.02, 10.0
 LEAST_FREED_NS = 10_000_000
 """The shortest sleep of tf.data's autotuner."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
