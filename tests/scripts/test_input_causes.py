@@ -76,7 +76,7 @@ made = {
     "kept": mapped().cache().shuffle(30).batch(4),
     "not kept": mapped().cache().take(240).batch(4),
     "not kept, shuffled": data.map(lambda x, y: work(x, y, 512)).cache().take(400).shuffle(400).batch(4),
-    "kept, shuffled": mapped().take(400).cache().map(random).shuffle(400).batch(4),
+    "kept, shuffled": mapped().take(400).cache().map(random, num_parallel_calls=auto).shuffle(400).batch(4),
     "windows": windows.map(lambda x: x + 1).batch(4),
     "sums": tf.data.Dataset.range(300).map(lambda x: x + 1).batch(4),
 }
