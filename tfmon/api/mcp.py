@@ -87,8 +87,8 @@ def make_server(folder: Path, *, allow_runs: bool) -> MCPServer[Any]:
         """Judge a patch: race the script with it against the script as it is. No file is changed.
 
         `patch` is a unified diff of files in the folder, `command` the script with its arguments, such as
-        ["python", "train.py"], and `seconds` the longest time of training. The answer is keep, refuse, not known
-        yet, or failed.
+        ["python", "train.py"], and `seconds` the longest time of the race. If both sides end in it, each runs
+        three more times by itself. The answer is keep, refuse, not known yet, or failed.
         """
         try:
             if not allow_runs:

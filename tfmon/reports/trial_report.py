@@ -17,7 +17,7 @@ def to_text(trial: Trial, race: RaceResult | None = None) -> str:
     lines = [trial.text, "", f"change     {trial.change}{': ' * bool(trial.files)}{', '.join(trial.files)}"]
     rows = (
         ("first step", trial.first_step_s, units.duration),
-        ("whole run", trial.run_s if trial.run_factor is not None else (None, None), units.duration),
+        ("whole run", trial.run_s, units.duration),
         ("memory", trial.peak_bytes, units.memory),
         ("steps", trial.steps, units.count),
         ("examples", trial.examples, units.count),
