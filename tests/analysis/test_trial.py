@@ -197,6 +197,15 @@ def test_whole_runs_are_compared_in_pairs(first, second, answer, why):
     assert trial.run_s == pytest.approx((statistics.fmean(first), statistics.fmean(second)))
 
 
+@pytest.mark.parametrize(("speed", "seconds"), [(60, 5), (200, 20)])
+def test_steps_do_not_decide_against_a_whole_run(speed, seconds):
+    second = replace(took(seconds, name="bb"), measurements=trained("bb", speed).measurements)
+    trial, _ = judged(took(10), second)
+    assert trial.answer == NOT_YET
+    assert "more runs of each side would tell" in trial.text
+    assert judged(took(10), second, again=runs((10, 10.1, 9.9), (seconds, seconds, seconds)))[0].answer != NOT_YET
+
+
 def test_a_whole_run_that_ran_once_decides_nothing():
     trial, _ = judged(took(10), took(5, name="bb"))
     assert (trial.answer, trial.run_factor) == (NOT_YET, None)

@@ -320,7 +320,8 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
     """Return the answer of two lanes that train the same, or may do so."""
     margin = analysis.snapshot.race.margin
     steps, run = trial.steps_factor, trial.run_factor
-    kinds = _kind(steps, margin), _kind(run, margin)
+    kind = _kind(steps, margin)
+    kinds = "" if _contradicted(kind, trial) else kind, _kind(run, margin)
     factors = (_factor_text("its steps are", steps), _factor_text("its whole run is", run))
     took = [units.duration(seconds) for seconds in trial.run_s if seconds is not None]
     once = f"its whole run, once, took {took[1]} instead of {took[0]}" if run is None and len(took) == 2 else ""
@@ -344,7 +345,17 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
         left_s = runs * sum(filter(None, trial.run_s)) if runs <= MOST_RUNS else None
         longer = f"with --runs {runs}"
     more = f"about {units.about(left_s)} {longer} would tell" if left_s else "a longer training would tell"
+    if once:
+        more = "more runs of each side would tell (--runs, without a screen)"
     return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
+
+
+def _contradicted(steps: str, trial: Trial) -> bool:
+    """Return whether whole runs that ran once went the other way than the steps."""
+    one, other = trial.run_s
+    if trial.run_factor is not None or not one or not other:
+        return False
+    return one / other > 1 + NO_GAIN if steps == "slower" else steps == "faster" and other / one > 1 + NO_GAIN
 
 
 def _gain_left(trial: Trial) -> float:
