@@ -204,7 +204,7 @@ def change_of_cause(id: str, run: str, script: str, folder: Path) -> Change:
                 return change_of(cause, library.run_id(path), folder)
             known[cause.id] = None
     hint = f"known causes: {', '.join(known)}" if known else "tfmon watch shows its causes"
-    raise UsageError(f"{' and '.join(map(library.run_id, newest[:1]))} has no cause {id}", hint)
+    raise UsageError(f"{library.run_id(newest[0])} has no cause {id}", hint)
 
 
 def change_of(cause: Cause, run: str, folder: Path) -> Change:
