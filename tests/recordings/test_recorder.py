@@ -204,7 +204,7 @@ def test_a_disk_without_any_room_is_reported_and_no_empty_file_is_left(place, se
 def test_the_screen_says_since_when_nothing_is_recorded():
     demo = racing_demo(CPU_MACHINE)
     started_ns = demo.session.snapshot().race.started_ns
-    for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "is not recorded: disk full")):
+    for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "not recorded: disk full")):
         told = recorder.RecordingState(path, started_ns + 12 * 10**9, "disk full")
         demo.session.accept(RecordingChanged(at_ns=1, recording=told))
         row = status_row(demo.session.snapshot(), Display(), 2, 120)
