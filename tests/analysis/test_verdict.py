@@ -65,6 +65,8 @@ class TestInterleaved:
         assert verdict.winner is None
         assert verdict.text.startswith("too close so far (")
         assert verdict.interval.low < 1 < verdict.interval.high
+        scattered = lane("cpu", noisy(100, 4, scatter=0.9)), lane("gpu:0", noisy(100, 4, seed=2))
+        assert find_verdict(snapshot(*scattered)).text.startswith("not known yet (")
         assert find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [100.0] * 9))).winner is None
 
     def test_of_several_lanes_each_is_ranked_and_each_knob_that_two_differ_in_is_answered(self):

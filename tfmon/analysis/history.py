@@ -18,13 +18,11 @@ from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.periods import Period, in_slices
 from tfmon.model.race import Race
-from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.readings import ALWAYS_VALID, TOO_WIDE, Estimate
 from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import concurrent_slices
 
-TOO_WIDE = 4.0
-"""Unclear effects with a wider interval are omitted."""
 LARGE = 2.0
 """From this factor on, two slices suffice."""
 LOOKS = Looks(ALWAYS_VALID)
@@ -41,7 +39,7 @@ class MeasuredPeriod:
 
 def effect_text(effect: Estimate | None, before: float | None, after: float | None, *, early: bool) -> str:
     """Return the effect, or why it is missing. `early`: it will become clearer."""
-    if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
+    if effect is not None and effect.is_narrow:
         return gain_text(effect)
     if before is None and after is not None:
         return "not measured before"

@@ -14,8 +14,6 @@ from tfmon.model.readings import Estimate
 
 DASH = "–"
 Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
-TOO_WIDE = 4.0
-"""From this factor between its ends, an interval around 1 means little."""
 Cell: TypeAlias = tuple[str, Any]
 """A text, and its sort key."""
 
@@ -47,13 +45,6 @@ class SeriesRow:
     source: object = None
     """Unchanged as long as nothing has changed."""
     interval: Estimate | None = None
-
-
-def is_narrow(interval: Estimate | None) -> bool:
-    """Return whether an interval is narrow enough to mean anything."""
-    if interval is None or interval.low <= 0:
-        return False
-    return interval.low > 1 or interval.high < 1 or interval.high < TOO_WIDE * interval.low
 
 
 @dataclass(frozen=True, slots=True)

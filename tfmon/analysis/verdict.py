@@ -254,9 +254,10 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
         text = f"{{first}} and {{second}} are the same within {margin} ({{factor}}, {{interval}})"
     else:
         kind = TOO_CLOSE if over else NOT_YET
-        text = f"{kind if over else 'too close so far'}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        so_far = "too close so far" if shown.is_narrow else "not known yet"
+        text = f"{kind if over else so_far}: {{first}} over {{second}} {{factor}} ({{interval}})"
         if len(lanes) == 2 and not over:
-            text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
+            text = f"{so_far} ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += "" if lost else longer_text(left_s, snapshot, lead, looks, over=over)
     if together:
         limits = (

@@ -43,6 +43,10 @@ SPENDING: IntervalKind = "spending"
 FIXED: IntervalKind = "fixed"
 
 
+TOO_WIDE = 4.0
+"""Upper end of an interval over its lower end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value with its 95 % interval."""
@@ -66,6 +70,11 @@ class Estimate:
     def clear_of(self, value: float) -> bool:
         """Return whether the interval excludes a value."""
         return self.low > value or self.high < value
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a ratio is known well enough to be displayed: it is clear of 1, or its interval is narrow."""
+        return self.low > 0 and (self.clear_of(1) or self.high < TOO_WIDE * self.low)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.series_layout import DASH, is_narrow
+from tfmon.analysis.series_layout import DASH
 from tfmon.model.lane_state import STAGES
 from tfmon.ui.render import lifecycle, machine_rows, reading_rows
 from tfmon.ui.render.pane import phase_text
@@ -53,7 +53,7 @@ def _columns(analysis: Analysis, width: int) -> list[tuple[str, list[Span]]]:
     steps, reach = [lane.steady.step_ms(0.5) for lane in lanes], reach_of(ranks.values())
     ratios = [ranks.get(lane.spec.name) for lane in lanes]
     factors = [
-        "1×" if lane.spec.id == slowest else units.ratio(one.value) if one and is_narrow(one) else DASH
+        "1×" if lane.spec.id == slowest else units.ratio(one.value) if one and one.is_narrow else DASH
         for lane, one in zip(lanes, ratios, strict=True)
     ]
     phases = [(phase_text(lane, analysis.snapshot).ljust(9), TROUBLE if lane.trouble else DIM) for lane in lanes]

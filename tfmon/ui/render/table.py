@@ -15,7 +15,6 @@ from tfmon.analysis.series_layout import (
     SeriesRow,
     SeriesTable,
     draw_curve,
-    is_narrow,
 )
 from tfmon.model.readings import Estimate
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, wrap
@@ -189,7 +188,7 @@ def columns_of(table: SeriesTable, width: int) -> tuple[tuple[Column, ...], list
 def _entry_of(
     row: SeriesRow, columns: Sequence[SeriesColumn], places: Sequence[int], bar_at: int | None, reach: float
 ) -> Entry:
-    last, known = len(columns) - 1, row.interval is None or is_narrow(row.interval)
+    last, known = len(columns) - 1, row.interval is None or row.interval.is_narrow
     cells: list[Span] = []
     ranks: list[Any] = []
     for at in places:
@@ -205,7 +204,7 @@ def _entry_of(
 
 def reach_of(intervals: Iterable[Estimate | None]) -> float:
     """Return the largest factor from 1 to an end of an interval that means anything."""
-    known = [one for one in intervals if one is not None and is_narrow(one)]
+    known = [one for one in intervals if one is not None and one.is_narrow]
     return min(FURTHEST, max((max(one.high, 1 / one.low) for one in known), default=1.0))
 
 
@@ -214,7 +213,7 @@ def interval_bar(interval: Estimate | None, reach: float) -> str:
     half = BAR_CELLS // 2
     line = [" "] * BAR_CELLS
     line[half] = "│"
-    if interval is None or reach <= 1 or not is_narrow(interval):
+    if interval is None or reach <= 1 or not interval.is_narrow:
         return "".join(line)
 
     def cell(value: float) -> int:
