@@ -243,7 +243,7 @@ def test_changes_to_a_keras_training_are_judged(attempt, before, after, answer, 
 @pytest.mark.tensorflow
 def test_the_code_of_a_recorded_cause_is_tried(folder, open_path):
     eager = KERAS.replace('compile("sgd", "mse")', 'compile("sgd", "mse", run_eagerly=True)')
-    (folder / "train.py").write_text(eager.replace("[Log()]", "[]").replace("epochs=24", "epochs=4"))
+    (folder / "train.py").write_text(eager.replace("[Log()]", "[]").replace("epochs=24", "epochs=12"))
     run = Runner(folder, open_path / "recordings")
     watched = run("watch", "--headless", "--", sys.executable, "train.py")
     assert watched.returncode == 0, watched.stderr
@@ -254,6 +254,6 @@ def test_the_code_of_a_recorded_cause_is_tried(folder, open_path):
     tried = json.loads(run("try", "--cause", "step_eager", *words).stdout)
     assert (tried["answer"] in ("keep", "not known yet"), tried["files"]) == (True, ["train.py"]), tried["text"]
     assert tried["change"].startswith("step_eager of ")
-    assert tried["steps"] == [256, 256]
+    assert tried["steps"] == [768, 768]
     assert tried["steps_factor"]["value"] > 2, tried["text"]
     assert content(folder) == before
