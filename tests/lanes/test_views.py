@@ -129,3 +129,12 @@ def test_a_copy_shares_the_paths_that_are_only_read(folder, tmp_path):
     assert {name for name, _ in files_of(place / "written")} == {"data/here.txt", "data/own.txt", "data/new.txt"}
     assert sorted(path.name for path in place.iterdir()) == ["written"]
     assert content(folder) == before
+
+
+@pytest.mark.parametrize("name", ("large", "large/of_the_script.txt"))
+def test_what_a_script_writes_in_place_of_a_link_is_kept(folder, tmp_path, name):
+    written = tmp_path / "A" / "written" / name
+    written.parent.mkdir(parents=True)
+    written.write_text("its own")
+    tidy(tmp_path / "A", View(COPY, str(folder), store=str(tmp_path / "A"), links=("large",)))
+    assert written.read_text() == "its own"

@@ -112,7 +112,8 @@ def close_store(store: Path) -> None:
 def tidy(place: Path, view: View) -> None:
     """Reduce a place to the written files."""
     for link in view.links:
-        (place / WRITTEN / link).unlink(missing_ok=True)
+        if (path := place / WRITTEN / link).is_symlink():  # the script may have written its own
+            path.unlink()
     (place / LINKS).unlink(missing_ok=True)
     if view.kind == COPY and (place / WORK).exists():
         for name, _ in files_of(place / WRITTEN):
