@@ -1,16 +1,18 @@
 """The samples of the main thread's stack: their content, and no side effects."""
 
 import _thread
+import functools
 import sys
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.waiting import wait_for
 
-from tfmon.hooks.inspection import line_now
+from tfmon.hooks.inspection import code_of, line_now, line_of_function
 from tfmon.hooks.stacks import StackSampler, what_runs
 
 pytestmark = pytest.mark.process
@@ -84,3 +86,9 @@ def test_an_error_ends_the_thread_silently(monkeypatch):
     sampler.start()
     wait_for(lambda: _thread._count() <= threads, what="the end of the thread")
     assert errors == []
+
+
+@pytest.mark.timeout(20)
+def test_the_code_of_an_object_with_every_attribute_is_not_searched_for_ever():
+    assert code_of(Mock()) is None and line_of_function(Mock()) == ""
+    assert code_of(functools.partial(functools.partial(wait_for, timeout=1))) is wait_for.__code__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import os
@@ -68,7 +69,7 @@ def code_of(function: Any) -> CodeType | None:
     """Return the code below the decorators."""
     function = inspect.unwrap(function)
     function = getattr(function, "__original_python_function__", function)
-    while hasattr(function, "func"):
+    while isinstance(function, functools.partial):  # another object may have any attribute, without an end
         function = function.func
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     return code if isinstance(code, CodeType) else None
